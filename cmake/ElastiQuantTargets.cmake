@@ -1,0 +1,55 @@
+# One target a folder: eq_library(base SOURCES status.cc DEPS ...) makes elastiquant_base.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(ELASTIQUANT_CCACHE ccache)
+if(ELASTIQUANT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${ELASTIQUANT_CCACHE}")
+endif()
+
+add_library(elastiquant_options INTERFACE)
+target_include_directories(elastiquant_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+# Encoded bytes must not depend on the machine: no fused multiply-add behind our back,
+# which GCC would otherwise form from a separate multiply and add, SIMD intrinsics included.
+target_compile_options(elastiquant_options INTERFACE -ffp-contract=off)
+add_library(elastiquant_warnings INTERFACE)
+target_compile_options(elastiquant_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  $<$<BOOL:${ELASTIQUANT_WERROR}>:-Werror>)
+if(ELASTIQUANT_SANITIZE)
+  target_compile_options(elastiquant_options INTERFACE
+    -fsanitize=${ELASTIQUANT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(elastiquant_options INTERFACE -fsanitize=${ELASTIQUANT_SANITIZE})
+endif()
+
+function(eq_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(elastiquant_${name} STATIC ${ARG_SOURCES})
+  add_library(elastiquant::${name} ALIAS elastiquant_${name})
+  target_link_libraries(elastiquant_${name}
+    PUBLIC elastiquant_options ${ARG_DEPS}
+    PRIVATE $<BUILD_INTERFACE:elastiquant_warnings>)
+endfunction()
+
+# One test program a folder, its sources standing beside the code they test.
+function(eq_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  if(NOT ELASTIQUANT_TESTS)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
+  include(GoogleTest)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()

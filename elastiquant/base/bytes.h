@@ -1,0 +1,77 @@
+// Little-endian reading and writing with every access checked.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace elastiquant {
+
+static_assert(std::endian::native == std::endian::little,
+              "frames are little endian; a big-endian port needs byte swaps here");
+
+// Reads a byte span front to back. A read past the end fails and leaves the reader failed.
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const uint8_t> data) : data_(data) {}
+
+  template <typename T>
+  bool Read(T* value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (data_.size() - pos_ < sizeof(T)) return Fail();
+    std::memcpy(value, data_.data() + pos_, sizeof(T));
+    pos_ += sizeof(T);
+    return true;
+  }
+  bool ReadSpan(size_t size, std::span<const uint8_t>* out) {
+    if (data_.size() - pos_ < size) return Fail();
+    *out = data_.subspan(pos_, size);
+    pos_ += size;
+    return true;
+  }
+  size_t remaining() const { return data_.size() - pos_; }
+  size_t position() const { return pos_; }
+  bool failed() const { return failed_; }
+
+ private:
+  bool Fail() {
+    failed_ = true;
+    pos_ = data_.size();
+    return false;
+  }
+  std::span<const uint8_t> data_;
+  size_t pos_ = 0;
+  bool failed_ = false;
+};
+
+// Writes into a fixed span. A write past the end fails and leaves the writer failed.
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::span<uint8_t> out) : out_(out) {}
+
+  template <typename T>
+  bool Write(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return WriteSpan({reinterpret_cast<const uint8_t*>(&value), sizeof(T)});
+  }
+  bool WriteSpan(std::span<const uint8_t> bytes) {
+    if (out_.size() - pos_ < bytes.size()) {
+      failed_ = true;
+      return false;
+    }
+    if (!bytes.empty()) std::memcpy(out_.data() + pos_, bytes.data(), bytes.size());
+    pos_ += bytes.size();
+    return true;
+  }
+  size_t position() const { return pos_; }
+  bool failed() const { return failed_; }
+
+ private:
+  std::span<uint8_t> out_;
+  size_t pos_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace elastiquant

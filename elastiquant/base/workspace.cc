@@ -1,0 +1,104 @@
+#include "elastiquant/base/workspace.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace elastiquant {
+namespace {
+
+constexpr std::align_val_t kAlign{64};
+struct AlignedDelete {
+  void operator()(uint8_t* p) const { ::operator delete(p, kAlign); }
+};
+
+struct ScratchBuffer {
+  std::unique_ptr<uint8_t, AlignedDelete> data;
+  size_t size = 0;
+};
+
+}  // namespace
+
+struct Workspace::Impl {
+  explicit Impl(int threads) : scratch(static_cast<size_t>(threads)) {
+    for (int t = 1; t < threads; ++t) helpers.emplace_back([this, t] { Loop(t); });
+  }
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    start.notify_all();
+    for (std::thread& helper : helpers) helper.join();
+  }
+
+  void Loop(int thread) {
+    uint64_t seen = 0;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex);
+        start.wait(lock, [&] { return stop || round != seen; });
+        if (stop) return;
+        seen = round;
+      }
+      Work(thread);
+      std::lock_guard lock(mutex);
+      if (--busy == 0) done.notify_one();
+    }
+  }
+  void Work(int thread) {
+    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;) (*fn)(i, thread);
+  }
+
+  std::vector<ScratchBuffer> scratch;
+  std::vector<std::thread> helpers;
+  std::mutex mutex;
+  std::condition_variable start, done;
+  uint64_t round = 0;
+  size_t busy = 0;
+  bool stop = false;
+  const std::function<void(size_t, int)>* fn = nullptr;
+  size_t items = 0;
+  std::atomic<size_t> next{0};
+};
+
+Workspace::Workspace(int threads) : impl_(std::make_unique<Impl>(threads < 1 ? 1 : threads)) {}
+Workspace::~Workspace() = default;
+
+int Workspace::threads() const { return static_cast<int>(impl_->scratch.size()); }
+
+void Workspace::ParallelFor(size_t items, const std::function<void(size_t, int)>& fn) {
+  Impl& impl = *impl_;
+  // Waking threads costs more than one item is worth.
+  if (impl.helpers.empty() || items < 2) {
+    for (size_t i = 0; i < items; ++i) fn(i, 0);
+    return;
+  }
+  {
+    std::lock_guard lock(impl.mutex);
+    impl.fn = &fn;
+    impl.items = items;
+    impl.next.store(0, std::memory_order_relaxed);
+    impl.busy = impl.helpers.size();
+    ++impl.round;
+  }
+  impl.start.notify_all();
+  impl.Work(0);
+  std::unique_lock lock(impl.mutex);
+  impl.done.wait(lock, [&] { return impl.busy == 0; });
+}
+
+std::span<uint8_t> Workspace::Scratch(int thread, size_t bytes) {
+  ScratchBuffer& buffer = impl_->scratch[static_cast<size_t>(thread)];
+  if (buffer.size < bytes) {
+    buffer.data.reset(static_cast<uint8_t*>(::operator new(bytes, kAlign)));
+    buffer.size = bytes;
+  }
+  return {buffer.data.get(), buffer.size};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,35 @@
+#include "elastiquant/base/workspace.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace elastiquant {
+namespace {
+
+TEST(Workspace, RunsEveryItemOnce) {
+  for (int threads : {1, 2, 5}) {
+    Workspace work(threads);
+    ASSERT_EQ(work.threads(), threads);
+    for (size_t items : {0u, 1u, 2u, 7u, 1000u}) {
+      std::vector<std::atomic<int>> seen(items);
+      work.ParallelFor(items, [&](size_t i, int t) {
+        ASSERT_LT(t, threads);
+        ++seen[i];
+      });
+      for (const auto& count : seen) EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(Workspace, ScratchIsAlignedAndKept) {
+  Workspace work(2);
+  const auto big = work.Scratch(1, 1000);
+  EXPECT_GE(big.size(), 1000u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(big.data()) % 64, 0u);
+  EXPECT_EQ(work.Scratch(1, 10).data(), big.data());
+}
+
+}  // namespace
+}  // namespace elastiquant

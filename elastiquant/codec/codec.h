@@ -1,0 +1,86 @@
+// A codec turns a flat vector of floats into a frame; any frame decodes without its codec.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
+
+namespace elastiquant {
+
+// What a codec promises of Q(v), the vector that its frame decodes to (algorithms in the
+// field's terms; NMSE = E|Q(v)-v|^2 / |v|^2).
+enum class CodecClass : uint8_t {
+  kLossless,     // Q(v) = v
+  kUnbiased,     // E Q(v) = v
+  kContractive,  // E|Q(v)-v|^2 <= (1-delta)|v|^2 with delta > 0
+  kBiased,       // none of these
+};
+std::string_view CodecClassName(CodecClass c);  // "lossless", "unbiased", ...
+
+struct CodecParameter {
+  std::string name;           // "bits"
+  std::string default_value;  // "4"
+  std::string help;           // "2 to 8: bits of a code, its sign included"
+};
+
+// One registered scheme, as `elastiquant codecs` lists it.
+struct CodecInfo {
+  std::string name;     // "elastic"
+  std::string spec;     // a spec string that works as it stands
+  CodecClass codec_class;
+  std::string summary;  // one line
+  std::vector<CodecParameter> parameters;
+  std::vector<std::string> modifiers;  // "rans", "elias"
+};
+
+// Immutable after creation and safe to share among threads; the Workspace is not.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // The canonical spec string: MakeCodec(spec()) gives an equal codec.
+  virtual std::string spec() const = 0;
+  virtual CodecClass codec_class() const = 0;
+
+  // The most bytes that a frame of n floats can have. n < 2^32.
+  virtual size_t MaxFrameBytes(size_t n) const = 0;
+
+  // Writes one frame and returns its size. frame.size() >= MaxFrameBytes(values.size()).
+  // Fails with kNonFinite if a value is NaN or infinite (the message has the coordinate), with
+  // kOutOfRange if a norm exceeds fp32. The same (values, key) give the same bytes always.
+  virtual Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
+                                std::span<uint8_t> frame) const = 0;
+};
+
+// Makes a codec from its spec string, such as "elastic:bits=4,levels=exp|rans". An unknown
+// name, key, value or modifier is an error that lists the valid ones.
+Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view spec);
+
+// All registered codecs, in the order to show them.
+const std::vector<CodecInfo>& ListCodecs();
+
+// What a frame says of itself, after its checksum and header have been checked.
+struct FrameSummary {
+  std::string codec;  // the name of the codec that made it
+  size_t elements;
+  size_t bytes;
+  StreamKey key;
+};
+Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame);
+
+// values = Q. values.size() must be the frame's element count. On an error `values` is
+// unspecified, but nothing outside it was written.
+Status DecodeFrame(std::span<const uint8_t> frame, Workspace& work, std::span<float> values);
+
+// values += weight * Q, in one pass.
+Status DecodeAddFrame(std::span<const uint8_t> frame, float weight, Workspace& work,
+                      std::span<float> values);
+
+}  // namespace elastiquant

@@ -1,0 +1,26 @@
+// Spec strings: name[:key=value[,key=value...]][|modifier[:key=value,...]]...
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+// One name with its key=value pairs; a codec, or one of its modifiers.
+struct SpecPart {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> pairs;  // in the order given, keys unique
+};
+struct Spec {
+  SpecPart codec;
+  std::vector<SpecPart> modifiers;
+};
+
+// Names and keys are [a-z0-9_-]+, values anything without ",|" and white space.
+Result<Spec> ParseSpec(std::string_view text);
+
+}  // namespace elastiquant

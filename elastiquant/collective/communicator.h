@@ -1,0 +1,78 @@
+// N workers of one training job: point-to-point messages over a c10d process group (Gloo), with
+// every byte counted, an optional emulated link, and liveness that names the worker that died.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+// An access link of the given rate in each direction, and one-way delay. "20mbit,10ms".
+struct LinkSpec {
+  double bits_per_second = 0;
+  double delay_seconds = 0;
+};
+// RATE is a number with kbit, mbit or gbit; DELAY a number with us, ms or s.
+Result<LinkSpec> ParseLink(std::string_view text);
+
+struct CommunicatorOptions {
+  int rank = 0;
+  int world_size = 1;               // 1 to 16 are tested
+  std::string store_host = "127.0.0.1";
+  uint16_t store_port = 0;          // rank 0 listens there, unless store_is_external
+  bool store_is_external = false;   // torchrun's agent already listens there
+  std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost
+  std::optional<LinkSpec> link;
+  // Called from a watcher thread, at most once, when a peer is lost; must not return into
+  // training: the default prints the status to stderr and ends the process with exit code 3.
+  std::function<void(const Status&)> on_peer_lost;
+};
+
+// Bytes are those of messages handed over for sending and received, this process only.
+struct Traffic {
+  uint64_t bytes_up = 0;
+  uint64_t bytes_down = 0;
+  double transmit_seconds = 0;  // the time that the uplink was busy with our bytes
+};
+
+// A message under way. Wait() may be called once, from any thread.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // For a receive: the bytes that came, at most the buffer's size. For a send: its size.
+  virtual Result<size_t> Wait() = 0;
+};
+
+// Thread-safe: any thread may post; messages between a pair with the same tag keep their order.
+class Communicator {
+ public:
+  static Result<std::unique_ptr<Communicator>> Connect(const CommunicatorOptions& options);
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // The spans must stay valid until Wait() returned. A receive may post a larger buffer than
+  // the message needs. tag < 2^24.
+  virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes) = 0;
+  virtual std::unique_ptr<Transfer> Receive(int from, uint32_t tag, std::span<uint8_t> bytes) = 0;
+
+  // Control plane, not counted as traffic, not slowed by the emulated link. Collective: every
+  // rank calls the same sequence from one thread.
+  virtual Status Barrier() = 0;
+  virtual Result<std::vector<uint64_t>> AllGather(uint64_t value) = 0;  // by rank
+  virtual Status Broadcast(int root, std::span<uint8_t> bytes) = 0;
+
+  virtual Traffic traffic() const = 0;  // since Connect
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,62 @@
+// The compressed all-reduce: scatter-reduce, then all-gather, both compressed, over flat
+// gradient buckets. Encoding of bucket k+1 overlaps the sending of bucket k and backward.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/collective/communicator.h"
+
+namespace elastiquant {
+
+// One flat span of gradients and the codec that it travels under.
+struct GradientBucket {
+  std::span<float> gradient;  // in: this worker's; out: the mean over workers, the same bits on all
+  std::shared_ptr<const Codec> codec;
+  std::string name;  // for messages: the layers it holds
+};
+
+struct ReducerOptions {
+  uint64_t seed = 0;
+  int threads = 1;          // codec threads
+  uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
+};
+
+// Sums over the steps since the last TakeStats().
+struct ReducerStats {
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double wait_seconds = 0;  // Finish() blocked: communication that backward did not hide
+  uint64_t coordinates = 0; // coordinates reduced
+  double squared_error = 0;   // of own frames against what they encode, on measured steps
+  double squared_norm = 0;    // their inputs'
+};
+
+// What came of one step.
+struct StepOutcome {
+  bool skipped = false;     // some worker had a NaN or infinity: no bucket may be used
+  std::string reason;       // "worker 2: NaN in bucket 3 (layer3.0.conv1.weight) at 17"
+};
+
+class GradientReducer {
+ public:
+  static Result<std::unique_ptr<GradientReducer>> Create(Communicator* comm,
+                                                         std::vector<GradientBucket> buckets,
+                                                         const ReducerOptions& options);
+  virtual ~GradientReducer() = default;
+
+  // A step is BeginStep, MarkReady for every bucket in any order (but the same order on every
+  // worker is what overlaps well), Finish. Buckets are reduced in index order.
+  virtual Status BeginStep(uint64_t step) = 0;
+  virtual Status MarkReady(size_t bucket) = 0;   // thread-safe, returns at once
+  virtual Result<StepOutcome> Finish() = 0;      // blocks until all buckets hold the mean
+
+  virtual ReducerStats TakeStats() = 0;
+};
+
+}  // namespace elastiquant
