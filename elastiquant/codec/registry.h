@@ -1,0 +1,33 @@
+// What a scheme gives to be registered. registry.cc lists the families; nothing else does.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/spec.h"
+
+namespace elastiquant {
+
+// Where a decoder puts its values: out[i] = Q[i], or out[i] += weight * Q[i].
+struct DecodeSink {
+  std::span<float> out;  // its size equals the frame's element count, checked by the caller
+  bool add = false;
+  float weight = 1;
+};
+
+struct CodecFamily {
+  CodecId id;
+  CodecInfo info;
+  Result<std::shared_ptr<const Codec>> (*make)(const Spec& spec);
+  // Checks everything inside parameters and payload before it trusts it.
+  Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+};
+
+const CodecFamily& Fp32Family();     // raw.h
+const CodecFamily& Fp16Family();     // raw.h
+const CodecFamily& Bf16Family();     // raw.h
+const CodecFamily& ElasticFamily();  // elastic.h
+
+}  // namespace elastiquant
