@@ -1,0 +1,70 @@
+// Labelled images from files or from a formula, one interface whatever the format.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+enum class Split { kTrain, kTest };
+
+struct DatasetInfo {
+  std::string name;        // "generated", or the directory it was read from
+  std::string format;      // "generated", "cifar10", "cifar100", "idx" or "jpeg"
+  int64_t classes = 0;     // labels are 0 ... classes - 1
+  int64_t channels = 0;    // 1 or 3
+  int64_t image_size = 0;  // images are square, this many pixels on a side
+  int64_t train_size = 0;  // samples in each split
+  int64_t test_size = 0;
+
+  int64_t size(Split split) const { return split == Split::kTrain ? train_size : test_size; }
+  int64_t floats_per_image() const { return channels * image_size * image_size; }
+};
+
+// Immutable once open: Read may be called from many threads at a time.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  const DatasetInfo& info() const { return info_; }
+
+  // Writes sample `index` to `out`: info().floats_per_image() values in the order
+  // [y][x][channel] (channels last), normalised per channel. Returns its label. With an
+  // `augment` key the usual random augmentation of the format is applied, a function of the key
+  // alone; without, none is. Errors: CorruptData naming the file that cannot be decoded.
+  Result<int64_t> Read(Split split, int64_t index, const StreamKey* augment,
+                       std::span<float> out) const;
+
+ protected:
+  explicit Dataset(DatasetInfo info) : info_(std::move(info)) {}
+  virtual Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
+                                    std::span<float> out) const = 0;
+
+ private:
+  DatasetInfo info_;
+};
+
+struct DatasetOptions {
+  uint64_t seed = 0;       // of the generated set; files do not depend on it
+  int64_t image_size = 0;  // of JPEG folders: pixels on a side, 0 means the format's default
+  int64_t generated_train = 10000;  // samples of the generated set
+  int64_t generated_test = 2000;
+};
+
+// Opens "generated", or a directory whose format is told by the files in it:
+//   data_batch_1.bin ... data_batch_5.bin, test_batch.bin  CIFAR-10, official binary layout
+//   train.bin, test.bin                                    CIFAR-100, or CIFAR-10 records
+//   train-images-idx3-ubyte[.gz] and its three companions  the MNIST family
+//   train/<class>/*.jpg with test/ or val/ beside it       JPEG folders
+// Errors: NotFound for a missing directory or file, CorruptData for one of the wrong size (the
+// message gives the path, the size expected and the size found).
+Result<std::shared_ptr<const Dataset>> OpenDataset(std::string_view source,
+                                                   const DatasetOptions& options);
+
+}  // namespace elastiquant
