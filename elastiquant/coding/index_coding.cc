@@ -1,0 +1,54 @@
+#include "elastiquant/coding/index_coding.h"
+
+#include "elastiquant/coding/fixed.h"
+
+namespace elastiquant {
+namespace {
+
+Status CheckBits(int bits) {
+  if (bits >= 2 && bits <= 8) return Status::Ok();
+  return InvalidArgument("index coding: bits is " + std::to_string(bits) + ", not 2 to 8");
+}
+
+Status UnknownCoding(IndexCoding coding) {
+  return InvalidArgument("index coding " + std::to_string(static_cast<int>(coding)) +
+                         " is unknown: use 0 (fixed), 1 (elias) or 2 (rans)");
+}
+
+}  // namespace
+
+size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t /*runs*/) {
+  switch (coding) {
+    case IndexCoding::kFixed:
+      return FixedBytes(n, bits);
+    default:
+      return 0;
+  }
+}
+
+size_t IndexScratchBytes(IndexCoding /*coding*/) { return 0; }
+
+Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
+                             size_t /*run*/, std::span<uint8_t> /*scratch*/,
+                             std::span<uint8_t> out) {
+  EQ_RETURN_IF_ERROR(CheckBits(bits));
+  switch (coding) {
+    case IndexCoding::kFixed:
+      return EncodeFixed(codes, bits, out);
+    default:
+      return UnknownCoding(coding);
+  }
+}
+
+Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t /*run*/,
+                     std::span<uint8_t> /*scratch*/, std::span<uint8_t> codes) {
+  EQ_RETURN_IF_ERROR(CheckBits(bits));
+  switch (coding) {
+    case IndexCoding::kFixed:
+      return DecodeFixed(in, bits, codes);
+    default:
+      return UnknownCoding(coding);
+  }
+}
+
+}  // namespace elastiquant
