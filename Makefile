@@ -1,0 +1,40 @@
+# The front door. Every target may be run again at any time; `make` alone lists them.
+SHELL := bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup build demo test bench lint format clean
+
+PRESET ?= release
+
+help:  ## list these targets
+	@echo 'ElastiQuant: training over slow networks with compressed gradients'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'New here? Start with: make demo'
+	@echo 'PRESET=core|asan|tsan with build and test picks another build (CMakePresets.json);'
+	@echo 'TORCH_INDEX_URL says where pip takes torch from (scripts/setup.sh --help).'
+
+setup:  ## install what is missing: Debian packages, and .venv with PyTorch
+	@scripts/setup.sh
+
+build:  ## build the program, build/release/bin/elastiquant, and the tests
+	@scripts/build.sh $(PRESET)
+
+demo: setup build  ## train on 4 workers over a 20 Mbit/s link and compare codecs
+	@scripts/demo.sh
+
+test: setup build  ## run all tests
+	@scripts/run_tests.sh $(PRESET)
+
+bench: setup build  ## measure the codecs' speed as a ratio to memcpy
+	@scripts/bench.sh
+
+lint: setup  ## check format, C++ (clang-tidy), Python (ruff) and shell (shellcheck)
+	@scripts/lint.sh
+
+format:  ## lay out the C++ and Python as lint wants it
+	@scripts/format.sh
+
+clean:  ## remove build/ (keeps .venv and runs/)
+	rm -rf build

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs a build's tests in parallel and closes with one plain line: N passed, N failed, N skipped.
+#   scripts/run_tests.sh release            every test of build/release
+#   scripts/run_tests.sh asan -R codec      what follows goes to ctest
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+preset=${1:-release}
+shift || true
+results=$(pwd)/build/$preset/tests.xml
+rm -f "$results"
+ctest --preset "$preset" --parallel "$(nproc)" --no-tests=error --output-junit "$results" "$@"
+status=$?
+if [ ! -s "$results" ]; then
+  echo "ctest wrote no results for build/$preset: has it been built (make build)?" >&2
+  exit 1
+fi
+python3 scripts/count_tests.py "$results"
+exit $status
