@@ -36,6 +36,10 @@ constexpr size_t FramePayloadOffset(size_t parameter_bytes) {
   return kFrameHeaderBytes + parameter_bytes;
 }
 
+// What every Encode checks first: elements <= kMaxFrameElements (else kInvalidArgument) and
+// frame_bytes >= max_frame_bytes (else kBufferTooSmall, with the size needed).
+Status CheckEncodeSizes(size_t elements, size_t max_frame_bytes, size_t frame_bytes);
+
 // Finishes a frame whose payload the caller has already written at FramePayloadOffset(...):
 // writes header, parameters and checksum around it and returns the frame's total size.
 // view.payload gives only the payload's size here.

@@ -23,4 +23,8 @@ struct Spec {
 // Names and keys are [a-z0-9_-]+, values anything without ",|" and white space.
 Result<Spec> ParseSpec(std::string_view text);
 
+// The value of `key` in `part`, or `fallback` if it is not given.
+std::string_view SpecValue(const SpecPart& part, std::string_view key,
+                           std::string_view fallback);
+
 }  // namespace elastiquant
