@@ -1,5 +1,8 @@
 #include "elastiquant/coding/index_coding.h"
 
+#include <string>
+
+#include "elastiquant/coding/elias.h"
 #include "elastiquant/coding/fixed.h"
 
 namespace elastiquant {
@@ -17,10 +20,12 @@ Status UnknownCoding(IndexCoding coding) {
 
 }  // namespace
 
-size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t /*runs*/) {
+size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs) {
   switch (coding) {
     case IndexCoding::kFixed:
       return FixedBytes(n, bits);
+    case IndexCoding::kElias:
+      return MaxEliasBytes(n, bits, runs);
     default:
       return 0;
   }
@@ -29,23 +34,27 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t /*runs*/) {
 size_t IndexScratchBytes(IndexCoding /*coding*/) { return 0; }
 
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
-                             size_t /*run*/, std::span<uint8_t> /*scratch*/,
+                             size_t run, std::span<uint8_t> /*scratch*/,
                              std::span<uint8_t> out) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:
       return EncodeFixed(codes, bits, out);
+    case IndexCoding::kElias:
+      return EncodeElias(codes, bits, run, out);
     default:
       return UnknownCoding(coding);
   }
 }
 
-Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t /*run*/,
+Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
                      std::span<uint8_t> /*scratch*/, std::span<uint8_t> codes) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:
       return DecodeFixed(in, bits, codes);
+    case IndexCoding::kElias:
+      return DecodeElias(in, bits, run, codes);
     default:
       return UnknownCoding(coding);
   }
