@@ -39,6 +39,10 @@ struct Command {
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example);
 
+Command MakeBenchCommand(CLI::App& program);
+Command MakeCodecsCommand(CLI::App& program);
+Command MakeDecodeCommand(CLI::App& program);
+Command MakeEncodeCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
 
 }  // namespace elastiquant::cli

@@ -14,6 +14,10 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   // Commands that need libtorch.
 #endif
   commands.push_back(MakeReportCommand(program));
+  commands.push_back(MakeCodecsCommand(program));
+  commands.push_back(MakeBenchCommand(program));
+  commands.push_back(MakeEncodeCommand(program));
+  commands.push_back(MakeDecodeCommand(program));
   return commands;
 }
 

@@ -1,0 +1,60 @@
+// `decode`: one frame to a .npy file of float32. No codec is named: the frame says it.
+#include <fmt/format.h>
+
+#include <memory>
+#include <new>
+
+#include "elastiquant/cli/command.h"
+#include "elastiquant/cli/compute_options.h"
+#include "elastiquant/cli/file.h"
+#include "elastiquant/cli/npy.h"
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant::cli {
+namespace {
+
+struct DecodeOptions {
+  ComputeOptions compute;
+  std::string in;
+  std::string out;
+};
+
+Status Decode(const DecodeOptions& options, std::span<const uint8_t> frame) {
+  EQ_ASSIGN_OR_RETURN(const FrameSummary summary, InspectFrame(frame));
+  // Not a vector: a hostile count costs nothing as long as no page is touched, and the decoder
+  // checks the payload against the count before it writes.
+  const std::unique_ptr<float[]> storage(new (std::nothrow) float[summary.elements]);
+  if (storage == nullptr) {
+    return IoError(fmt::format("no memory for {} floats", summary.elements));
+  }
+  const std::span<float> values(storage.get(), summary.elements);
+  Workspace work(options.compute.threads);
+  EQ_RETURN_IF_ERROR(DecodeFrame(frame, work, values));
+  EQ_RETURN_IF_ERROR(WriteNpy(options.out, values));
+  fmt::print(stderr, "{}: {} floats from {} bytes\n", summary.codec, summary.elements,
+             summary.bytes);
+  return Status::Ok();
+}
+
+Status RunDecode(const DecodeOptions& options) {
+  EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> frame, ReadFile(options.in));
+  const Status status = Decode(options, frame);
+  if (status.code() != StatusCode::kCorruptData) return status;
+  return Status(status.code(), options.in + ": " + status.message());
+}
+
+constexpr char kExample[] = "  elastiquant decode gradient.eqf decoded.npy";
+
+}  // namespace
+
+Command MakeDecodeCommand(CLI::App& program) {
+  auto options = std::make_shared<DecodeOptions>();
+  CLI::App* app = AddSubcommand(program, "decode", "Decode a frame to a .npy file", kExample);
+  AddComputeOptions(app, &options->compute);
+  app->add_option("IN", options->in, "The frame")->required();
+  app->add_option("OUT", options->out, "The .npy file to write: float32, 1-D")->required();
+  return {app, [options] { return RunDecode(*options); }};
+}
+
+}  // namespace elastiquant::cli
