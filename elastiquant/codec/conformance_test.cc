@@ -1,0 +1,458 @@
+// What every codec owes its callers, whatever its scheme: each test runs over each spec below.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/frame_testing.h"
+#include "elastiquant/codec/spec.h"
+#include "elastiquant/kernels/targets.h"
+
+namespace {
+std::atomic<size_t> allocated_bytes{0};
+void* CountedAllocation(size_t size) {
+  allocated_bytes += size;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+// The whole program's, so that tests can tell what a call allocates.
+void* operator new(size_t size) { return CountedAllocation(size); }
+void* operator new[](size_t size) { return CountedAllocation(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+
+namespace elastiquant {
+namespace {
+
+using ::testing::HasSubstr;
+
+// At least one spec of each registered codec (checked below).
+constexpr const char* kSpecs[] = {
+    "fp32",
+    "fp16",
+    "bf16",
+    "bf16:rounding=stochastic",
+};
+
+constexpr float kMax = std::numeric_limits<float>::max();
+constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr size_t kLengths[] = {0,   1,   2,   3,    7,    8,    15,   16,  17,
+                               31,  32,  33,  63,   64,   127,  129,  255, 511,
+                               512, 513, 999, 1025, 8191, 8193, 70001};
+
+std::vector<float> Gaussian(size_t n, unsigned seed = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(generator);
+  return values;
+}
+
+// Finite vectors that quantisers get wrong. All within fp16, so that no codec saturates.
+std::vector<std::vector<float>> DifficultVectors() {
+  std::vector<std::vector<float>> vectors{
+      {},
+      {0.0f},
+      {-0.0f, 0.0f},
+      {1.0f},
+      {-3.5f},
+      {3, -4, 0, 12},
+      std::vector<float>(700, 0.0f),
+      std::vector<float>(600, 1.0f),
+      std::vector<float>(33, -0.001f),
+  };
+  vectors.push_back(std::vector<float>(530, 1e-4f));
+  vectors.back()[517] = -1000.0f;  // one giant among dwarfs
+  vectors.push_back(std::vector<float>(40, kDenormal));
+  vectors.push_back({kDenormal, -kDenormal, 1e-40f, -1e-38f, 1e-30f, 1e-10f, 1.0f});
+  vectors.push_back(Gaussian(1300));
+  return vectors;
+}
+
+struct ScopedTarget {
+  explicit ScopedTarget(const std::string& name) { EXPECT_TRUE(UseSimdTarget(name).ok()); }
+  ~ScopedTarget() { EXPECT_TRUE(UseSimdTarget("auto").ok()); }
+};
+
+class Conformance : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto made = MakeCodec(GetParam());
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    codec_ = *made;
+  }
+
+  // A buffer of exactly the promised size, so that a sanitizer sees a write past it.
+  std::vector<uint8_t> Encoded(std::span<const float> values, StreamKey key = {42}) {
+    std::vector<uint8_t> frame(codec_->MaxFrameBytes(values.size()));
+    const auto size = codec_->Encode(values, key, work_, frame);
+    EXPECT_TRUE(size.ok()) << size.status().ToString();
+    if (size.ok()) {
+      EXPECT_LE(*size, frame.size());
+      frame.resize(*size);
+    }
+    return frame;
+  }
+  std::vector<float> Decoded(std::span<const uint8_t> frame, size_t n) {
+    std::vector<float> values(n, -77.0f);
+    const Status status = DecodeFrame(frame, work_, values);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return values;
+  }
+  Status TryDecode(std::span<const uint8_t> frame, size_t n) {
+    std::vector<float> values(n);
+    return DecodeFrame(frame, work_, values);
+  }
+  Status TryEncode(std::span<const float> values) {
+    std::vector<uint8_t> frame(codec_->MaxFrameBytes(values.size()));
+    return codec_->Encode(values, {1}, work_, frame).status();
+  }
+
+  std::shared_ptr<const Codec> codec_;
+  Workspace work_{1};
+};
+
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+TEST_P(Conformance, LosslessMeansTheSameBits) {
+  if (codec_->codec_class() != CodecClass::kLossless) return;
+  for (size_t n : kLengths) {
+    const std::vector<float> values = Gaussian(n);
+    EXPECT_TRUE(SameBits(Decoded(Encoded(values), n), values)) << n;
+  }
+  for (const auto& values : DifficultVectors()) {
+    EXPECT_TRUE(SameBits(Decoded(Encoded(values), values.size()), values));
+  }
+}
+
+// The errors Q(v) - v of many draws, coordinate by coordinate.
+struct ErrorSums {
+  explicit ErrorSums(size_t n) : sum(n), squares(n), varies(n, false), first(n) {}
+  void Add(std::span<const float> q, std::span<const float> values) {
+    for (size_t i = 0; i < q.size(); ++i) {
+      const double error = static_cast<double>(q[i]) - values[i];
+      if (draws == 0) first[i] = error;
+      if (error != first[i]) varies[i] = true;
+      sum[i] += error;
+      squares[i] += error * error;
+      largest = std::max(largest, std::abs(error));
+    }
+    ++draws;
+  }
+  std::vector<double> sum, squares;
+  std::vector<bool> varies;
+  std::vector<double> first;
+  double largest = 0;
+  int draws = 0;
+};
+
+constexpr int kDraws = 600;
+
+// If E error = 0 then E (sum of T errors)^2 = E (sum of T squared errors), however rare an
+// outcome is; a lasting error makes the left side up to T times the right one.
+TEST_P(Conformance, UnbiasedErrorsCancelOut) {
+  if (codec_->codec_class() != CodecClass::kUnbiased) return;
+  const std::vector<float> values = Gaussian(1300);
+  ErrorSums errors(values.size());
+  for (uint64_t t = 0; t < kDraws; ++t) {
+    errors.Add(Decoded(Encoded(values, DeriveKey(9, t, 0, 0)), values.size()), values);
+  }
+  double of_sums = 0, of_squares = 0, total = 0, outward = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    of_sums += errors.sum[i] * errors.sum[i];
+    of_squares += errors.squares[i];
+    total += errors.sum[i];
+    outward += values[i] < 0 ? -errors.sum[i] : errors.sum[i];
+  }
+  EXPECT_LT(of_sums / of_squares, 1.4);
+  EXPECT_LT(std::abs(total) / std::sqrt(of_squares), 5) << "the same way everywhere";
+  EXPECT_LT(std::abs(outward) / std::sqrt(of_squares), 5) << "towards or away from zero";
+}
+
+TEST_P(Conformance, UnbiasedHoldsForDifficultVectors) {
+  if (codec_->codec_class() != CodecClass::kUnbiased) return;
+  for (const auto& values : DifficultVectors()) {
+    const size_t n = values.size();
+    ErrorSums errors(n);
+    for (uint64_t t = 0; t < kDraws; ++t) {
+      errors.Add(Decoded(Encoded(values, DeriveKey(9, t, 0, n)), n), values);
+    }
+    double norm = 0, largest = 0, total = 0, variance = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const double v = values[i];
+      norm += v * v;
+      largest = std::max(largest, std::abs(v));
+      total += errors.sum[i];
+      variance += errors.squares[i];
+    }
+    // Levels are products of floats: each has half a unit in the last place to itself.
+    const double rounding = std::sqrt(norm) * 0x1p-23 + kDenormal;
+    // An outcome of probability p is missed by T draws with e^-pT: 16/T is missed once in 10^7.
+    for (size_t i = 0; i < n; ++i) {
+      if (!errors.varies[i]) continue;  // it is held against `total` only
+      EXPECT_LE(std::abs(errors.sum[i]),
+                5.5 * std::sqrt(errors.squares[i]) + 16 * errors.largest + kDraws * rounding)
+          << "coordinate " << i << " of " << n;
+    }
+    EXPECT_LE(std::abs(total), 5 * std::sqrt(variance) + 16 * largest +
+                                   kDraws * static_cast<double>(n) * rounding)
+        << n;
+  }
+}
+
+TEST_P(Conformance, FramesStayWithinTheBound) {
+  for (size_t n : kLengths) {
+    const std::vector<float> values = Gaussian(n, 3);
+    Encoded(values);  // checks it
+    const size_t bound = codec_->MaxFrameBytes(n);
+    std::vector<uint8_t> small(bound - 1);
+    const Status status = codec_->Encode(values, {1}, work_, small).status();
+    EXPECT_EQ(status.code(), StatusCode::kBufferTooSmall) << n;
+    EXPECT_THAT(status.message(), HasSubstr(std::to_string(bound)));
+  }
+  for (const auto& values : DifficultVectors()) Encoded(values);
+}
+
+TEST_P(Conformance, BytesDependOnlyOnValuesAndKey) {
+  for (size_t n : kLengths) {
+    const std::vector<float> values = Gaussian(n, 4);
+    const std::vector<uint8_t> frame = Encoded(values);
+    const std::vector<float> decoded = Decoded(frame, n);
+    std::vector<float> sum(n, 0.5f);
+    ASSERT_TRUE(DecodeAddFrame(frame, -0.3f, work_, sum).ok());
+    for (const std::string& target : SimdTargets()) {
+      const ScopedTarget scoped(target);
+      for (int threads : {1, 2, 5}) {
+        Workspace work(threads);
+        std::vector<uint8_t> again(codec_->MaxFrameBytes(n), 0xAA);
+        const auto size = codec_->Encode(values, {42}, work, again);
+        ASSERT_TRUE(size.ok()) << size.status().ToString();
+        again.resize(*size);
+        ASSERT_EQ(again, frame) << target << " " << threads << " threads, length " << n;
+        std::vector<float> decoded_again(n), sum_again(n, 0.5f);
+        ASSERT_TRUE(DecodeFrame(frame, work, decoded_again).ok());
+        ASSERT_TRUE(DecodeAddFrame(frame, -0.3f, work, sum_again).ok());
+        ASSERT_TRUE(SameBits(decoded_again, decoded)) << target << " length " << n;
+        ASSERT_TRUE(SameBits(sum_again, sum)) << target << " length " << n;
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, DecodeAddIsDecodeThenAdd) {
+  for (const auto& values : DifficultVectors()) {
+    const std::vector<uint8_t> frame = Encoded(values);
+    const std::vector<float> q = Decoded(frame, values.size());
+    for (float weight : {1.0f, 0.0f, -0.25f, 1.0f / 3}) {
+      std::vector<float> sum = Gaussian(values.size(), 5), expected = sum;
+      for (size_t i = 0; i < q.size(); ++i) {
+        const float product = weight * q[i];
+        expected[i] = expected[i] + product;
+      }
+      ASSERT_TRUE(DecodeAddFrame(frame, weight, work_, sum).ok());
+      EXPECT_TRUE(SameBits(sum, expected)) << "weight " << weight;
+    }
+  }
+}
+
+TEST_P(Conformance, FramesSayWhatTheyAre) {
+  const std::vector<uint8_t> frame = Encoded(Gaussian(100), {0x123456789ABCDEF0});
+  const auto summary = InspectFrame(frame);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->codec, ParseSpec(GetParam())->codec.name);
+  EXPECT_EQ(summary->elements, 100u);
+  EXPECT_EQ(summary->bytes, frame.size());
+  EXPECT_EQ(summary->key.value, 0x123456789ABCDEF0u);
+}
+
+TEST_P(Conformance, TheCanonicalSpecMakesTheSameCodec) {
+  const auto twin = MakeCodec(codec_->spec());
+  ASSERT_TRUE(twin.ok()) << twin.status().ToString();
+  EXPECT_EQ((*twin)->spec(), codec_->spec());
+  EXPECT_EQ((*twin)->codec_class(), codec_->codec_class());
+  const std::vector<float> values = Gaussian(1500, 6);
+  EXPECT_EQ((*twin)->MaxFrameBytes(values.size()), codec_->MaxFrameBytes(values.size()));
+  const std::vector<uint8_t> frame = Encoded(values);
+  codec_ = *twin;
+  EXPECT_EQ(Encoded(values), frame);
+}
+
+TEST_P(Conformance, EveryFlippedBitIsNoticed) {
+  for (size_t n : {0u, 1u, 37u}) {
+    std::vector<uint8_t> frame = Encoded(Gaussian(n));
+    for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      const auto mask = static_cast<uint8_t>(1 << bit % 8);
+      frame[bit / 8] ^= mask;
+      EXPECT_FALSE(InspectFrame(frame).ok()) << "bit " << bit;
+      EXPECT_FALSE(TryDecode(frame, n).ok()) << "bit " << bit;
+      frame[bit / 8] ^= mask;
+    }
+    EXPECT_TRUE(TryDecode(frame, n).ok());
+  }
+}
+
+TEST_P(Conformance, EveryTruncationIsNoticed) {
+  const std::vector<uint8_t> frame = Encoded(Gaussian(37));
+  for (size_t size = 0; size < frame.size(); ++size) {
+    const std::vector<uint8_t> cut(frame.begin(), frame.begin() + static_cast<long>(size));
+    EXPECT_EQ(TryDecode(cut, 37).code(), StatusCode::kCorruptData) << size;
+  }
+  std::vector<uint8_t> longer = frame;
+  longer.push_back(0);
+  EXPECT_EQ(TryDecode(longer, 37).code(), StatusCode::kCorruptData);
+}
+
+// Whatever stands behind a right checksum, decoding gives finite values or an error; the
+// sanitizers watch that it stays within its buffers.
+TEST_P(Conformance, HostileBytesAreDecodedOrRefused) {
+  std::mt19937 generator(7);
+  const auto random = [&](size_t n) {
+    return std::uniform_int_distribution<size_t>(0, n - 1)(generator);
+  };
+  for (size_t n : {1u, 37u, 600u}) {
+    const std::vector<uint8_t> good = Encoded(Gaussian(n));
+    for (int round = 0; round < 1500; ++round) {
+      std::vector<uint8_t> bad = good;
+      // Not the element count and lengths: those have a test of their own.
+      for (size_t k = 1 + random(4); k > 0; --k) {
+        const size_t at = random(bad.size());
+        const bool fixed = at < 5 || (at >= 7 && at < 16) || (at >= 24 && at < 32);
+        if (!fixed) bad[at] = static_cast<uint8_t>(random(256));
+      }
+      FixFrameChecksum(bad);
+      std::vector<float> values(n);
+      if (!DecodeFrame(bad, work_, values).ok()) continue;
+      EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }));
+      EXPECT_TRUE(DecodeAddFrame(bad, 0.5f, work_, values).ok());
+    }
+  }
+}
+
+TEST_P(Conformance, PayloadsCutShortOrDrawnOutAreRefused) {
+  const std::vector<uint8_t> good = Encoded(Gaussian(37));
+  const size_t body = good.size() - kFrameHeaderBytes;
+  for (size_t size = 0; size < body + 5; ++size) {
+    if (size == body) continue;
+    std::vector<uint8_t> bad = good;
+    bad.resize(kFrameHeaderBytes + size);
+    if (size < bad[7]) bad[7] = static_cast<uint8_t>(size);
+    const uint64_t payload = size - bad[7];
+    std::memcpy(bad.data() + 24, &payload, sizeof(payload));
+    FixFrameChecksum(bad);
+    EXPECT_EQ(TryDecode(bad, 37).code(), StatusCode::kCorruptData) << size;
+  }
+}
+
+TEST_P(Conformance, FramesAreNotBelievedAboutTheirSize) {
+  const std::vector<uint8_t> good = Encoded(Gaussian(37));
+  for (size_t n : {0u, 36u, 38u, 100000u}) {
+    const Status status = TryDecode(good, n);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("37"));
+    EXPECT_THAT(status.message(), HasSubstr(std::to_string(n)));
+  }
+  // A count that the payload cannot hold, with an output that fits the lie.
+  for (uint32_t count : {0u, 1u, 36u, 38u, 1000u, 1u << 20, ~0u}) {
+    std::vector<uint8_t> bad = good;
+    std::memcpy(bad.data() + 8, &count, sizeof(count));
+    FixFrameChecksum(bad);
+    std::vector<float> values(std::min(count, 1u << 20));
+    const size_t before = allocated_bytes;
+    const Status status = DecodeFrame(bad, work_, values);
+    EXPECT_FALSE(status.ok()) << count;
+    EXPECT_LT(allocated_bytes - before, 10000u) << "more than an error message needs";
+  }
+}
+
+TEST_P(Conformance, NothingIsAllocatedInSteadyState) {
+  const std::vector<float> values = Gaussian(150000);
+  std::vector<uint8_t> frame(codec_->MaxFrameBytes(values.size()));
+  std::vector<float> decoded(values.size());
+  for (int threads : {1, 3}) {
+    Workspace work(threads);
+    size_t before = 0;
+    for (uint64_t step = 0; step < 6; ++step) {
+      // Threads take blocks in any order: a thread may be given its first block late.
+      if (step == 3) before = allocated_bytes;
+      const auto size = codec_->Encode(values, DeriveKey(1, step, 0, 0), work, frame);
+      ASSERT_TRUE(size.ok());
+      const std::span<const uint8_t> sent = std::span(frame).first(*size);
+      ASSERT_TRUE(DecodeFrame(sent, work, decoded).ok());
+      ASSERT_TRUE(DecodeAddFrame(sent, 0.5f, work, decoded).ok());
+    }
+    EXPECT_EQ(allocated_bytes - before, 0u) << threads << " threads";
+  }
+}
+
+TEST_P(Conformance, NonFiniteValuesAreNeverEncoded) {
+  for (size_t n : {1u, 5u, 37u, 600u, 70001u}) {
+    for (float poison : {kInfinity, -kInfinity, std::nanf("")}) {
+      for (size_t at : {size_t{0}, n / 2, n - 1}) {
+        std::vector<float> values = Gaussian(n);
+        values[at] = poison;
+        values[n - 1] = poison;  // the first one is to be named
+        const Status status = TryEncode(values);
+        EXPECT_EQ(status.code(), StatusCode::kNonFinite) << n << " " << at;
+        EXPECT_THAT(status.message(), HasSubstr("coordinate " + std::to_string(at)));
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, HugeValuesStayFiniteOrAreRefused) {
+  for (size_t n : {1u, 2u, 33u, 600u}) {
+    std::vector<float> values(n, kMax);
+    for (size_t i = 1; i < n; i += 2) values[i] = -kMax;
+    std::vector<uint8_t> frame(codec_->MaxFrameBytes(n));
+    const auto size = codec_->Encode(values, {1}, work_, frame);
+    if (!size.ok()) {
+      EXPECT_EQ(size.status().code(), StatusCode::kOutOfRange) << size.status().ToString();
+      continue;
+    }
+    frame.resize(*size);
+    for (float q : Decoded(frame, n)) EXPECT_TRUE(std::isfinite(q));
+  }
+}
+
+TEST_P(Conformance, ZerosStayZero) {
+  const std::vector<float> zeros(1000, 0.0f);
+  for (float q : Decoded(Encoded(zeros), zeros.size())) EXPECT_EQ(q, 0.0f);
+}
+
+std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(AllCodecs, Conformance, ::testing::ValuesIn(kSpecs), TestName);
+
+TEST(ConformanceList, CoversEveryRegisteredCodec) {
+  std::set<std::string> covered;
+  for (const char* spec : kSpecs) covered.insert(ParseSpec(spec)->codec.name);
+  for (const CodecInfo& info : ListCodecs())
+    EXPECT_TRUE(covered.contains(info.name)) << info.name;
+}
+
+}  // namespace
+}  // namespace elastiquant
