@@ -10,4 +10,7 @@ namespace elastiquant {
 // Crc32c over "123456789" is 0xE3069283.
 uint32_t Crc32c(std::span<const uint8_t> data, uint32_t crc = 0);
 
+// The same without the CPU's instruction: what Crc32c falls back to, and is tested against.
+uint32_t Crc32cPortable(std::span<const uint8_t> data, uint32_t crc = 0);
+
 }  // namespace elastiquant

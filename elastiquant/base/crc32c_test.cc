@@ -19,9 +19,29 @@ TEST(Crc32c, PublishedVectors) {  // RFC 3720, B.4
   EXPECT_EQ(Of(""), 0u);
 }
 
-TEST(Crc32c, CanBeContinued) {
-  EXPECT_EQ(Of("56789", Of("1234")), Of("123456789"));
+// Bit by bit, as the RFC defines it.
+uint32_t ByDefinition(std::span<const uint8_t> data) {
+  uint32_t crc = ~0u;
+  for (uint8_t byte : data) {
+    crc ^= byte;
+    for (int k = 0; k < 8; ++k) crc = (crc & 1) ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
+  }
+  return ~crc;
 }
+
+TEST(Crc32c, AgreesWithTheDefinitionAtEveryLength) {
+  std::vector<uint8_t> data(20000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * i >> 3 ^ i);
+  for (size_t n : {0u, 1u, 7u, 8u, 9u, 15u, 1023u, 3071u, 3072u, 3073u, 3081u, 6144u, 19999u}) {
+    for (size_t offset : {0u, 1u}) {
+      const auto part = std::span<const uint8_t>(data).subspan(offset, n);
+      EXPECT_EQ(Crc32c(part), ByDefinition(part)) << n;
+      EXPECT_EQ(Crc32cPortable(part), ByDefinition(part)) << n;
+    }
+  }
+}
+
+TEST(Crc32c, CanBeContinued) { EXPECT_EQ(Of("56789", Of("1234")), Of("123456789")); }
 
 }  // namespace
 }  // namespace elastiquant

@@ -1,6 +1,6 @@
 // Plain loops that the compiler vectorises, built once for each SIMD target by Highway. They
-// are integer arithmetic but for one float addition and one product that are exact or rounded
-// once, so every target gives the same bytes.
+// are integer arithmetic but for additions that are exact or rounded once, so every target
+// gives the same bytes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/convert.cc"
 #include "hwy/foreach_target.h"
@@ -46,12 +46,15 @@ HWY_INLINE uint16_t ToBf16Stochastic(uint32_t bits, uint32_t random) {
 HWY_INLINE float FromFp32(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 HWY_INLINE float FromFp16(uint16_t half) {
+  // No branches, or the loop is not vectorised. A denormal is put behind a one in the first
+  // place, as 2^-14 + its value; taking 2^-14 away again is exact.
   const uint32_t m = half & 0x7FFFu;
-  const uint32_t normal = (m << 13) + (112u << 23);
-  const uint32_t denormal = Bits(static_cast<float>(static_cast<int32_t>(m)) * 0x1p-24f);
-  const uint32_t infinite = m < 0x7C00 ? 0 : 0x7F800000u;
-  const uint32_t magnitude = (m < 0x400 ? denormal : normal) | infinite;
-  return std::bit_cast<float>(magnitude | static_cast<uint32_t>(half & 0x8000) << 16);
+  const uint32_t denormal = m < 0x400 ? 1 : 0;
+  const uint32_t infinite = m >= 0x7C00 ? 1 : 0;
+  const float shifted = std::bit_cast<float>((m << 13) + ((112 + denormal) << 23));
+  const float magnitude = shifted - std::bit_cast<float>(denormal * (113u << 23));
+  return std::bit_cast<float>(Bits(magnitude) | infinite * 0x7F800000u |
+                              static_cast<uint32_t>(half & 0x8000) << 16);
 }
 
 HWY_INLINE float FromBf16(uint16_t half) {
