@@ -1,0 +1,241 @@
+// Runs the program as a script would: by its command line, exit code and output.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/cli/command.h"
+#include "elastiquant/cli/file.h"
+#include "elastiquant/cli/npy.h"
+
+namespace elastiquant::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string TextOf(const std::string& path) {
+  const auto bytes = ReadFile(path);
+  return bytes.ok() ? std::string(bytes->begin(), bytes->end()) : "";
+}
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "program_test_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name) const { return folder_ + "/" + name; }
+
+  // `arguments` goes through the shell: quote what needs it.
+  Outcome Run(const std::string& arguments) const {
+    const std::string command = fmt::format("'{}' {} >{} 2>{}", ELASTIQUANT_PROGRAM, arguments,
+                                            File("stdout"), File("stderr"));
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, TextOf(File("stdout")),
+            TextOf(File("stderr"))};
+  }
+  std::string Encode(const std::string& options, const std::string& name) const {
+    const Outcome run =
+        Run(fmt::format("encode {} {} {}", options, File("in.npy"), File(name)));
+    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+    return TextOf(File(name));
+  }
+  void WriteInput(size_t n) const {
+    std::vector<float> values(n);
+    const LaneKeys keys = MakeLaneKeys({42});
+    for (size_t i = 0; i < n; ++i) {
+      values[i] = UniformFloat(RandomBits(keys, static_cast<uint32_t>(i))) - 0.5f;
+    }
+    ASSERT_TRUE(WriteNpy(File("in.npy"), values).ok());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ProgramTest, EveryCommandHelpsWithAnExample) {
+  const Outcome top = Run("--help");
+  EXPECT_EQ(top.exit_code, kExitDone);
+  EXPECT_THAT(top.out, HasSubstr("Exit codes"));
+  const size_t list = top.out.find("Subcommands:");
+  ASSERT_NE(list, std::string::npos);
+  std::istringstream lines(top.out.substr(list));
+  std::string line;
+  std::getline(lines, line);
+  int commands = 0;
+  while (std::getline(lines, line) && line.starts_with("  ")) {
+    std::string name;
+    std::istringstream(line) >> name;
+    if (line.starts_with("   ")) continue;  // a description that goes on
+    const Outcome help = Run(name + " --help");
+    EXPECT_EQ(help.exit_code, kExitDone) << name;
+    EXPECT_THAT(help.out, HasSubstr("Example")) << name;
+    EXPECT_THAT(help.out, HasSubstr("elastiquant " + name)) << name;
+    ++commands;
+  }
+  EXPECT_GE(commands, 5);
+}
+
+TEST_F(ProgramTest, BadUsageIsExitCodeTwoWithWordsOnStderr) {
+  for (const char* arguments :
+       {"", "fly", "encode", "encode --codec fp32", "bench --elements 0", "bench --elements x",
+        "decode a b c", "codecs --yaml", "encode --codec fp32 --threads 0 a b"}) {
+    const Outcome run = Run(arguments);
+    EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
+    EXPECT_THAT(run.err, Not(::testing::IsEmpty())) << arguments;
+    EXPECT_EQ(run.out, "") << arguments;
+  }
+}
+
+TEST_F(ProgramTest, LosslessFramesDecodeToTheSameFile) {
+  for (const size_t n : {0, 1, 1000, 70001}) {
+    WriteInput(n);
+    Encode("--codec fp32 --seed 1", "frame.eqf");
+    const Outcome run =
+        Run(fmt::format("decode {} {}", File("frame.eqf"), File("decoded.npy")));
+    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+    EXPECT_EQ(TextOf(File("decoded.npy")), TextOf(File("in.npy"))) << n;
+  }
+}
+
+TEST_F(ProgramTest, EveryListedCodecEncodesAndDecodesBothWays) {
+  WriteInput(5000);
+  const auto codecs = nlohmann::json::parse(Run("codecs --json").out);
+  const Outcome targets = Run("bench --list-targets");
+  for (const auto& codec : codecs) {
+    std::vector<std::string> specs = {codec.at("spec")};
+    for (const std::string modifier : codec.at("modifiers")) {
+      if (specs[0].find('|') == std::string::npos) specs.push_back(specs[0] + "|" + modifier);
+    }
+    for (const std::string& spec : specs) {
+      const std::string options = fmt::format("--codec '{}' --seed 7", spec);
+      const std::string frame = Encode(options, "frame.eqf");
+      EXPECT_EQ(Encode(options + " --threads 3", "other.eqf"), frame) << spec;
+      std::istringstream lines(targets.out);
+      for (std::string target; std::getline(lines, target);) {
+        EXPECT_EQ(Encode(options + " --target " + target, "other.eqf"), frame)
+            << spec << target;
+        const Outcome run = Run(fmt::format("decode --target {} {} {}", target,
+                                            File("frame.eqf"), File("decoded.npy")));
+        ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+        EXPECT_EQ(ReadNpy(File("decoded.npy"))->values.size(), 5000u);
+      }
+    }
+  }
+}
+
+TEST_F(ProgramTest, BadInputIsToldApartByExitCode) {
+  const std::string nothing = File("nothing");
+  EXPECT_EQ(Run(fmt::format("encode --codec fp32 {} {}", nothing, File("x"))).exit_code,
+            kExitUsage);
+  WriteInput(1000);
+  const Outcome unknown =
+      Run(fmt::format("encode --codec fp33 {} {}", File("in.npy"), File("x")));
+  EXPECT_EQ(unknown.exit_code, kExitUsage);
+  EXPECT_THAT(unknown.err, HasSubstr("fp16"));  // lists what is valid
+  const Outcome target =
+      Run(fmt::format("encode --codec fp32 --target Z80 {} {}", File("in.npy"), File("x")));
+  EXPECT_EQ(target.exit_code, kExitUsage);
+  EXPECT_THAT(target.err, HasSubstr("SCALAR"));
+  EXPECT_EQ(Run(fmt::format("encode --codec fp32 {} /nowhere/x", File("in.npy"))).exit_code,
+            kExitFailure);
+  ASSERT_TRUE(
+      WriteNpy(File("in.npy"), std::vector<float>{1, std::numeric_limits<float>::quiet_NaN()})
+          .ok());
+  const Outcome nan = Run(fmt::format("encode --codec fp16 {} {}", File("in.npy"), File("x")));
+  EXPECT_EQ(nan.exit_code, kExitNonFinite);
+  EXPECT_FALSE(std::filesystem::exists(File("x")));
+}
+
+TEST_F(ProgramTest, DamagedFramesAreExitCodeFour) {
+  WriteInput(300);
+  const std::string frame = Encode("--codec fp16", "frame.eqf");
+  const auto decode = [&](const std::string& bytes) {
+    EXPECT_TRUE(WriteFile(File("bad.eqf"), {AsBytes(std::span<const char>(bytes))}).ok());
+    return Run(fmt::format("decode {} {}", File("bad.eqf"), File("decoded.npy")));
+  };
+  EXPECT_EQ(decode(frame).exit_code, kExitDone);
+  std::filesystem::remove(File("decoded.npy"));
+  for (const size_t at : {size_t{0}, size_t{20}, frame.size() / 2, frame.size() - 1}) {
+    std::string damaged = frame;
+    damaged[at] = static_cast<char>(damaged[at] ^ 16);
+    const Outcome run = decode(damaged);
+    EXPECT_EQ(run.exit_code, kExitCorrupt) << at << run.err;
+    EXPECT_THAT(run.err, HasSubstr("bad.eqf"));
+    EXPECT_EQ(decode(frame.substr(0, at)).exit_code, kExitCorrupt) << at;
+  }
+  EXPECT_FALSE(std::filesystem::exists(File("decoded.npy")));
+}
+
+TEST_F(ProgramTest, CodecsAreListedAsJsonAndText) {
+  const Outcome run = Run("codecs --json");
+  ASSERT_EQ(run.exit_code, kExitDone);
+  const auto codecs = nlohmann::json::parse(run.out);
+  ASSERT_TRUE(codecs.is_array());
+  const std::set<std::string> classes = {"lossless", "unbiased", "contractive", "biased"};
+  const Outcome text = Run("codecs");
+  for (const auto& codec : codecs) {
+    EXPECT_TRUE(classes.contains(codec.at("class"))) << codec;
+    EXPECT_THAT(text.out, HasSubstr(codec.at("spec")));
+    for (const auto& parameter : codec.at("parameters")) {
+      EXPECT_TRUE(parameter.at("default").is_string());
+      EXPECT_THAT(text.out, HasSubstr(parameter.at("name")));
+    }
+  }
+}
+
+TEST_F(ProgramTest, BenchMeasuresWhatItSays) {
+  const Outcome run = Run(
+      "bench --codec fp32 --codec fp16 --elements 10000 --repetitions 3 --threads 2 --json");
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  const auto report = nlohmann::json::parse(run.out);
+  EXPECT_EQ(report.at("elements"), 10000);
+  ASSERT_EQ(report.at("results").size(), 2u);
+  const auto& fp32 = report["results"][0];
+  EXPECT_EQ(fp32.at("codec"), "fp32");
+  EXPECT_EQ(fp32.at("nmse"), 0.0);
+  EXPECT_NEAR(fp32.at("bits_per_coordinate"), 32, 0.1);
+  const auto& fp16 = report["results"][1];
+  EXPECT_NEAR(fp16.at("bits_per_coordinate"), 16, 0.1);
+  // Rounding to 11 significant bits: a relative error of at most 2^-11 each.
+  EXPECT_GT(fp16.at("nmse"), 0.0);
+  EXPECT_LT(fp16.at("nmse"), 0x1p-22);
+  for (const char* operation : {"encode", "decode", "decode_add"}) {
+    EXPECT_GT(fp32.at(operation).at("ratio_to_memcpy"), 0.0);
+  }
+}
+
+TEST_F(ProgramTest, BenchRunsOnAFile) {
+  WriteInput(3000);
+  const Outcome run =
+      Run(fmt::format("bench --codec fp16 --input {} --repetitions 2", File("in.npy")));
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("3000 floats"));
+  WriteInput(0);
+  EXPECT_EQ(Run("bench --codec fp16 --input " + File("in.npy")).exit_code, kExitUsage);
+}
+
+TEST_F(ProgramTest, ListsTargetsOneALine) {
+  const Outcome run = Run("bench --list-targets");
+  EXPECT_EQ(run.exit_code, kExitDone);
+  EXPECT_THAT(run.out, ::testing::EndsWith("SCALAR\n"));
+}
+
+}  // namespace
+}  // namespace elastiquant::cli
