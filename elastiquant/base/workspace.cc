@@ -3,9 +3,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace elastiquant {
@@ -25,9 +27,16 @@ struct ScratchBuffer {
 
 struct Workspace::Impl {
   explicit Impl(int threads) : scratch(static_cast<size_t>(threads)) {
-    for (int t = 1; t < threads; ++t) helpers.emplace_back([this, t] { Loop(t); });
+    try {
+      for (int t = 1; t < threads; ++t) helpers.emplace_back([this, t] { Loop(t); });
+    } catch (...) {  // the system has no more threads: those that run must end first
+      Stop();
+      throw;
+    }
   }
-  ~Impl() {
+  ~Impl() { Stop(); }
+
+  void Stop() {
     {
       std::lock_guard lock(mutex);
       stop = true;
@@ -51,7 +60,14 @@ struct Workspace::Impl {
     }
   }
   void Work(int thread) {
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;) (*fn)(i, thread);
+    try {
+      for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
+        (*fn)(i, thread);
+      }
+    } catch (...) {  // out of memory: an exception may not leave a helper thread
+      std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
   }
 
   std::vector<ScratchBuffer> scratch;
@@ -61,6 +77,7 @@ struct Workspace::Impl {
   uint64_t round = 0;
   size_t busy = 0;
   bool stop = false;
+  std::exception_ptr error;
   const std::function<void(size_t, int)>* fn = nullptr;
   size_t items = 0;
   std::atomic<size_t> next{0};
@@ -90,6 +107,7 @@ void Workspace::ParallelFor(size_t items, const std::function<void(size_t, int)>
   impl.Work(0);
   std::unique_lock lock(impl.mutex);
   impl.done.wait(lock, [&] { return impl.busy == 0; });
+  if (impl.error) std::rethrow_exception(std::exchange(impl.error, nullptr));
 }
 
 std::span<uint8_t> Workspace::Scratch(int thread, size_t bytes) {

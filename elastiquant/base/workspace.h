@@ -22,7 +22,7 @@ class Workspace {
 
   // Calls fn(item, thread) for item in [0, items), thread in [0, threads()); returns when all
   // are done. Items are handed out in any order, so results must not depend on it. Not
-  // reentrant: one caller at a time.
+  // reentrant: one caller at a time. What fn throws (out of memory) is thrown again here.
   void ParallelFor(size_t items, const std::function<void(size_t item, int thread)>& fn);
 
   // Scratch of at least `bytes`, 64-byte aligned, private to `thread`, valid until the next

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <vector>
 
 namespace elastiquant {
@@ -20,6 +21,17 @@ TEST(Workspace, RunsEveryItemOnce) {
       });
       for (const auto& count : seen) EXPECT_EQ(count, 1);
     }
+  }
+}
+
+TEST(Workspace, ThrowsAgainWhatAnItemThrows) {
+  for (int threads : {1, 3}) {
+    Workspace work(threads);
+    EXPECT_THROW(work.ParallelFor(100, [](size_t, int) { throw std::bad_alloc(); }),
+                 std::bad_alloc);
+    std::atomic<int> done{0};
+    work.ParallelFor(100, [&](size_t, int) { ++done; });
+    EXPECT_EQ(done, 100) << "it can be used again";
   }
 }
 

@@ -1,0 +1,153 @@
+/* ElastiQuant for C: compress a vector of floats into a frame, and add frames up.
+ *
+ *   eq_codec* codec;
+ *   eq_workspace* work;
+ *   if (eq_codec_create("elastic:bits=4", &codec) != EQ_OK ||
+ *       eq_workspace_create(1, &work) != EQ_OK) {
+ *     fprintf(stderr, "%s\n", eq_last_error());
+ *     return 1;
+ *   }
+ *   size_t room, size;
+ *   eq_max_frame_bytes(codec, n, &room);
+ *   uint8_t* frame = malloc(room);
+ *   eq_encode(codec, work, gradient, n, seed, step, worker, 0, frame, room, &size);
+ *   ... send `size` bytes ...
+ *   eq_decode_add(work, frame, size, 0.25f, mean, n);
+ *
+ * C99. The ABI is stable: functions and constants are only ever added. No C++ exception leaves
+ * a function. Handles are opaque; a null handle or pointer is refused with
+ * EQ_INVALID_ARGUMENT, never followed.
+ *
+ * Threads: an eq_codec may be used by many threads at once. An eq_workspace serves one call at
+ * a time.
+ */
+#ifndef ELASTIQUANT_ELASTIQUANT_H_
+#define ELASTIQUANT_ELASTIQUANT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define EQ_API
+#else
+#define EQ_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What every function below returns, unless it says otherwise. On anything but EQ_OK the text
+ * of eq_last_error() says what was wrong, and outputs are unspecified but never written beyond
+ * the sizes given. */
+typedef int32_t eq_status;
+enum {
+  EQ_OK = 0,
+  EQ_INVALID_ARGUMENT = 1, /* a value given is wrong: the text says which are right */
+  EQ_CORRUPT_DATA = 2,     /* a frame fails a check: the text names the check */
+  EQ_NON_FINITE = 3,       /* NaN or infinity in the values: the text gives the coordinate */
+  EQ_OUT_OF_RANGE = 4,     /* finite, but not representable, such as a norm beyond fp32 */
+  EQ_BUFFER_TOO_SMALL = 5, /* the output does not fit: the text gives the size needed */
+  EQ_UNSUPPORTED = 6,      /* valid, but not in this build */
+  EQ_NOT_FOUND = 7,        /* not returned by the functions below */
+  EQ_IO = 8,               /* the system refused memory or a thread: the text has its words */
+  EQ_UNAVAILABLE = 9,      /* not returned by the functions below */
+  EQ_INTERNAL = 10         /* a bug in this library: please report the text */
+};
+
+/* "0.1.0": of the library that is running. */
+EQ_API const char* eq_version(void);
+
+/* The text of the last error on this thread, "" before the first. It stays valid until the next
+ * error on this thread. */
+EQ_API const char* eq_last_error(void);
+
+/* A short name of a status, such as "corrupt data"; "unknown status" for any other number. */
+EQ_API const char* eq_status_name(eq_status status);
+
+typedef struct eq_codec eq_codec;
+
+/* Makes the codec that `spec` names, such as "elastic:bits=4,levels=exp|rans". Destroy it with
+ * eq_codec_destroy. On an error *codec is set to null.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  unknown codec, key, value or modifier (the text lists the valid ones)
+ *   EQ_UNSUPPORTED       valid, but not in this build
+ *   EQ_IO                out of memory */
+EQ_API eq_status eq_codec_create(const char* spec, eq_codec** codec);
+
+/* Null is allowed. */
+EQ_API void eq_codec_destroy(eq_codec* codec);
+
+/* The canonical spec: every codec made from it gives the same bytes. Valid as long as the
+ * codec; null if `codec` is null. */
+EQ_API const char* eq_codec_spec(const eq_codec* codec);
+
+/* *bytes = the most that a frame of n values can take.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer, or n > 2^32 - 1 */
+EQ_API eq_status eq_max_frame_bytes(const eq_codec* codec, size_t n, size_t* bytes);
+
+/* Threads and scratch memory for encoding and decoding. Make one and reuse it: once it has
+ * served a size, nothing is allocated any more. */
+typedef struct eq_workspace eq_workspace;
+
+/* threads: 1 (all on the calling thread) to 1024. Frames do not depend on it. Destroy it with
+ * eq_workspace_destroy. On an error *work is set to null.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer, or threads out of range
+ *   EQ_IO                out of memory or threads */
+EQ_API eq_status eq_workspace_create(int32_t threads, eq_workspace** work);
+
+/* Null is allowed. */
+EQ_API void eq_workspace_destroy(eq_workspace* work);
+
+/* Writes one frame of values[0, n) to frame[0, *size). Random numbers are a pure function of
+ * (seed, step, worker, message, coordinate): give each message of a worker and step another
+ * `message`. The same arguments give the same bytes on every machine.
+ * capacity: bytes at `frame`, at least what eq_max_frame_bytes says.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), or n > 2^32 - 1
+ *   EQ_NON_FINITE        a value is NaN or infinite: nothing can be sent
+ *   EQ_OUT_OF_RANGE      a value or norm is too large for the codec
+ *   EQ_BUFFER_TOO_SMALL  capacity is less than eq_max_frame_bytes says
+ *   EQ_IO                out of memory */
+EQ_API eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const float* values,
+                           size_t n, uint64_t seed, uint64_t step, uint64_t worker,
+                           uint64_t message, void* frame, size_t capacity, size_t* size);
+
+/* What a frame says of itself. */
+typedef struct eq_frame_info {
+  char codec[32];       /* name of the codec that made it, "" behind it */
+  uint64_t elements;    /* number of values */
+  uint64_t bytes;       /* size of the frame */
+  uint64_t stream_key;  /* of its random numbers */
+  uint64_t reserved[4]; /* 0 */
+} eq_frame_info;
+
+/* Checks header and checksum of a frame and fills *info in.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer
+ *   EQ_CORRUPT_DATA      not a frame, cut short, or damaged
+ *   EQ_UNSUPPORTED       a frame of another version, or of a codec that this build lacks
+ *   EQ_IO                out of memory */
+EQ_API eq_status eq_inspect(const void* frame, size_t bytes, eq_frame_info* info);
+
+/* values[i] = the frame's value i. Any frame is decoded without its codec. n must be the
+ * frame's number of values.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), or the wrong n
+ *   EQ_CORRUPT_DATA      not a frame, cut short, or damaged
+ *   EQ_UNSUPPORTED       a frame of another version, or of a codec that this build lacks
+ *   EQ_IO                out of memory */
+EQ_API eq_status eq_decode(eq_workspace* work, const void* frame, size_t bytes, float* values,
+                           size_t n);
+
+/* values[i] += weight * the frame's value i, in one pass. Returns what eq_decode returns. */
+EQ_API eq_status eq_decode_add(eq_workspace* work, const void* frame, size_t bytes,
+                               float weight, float* values, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ELASTIQUANT_ELASTIQUANT_H_ */
