@@ -26,10 +26,11 @@ Result<LinkSpec> ParseLink(std::string_view text);
 
 struct CommunicatorOptions {
   int rank = 0;
-  int world_size = 1;               // 1 to 16 are tested
+  int world_size = 1;  // 1 to 16 are tested
   std::string store_host = "127.0.0.1";
-  uint16_t store_port = 0;          // rank 0 listens there, unless store_is_external
-  bool store_is_external = false;   // torchrun's agent already listens there
+  uint16_t store_port = 0;         // rank 0 listens there, unless store_is_external
+  bool store_is_external = false;  // torchrun's agent or a StoreHost already listens there
+  std::string job;                 // keeps apart jobs that share an external store
   std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost
   std::optional<LinkSpec> link;
   // Called from a watcher thread, at most once, when a peer is lost; must not return into
@@ -37,7 +38,11 @@ struct CommunicatorOptions {
   std::function<void(const Status&)> on_peer_lost;
 };
 
-// Bytes are those of messages handed over for sending and received, this process only.
+// Every message travels behind a header of this size, which says how long it is.
+inline constexpr size_t kMessageHeaderBytes = 16;
+
+// Bytes are those of messages and their headers, handed over for sending and received, this
+// process only.
 struct Traffic {
   uint64_t bytes_up = 0;
   uint64_t bytes_down = 0;
@@ -61,10 +66,14 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // The spans must stay valid until Wait() returned. A receive may post a larger buffer than
-  // the message needs. tag < 2^24.
-  virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes) = 0;
-  virtual std::unique_ptr<Transfer> Receive(int from, uint32_t tag, std::span<uint8_t> bytes) = 0;
+  // The spans must not be empty and must stay valid until Wait() returned. A receive may post a
+  // larger buffer than the message needs, never a smaller one. tag < 2^24. A wait has no time
+  // limit of its own, because a slow link may need long: it ends with the message, or with an
+  // error when a worker is lost.
+  virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
+                                         std::span<const uint8_t> bytes) = 0;
+  virtual std::unique_ptr<Transfer> Receive(int from, uint32_t tag,
+                                            std::span<uint8_t> bytes) = 0;
 
   // Control plane, not counted as traffic, not slowed by the emulated link. Collective: every
   // rank calls the same sequence from one thread.
@@ -73,6 +82,16 @@ class Communicator {
   virtual Status Broadcast(int root, std::span<uint8_t> bytes) = 0;
 
   virtual Traffic traffic() const = 0;  // since Connect
+
+  // This worker cannot go on: all others stop too, naming it and the reason. Waits in progress
+  // here end with an error. The caller still has to end its own process.
+  virtual void Abort(const Status& why) = 0;
 };
+
+// The job that torchrun started this process in: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
+// TORCHELASTIC_USE_AGENT_STORE and friends. The error says which variable is missing or wrong.
+Result<CommunicatorOptions> OptionsFromEnvironment();
+// This process's number on its machine (LOCAL_RANK), 0 if not said.
+Result<int> LocalRankFromEnvironment();
 
 }  // namespace elastiquant

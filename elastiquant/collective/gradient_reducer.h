@@ -16,14 +16,15 @@ namespace elastiquant {
 
 // One flat span of gradients and the codec that it travels under.
 struct GradientBucket {
-  std::span<float> gradient;  // in: this worker's; out: the mean over workers, the same bits on all
+  std::span<float>
+      gradient;  // in: this worker's; out: the mean over workers, the same bits on all
   std::shared_ptr<const Codec> codec;
   std::string name;  // for messages: the layers it holds
 };
 
 struct ReducerOptions {
   uint64_t seed = 0;
-  int threads = 1;          // codec threads
+  int threads = 1;             // codec threads
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
 };
 
@@ -31,16 +32,16 @@ struct ReducerOptions {
 struct ReducerStats {
   double encode_seconds = 0;
   double decode_seconds = 0;
-  double wait_seconds = 0;  // Finish() blocked: communication that backward did not hide
-  uint64_t coordinates = 0; // coordinates reduced
-  double squared_error = 0;   // of own frames against what they encode, on measured steps
-  double squared_norm = 0;    // their inputs'
+  double wait_seconds = 0;   // Finish() blocked: communication that backward did not hide
+  uint64_t coordinates = 0;  // coordinates reduced
+  double squared_error = 0;  // of own frames against what they encode, on measured steps
+  double squared_norm = 0;   // their inputs'
 };
 
 // What came of one step.
 struct StepOutcome {
-  bool skipped = false;     // some worker had a NaN or infinity: no bucket may be used
-  std::string reason;       // "worker 2: NaN in bucket 3 (layer3.0.conv1.weight) at 17"
+  bool skipped = false;  // some worker had a NaN or infinity: no bucket may be used
+  std::string reason;    // "worker 2: NaN in bucket 3 (layer3.0.conv1.weight) at 17"
 };
 
 class GradientReducer {
@@ -53,8 +54,8 @@ class GradientReducer {
   // A step is BeginStep, MarkReady for every bucket in any order (but the same order on every
   // worker is what overlaps well), Finish. Buckets are reduced in index order.
   virtual Status BeginStep(uint64_t step) = 0;
-  virtual Status MarkReady(size_t bucket) = 0;   // thread-safe, returns at once
-  virtual Result<StepOutcome> Finish() = 0;      // blocks until all buckets hold the mean
+  virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
+  virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
 
   virtual ReducerStats TakeStats() = 0;
 };

@@ -1,0 +1,364 @@
+#include "elastiquant/collective/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "elastiquant/collective/gloo_group.h"
+#include "elastiquant/collective/link.h"
+#include "elastiquant/collective/liveness.h"
+#include "elastiquant/collective/message.h"
+#include "elastiquant/collective/rendezvous.h"
+#include "elastiquant/collective/store.h"
+#include "elastiquant/collective/uplink.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr uint32_t kTagEnd = 1u << 24;
+constexpr uint32_t kAllGatherTag = kTagEnd;
+constexpr uint32_t kBroadcastTag = kTagEnd + 1;
+
+// A transfer that failed before it began.
+class FailedTransfer final : public Transfer {
+ public:
+  explicit FailedTransfer(Status status) : status_(std::move(status)) {}
+  Result<size_t> Wait() override { return status_; }
+
+ private:
+  Status status_;
+};
+
+// A job of one worker: there is nobody to talk to.
+class LoneCommunicator final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  std::unique_ptr<Transfer> Send(int to, uint32_t, std::span<const uint8_t>) override {
+    return NoSuchPeer(to);
+  }
+  std::unique_ptr<Transfer> Receive(int from, uint32_t, std::span<uint8_t>) override {
+    return NoSuchPeer(from);
+  }
+  Status Barrier() override { return {}; }
+  Result<std::vector<uint64_t>> AllGather(uint64_t value) override {
+    return std::vector<uint64_t>{value};
+  }
+  Status Broadcast(int root, std::span<uint8_t>) override {
+    if (root != 0) return InvalidArgument("no worker " + std::to_string(root));
+    return {};
+  }
+  Traffic traffic() const override { return {}; }
+  void Abort(const Status&) override {}
+
+ private:
+  static std::unique_ptr<Transfer> NoSuchPeer(int peer) {
+    return std::make_unique<FailedTransfer>(
+        InvalidArgument("a job of one worker has no peer " + std::to_string(peer)));
+  }
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  explicit GlooCommunicator(CommunicatorOptions options) : options_(std::move(options)) {}
+  ~GlooCommunicator() override;
+  Status Connect();
+
+  int rank() const override { return options_.rank; }
+  int world_size() const override { return options_.world_size; }
+  std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes) override;
+  std::unique_ptr<Transfer> Receive(int from, uint32_t tag, std::span<uint8_t> bytes) override;
+  Status Barrier() override { return AllGather(0).status(); }
+  Result<std::vector<uint64_t>> AllGather(uint64_t value) override;
+  Status Broadcast(int root, std::span<uint8_t> bytes) override;
+  Traffic traffic() const override;
+  void Abort(const Status& why) override;
+
+ private:
+  class SendTransfer;
+  class ReceiveTransfer;
+
+  std::string StoreName() const;
+  void OnLost(const Status& verdict);
+  Status CheckPeer(int peer, uint32_t tag, size_t size) const;
+  Status PeerError(int peer, const Status& status);
+  // The control plane: past the uplink, not counted.
+  struct Control {
+    int peer;
+    size_t size;
+    std::unique_ptr<Transfer> transfer;
+  };
+  Control SendControl(int to, uint32_t tag, std::span<const uint8_t> bytes);
+  Control ReceiveControl(int from, uint32_t tag, std::span<uint8_t> bytes);
+  Status AwaitControl(std::vector<Control> messages);
+  void AwaitDownlink(const MessageHeader& header);
+
+  const CommunicatorOptions options_;
+  // Destroyed from the last to the first.
+  std::unique_ptr<StoreHost> store_host_;
+  std::unique_ptr<Liveness> liveness_;
+  Flights flights_;
+  std::unique_ptr<GlooGroup> group_;
+  std::unique_ptr<Uplink> uplink_;
+
+  std::atomic<uint64_t> bytes_up_{0};
+  std::atomic<uint64_t> bytes_down_{0};
+  std::mutex downlink_mutex_;
+  std::condition_variable downlink_changed_;
+  LinkTimeline downlink_;
+  bool aborted_ = false;
+};
+
+class GlooCommunicator::SendTransfer final : public Transfer {
+ public:
+  SendTransfer(GlooCommunicator* comm, int to, size_t size,
+               std::shared_ptr<OutgoingMessage> message)
+      : comm_(comm), to_(to), size_(size), message_(std::move(message)) {
+    comm_->flights_.Add(message_.get());
+  }
+  ~SendTransfer() override { comm_->flights_.Remove(message_.get()); }
+
+  Result<size_t> Wait() override {
+    if (Status s = message_->Complete(); !s.ok()) return comm_->PeerError(to_, s);
+    return size_;
+  }
+
+ private:
+  GlooCommunicator* const comm_;
+  const int to_;
+  const size_t size_;
+  const std::shared_ptr<OutgoingMessage> message_;
+};
+
+class GlooCommunicator::ReceiveTransfer final : public Transfer {
+ public:
+  ReceiveTransfer(GlooCommunicator* comm, int from, uint32_t tag, std::span<uint8_t> bytes,
+                  bool is_data)
+      : comm_(comm), from_(from), is_data_(is_data), message_(*comm->group_, from, tag, bytes) {
+    comm_->flights_.Add(&message_);
+  }
+  ~ReceiveTransfer() override { comm_->flights_.Remove(&message_); }
+
+  Result<size_t> Wait() override {
+    Result<MessageHeader> header = message_.Complete();
+    if (!header.ok()) return comm_->PeerError(from_, header.status());
+    if (is_data_) {
+      comm_->bytes_down_ += kMessageHeaderBytes + header->size;
+      comm_->AwaitDownlink(*header);
+    }
+    return static_cast<size_t>(header->size);
+  }
+
+ private:
+  GlooCommunicator* const comm_;
+  const int from_;
+  const bool is_data_;  // counted, and slowed by an emulated link
+  IncomingMessage message_;
+};
+
+std::string GlooCommunicator::StoreName() const {
+  return "the rendezvous store at " + options_.store_host + ":" +
+         std::to_string(options_.store_port);
+}
+
+Status GlooCommunicator::Connect() {
+  const std::string prefix = "elastiquant/" + options_.job + "/";
+  if (options_.rank == 0 && !options_.store_is_external) {
+    EQ_ASSIGN_OR_RETURN(store_host_, StoreHost::Listen(options_.store_port));
+  }
+  EQ_ASSIGN_OR_RETURN(auto store, Store::Connect(options_.store_host, options_.store_port,
+                                                 prefix, options_.timeout));
+  EQ_RETURN_IF_ERROR(Rendezvous(*store, options_));
+
+  LivenessOptions liveness;
+  liveness.rank = options_.rank;
+  liveness.world_size = options_.world_size;
+  liveness.timeout = options_.timeout;
+  liveness.rank_0_hosts_store = !options_.store_is_external;
+  liveness.store_name = StoreName();
+  liveness.on_lost = [this](const Status& verdict) { OnLost(verdict); };
+  liveness_ = std::make_unique<Liveness>(std::move(store), liveness);
+
+  auto group = GlooGroup::Connect({options_.rank, options_.world_size, options_.store_host,
+                                   options_.store_port, prefix + "gloo/", options_.timeout});
+  if (!group.ok()) {
+    liveness_->Fail(group.status());
+    return group.status();
+  }
+  group_ = std::move(*group);
+  uplink_ = std::make_unique<Uplink>(group_.get(), options_.link);
+  return {};
+}
+
+GlooCommunicator::~GlooCommunicator() {
+  // Connections stay open until nobody needs them: a closed one looks like a death.
+  if (liveness_) liveness_->Leave();
+}
+
+void GlooCommunicator::OnLost(const Status& verdict) {
+  if (options_.on_peer_lost) {
+    options_.on_peer_lost(verdict);
+  } else {
+    std::fprintf(stderr, "elastiquant: worker %d stops: %s\n", options_.rank,
+                 verdict.message().c_str());
+    std::fflush(stderr);
+    _exit(3);
+  }
+  flights_.AbortAll();
+  std::lock_guard lock(downlink_mutex_);
+  aborted_ = true;
+  downlink_changed_.notify_all();
+}
+
+Status GlooCommunicator::CheckPeer(int peer, uint32_t tag, size_t size) const {
+  if (peer < 0 || peer >= options_.world_size || peer == options_.rank) {
+    return InvalidArgument("worker " + std::to_string(options_.rank) + " of " +
+                           std::to_string(options_.world_size) + " has no peer " +
+                           std::to_string(peer));
+  }
+  if (tag >= kTagEnd) {
+    return InvalidArgument("tag " + std::to_string(tag) + " is not below " +
+                           std::to_string(kTagEnd));
+  }
+  if (size == 0) return InvalidArgument("a message needs at least one byte");
+  return {};
+}
+
+Status GlooCommunicator::PeerError(int peer, const Status& status) {
+  if (status.code() != StatusCode::kUnavailable) return status;
+  return liveness_->Blame(peer, status.message());
+}
+
+std::unique_ptr<Transfer> GlooCommunicator::Send(int to, uint32_t tag,
+                                                 std::span<const uint8_t> bytes) {
+  if (Status s = CheckPeer(to, tag, bytes.size()); !s.ok()) {
+    return std::make_unique<FailedTransfer>(s);
+  }
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes);
+  auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
+  bytes_up_ += message->wire_size();
+  uplink_->Send(std::move(message));
+  return transfer;
+}
+
+std::unique_ptr<Transfer> GlooCommunicator::Receive(int from, uint32_t tag,
+                                                    std::span<uint8_t> bytes) {
+  if (Status s = CheckPeer(from, tag, bytes.size()); !s.ok()) {
+    return std::make_unique<FailedTransfer>(s);
+  }
+  return std::make_unique<ReceiveTransfer>(this, from, tag, bytes, /*is_data=*/true);
+}
+
+// A message that came at t kept the downlink busy until t, unless others came with it.
+void GlooCommunicator::AwaitDownlink(const MessageHeader& header) {
+  if (!options_.link) return;
+  const auto duration = WireTime(*options_.link, kMessageHeaderBytes + header.size);
+  // A sender whose clock is ahead of ours cannot make the message come later than it did.
+  const LinkTime arrival = std::min(LinkTime(std::chrono::nanoseconds(header.arrival_ns)),
+                                    LinkTime(LinkClock::now()));
+  std::unique_lock lock(downlink_mutex_);
+  const LinkTime release = downlink_.Reserve(arrival - duration, duration);
+  downlink_changed_.wait_until(lock, release, [&] { return aborted_; });
+}
+
+GlooCommunicator::Control GlooCommunicator::SendControl(int to, uint32_t tag,
+                                                        std::span<const uint8_t> bytes) {
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes);
+  auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
+  message->Post(*group_, LinkTime{});
+  return {to, bytes.size(), std::move(transfer)};
+}
+
+GlooCommunicator::Control GlooCommunicator::ReceiveControl(int from, uint32_t tag,
+                                                           std::span<uint8_t> bytes) {
+  return {from, bytes.size(),
+          std::make_unique<ReceiveTransfer>(this, from, tag, bytes, /*is_data=*/false)};
+}
+
+Status GlooCommunicator::AwaitControl(std::vector<Control> messages) {
+  for (Control& message : messages) {
+    EQ_ASSIGN_OR_RETURN(const size_t size, message.transfer->Wait());
+    if (size != message.size) {
+      return Internal("worker " + std::to_string(message.peer) + " sent " +
+                      std::to_string(size) + " bytes in a collective call, not " +
+                      std::to_string(message.size) +
+                      ": the workers do not make the same sequence of calls");
+    }
+  }
+  return {};
+}
+
+Result<std::vector<uint64_t>> GlooCommunicator::AllGather(uint64_t value) {
+  const auto bytes = [](uint64_t& v) {
+    return std::span<uint8_t>(reinterpret_cast<uint8_t*>(&v), sizeof(v));
+  };
+  std::vector<uint64_t> values(static_cast<size_t>(options_.world_size), value);
+  std::vector<Control> messages;
+  for (int r = 0; r < options_.world_size; ++r) {
+    if (r == options_.rank) continue;
+    messages.push_back(ReceiveControl(r, kAllGatherTag, bytes(values[static_cast<size_t>(r)])));
+    messages.push_back(SendControl(r, kAllGatherTag, bytes(value)));
+  }
+  EQ_RETURN_IF_ERROR(AwaitControl(std::move(messages)));
+  return values;
+}
+
+Status GlooCommunicator::Broadcast(int root, std::span<uint8_t> bytes) {
+  if (root < 0 || root >= options_.world_size) {
+    return InvalidArgument("no worker " + std::to_string(root) + " to broadcast from");
+  }
+  if (bytes.empty()) return {};
+  std::vector<Control> messages;
+  if (options_.rank != root) {
+    messages.push_back(ReceiveControl(root, kBroadcastTag, bytes));
+  } else {
+    for (int r = 0; r < options_.world_size; ++r) {
+      if (r != root) messages.push_back(SendControl(r, kBroadcastTag, bytes));
+    }
+  }
+  return AwaitControl(std::move(messages));
+}
+
+Traffic GlooCommunicator::traffic() const {
+  return {bytes_up_, bytes_down_, uplink_->busy_seconds()};
+}
+
+void GlooCommunicator::Abort(const Status& why) {
+  liveness_->Fail(why);
+  flights_.AbortAll();
+  std::lock_guard lock(downlink_mutex_);
+  aborted_ = true;
+  downlink_changed_.notify_all();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::Connect(
+    const CommunicatorOptions& options) {
+  if (options.world_size < 1) {
+    return InvalidArgument("the world size must be at least 1, not " +
+                           std::to_string(options.world_size));
+  }
+  if (options.rank < 0 || options.rank >= options.world_size) {
+    return InvalidArgument("rank " + std::to_string(options.rank) + " is not in 0.." +
+                           std::to_string(options.world_size - 1) + " (world size " +
+                           std::to_string(options.world_size) + ")");
+  }
+  if (options.timeout < std::chrono::seconds(1)) {
+    return InvalidArgument("the time-out for lost workers must be at least 1 s");
+  }
+  if (options.world_size == 1) return std::unique_ptr<Communicator>(new LoneCommunicator);
+  if (options.store_port == 0) {
+    return InvalidArgument("the workers need a port to meet at: give one from 1 to 65535");
+  }
+  auto comm = std::make_unique<GlooCommunicator>(options);
+  EQ_RETURN_IF_ERROR(comm->Connect());
+  return std::unique_ptr<Communicator>(std::move(comm));
+}
+
+}  // namespace elastiquant

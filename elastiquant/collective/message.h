@@ -1,0 +1,88 @@
+// One message under way: the header, which says how long it is, and its bytes. c10d does not
+// tell a receiver how much came, and to exchange lengths first would cost a round trip.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gloo_group.h"
+#include "elastiquant/collective/link.h"
+
+namespace elastiquant {
+
+struct MessageHeader {
+  uint64_t size = 0;
+  int64_t arrival_ns = 0;  // on the sender's LinkClock: when the last byte would be there
+};
+static_assert(sizeof(MessageHeader) == kMessageHeaderBytes);
+
+// Both are bound to a peer and a tag. Abort may come from any thread at any time.
+class Message {
+ public:
+  virtual ~Message() = default;
+  virtual void Abort() = 0;
+};
+
+class OutgoingMessage final : public Message {
+ public:
+  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes)
+      : to_(to), tag_(tag), bytes_(bytes) {}
+
+  size_t wire_size() const { return kMessageHeaderBytes + bytes_.size(); }
+  // Hands the message to Gloo.
+  void Post(GlooGroup& group, LinkTime arrival);
+  // Returns when the message has been posted and sent. Any number of threads may call it.
+  Status Complete();
+  void Abort() override;
+
+ private:
+  enum class State { kNew, kPosted, kCompleting, kComplete };
+
+  const int to_;
+  const uint32_t tag_;
+  const std::span<const uint8_t> bytes_;
+  MessageHeader header_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::kNew;
+  bool aborted_ = false;
+  Status status_;
+  std::unique_ptr<GlooWork> header_work_, bytes_work_;
+};
+
+class IncomingMessage final : public Message {
+ public:
+  IncomingMessage(GlooGroup& group, int from, uint32_t tag, std::span<uint8_t> bytes);
+
+  // Returns when all has come. To be called once.
+  Result<MessageHeader> Complete();
+  void Abort() override;
+
+ private:
+  const std::span<uint8_t> bytes_;
+  MessageHeader header_;
+  Status status_;  // of the posting
+  std::unique_ptr<GlooWork> header_work_, bytes_work_;
+};
+
+// The messages under way, so that all can be aborted when a worker is lost.
+class Flights {
+ public:
+  // False, and the message is aborted, after AbortAll.
+  bool Add(Message* message);
+  void Remove(Message* message);
+  void AbortAll();
+
+ private:
+  std::mutex mutex_;
+  bool aborted_ = false;
+  std::set<Message*> messages_;
+};
+
+}  // namespace elastiquant

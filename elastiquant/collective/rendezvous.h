@@ -1,0 +1,14 @@
+// How the workers of a job find each other in the store, or find out why they cannot.
+#pragma once
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/store.h"
+
+namespace elastiquant {
+
+// Returns when every rank of the job is there. Fails on all workers if two claim one rank or
+// world sizes disagree, and after options.timeout if somebody has not come.
+Status Rendezvous(Store& store, const CommunicatorOptions& options);
+
+}  // namespace elastiquant

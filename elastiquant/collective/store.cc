@@ -1,0 +1,178 @@
+#include "elastiquant/collective/store.h"
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "elastiquant/collective/torch_error.h"
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::vector<uint8_t> ToBytes(const std::string& s) { return {s.begin(), s.end()}; }
+std::string ToString(const std::vector<uint8_t>& b) { return {b.begin(), b.end()}; }
+std::string Endpoint(const std::string& host, uint16_t port) {
+  return host + ":" + std::to_string(port);
+}
+
+class TorchStore final : public Store {
+ public:
+  TorchStore(const std::string& host, uint16_t port, std::string prefix, milliseconds timeout)
+      : prefix_(std::move(prefix)), store_(host, Options(port, timeout)) {}
+
+  Status Set(const std::string& key, const std::string& value) override {
+    return Try([&] { store_.set(prefix_ + key, ToBytes(value)); });
+  }
+  Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) override {
+    std::vector<std::string> values;
+    EQ_RETURN_IF_ERROR(Try([&] {
+      for (const std::vector<uint8_t>& v : store_.multiGet(Prefixed(keys))) {
+        values.push_back(ToString(v));
+      }
+    }));
+    return values;
+  }
+  Result<bool> Exists(const std::string& key) override {
+    bool exists = false;
+    EQ_RETURN_IF_ERROR(Try([&] { exists = store_.check({prefix_ + key}); }));
+    return exists;
+  }
+  Result<int64_t> Increment(const std::string& key) override {
+    int64_t count = 0;
+    EQ_RETURN_IF_ERROR(Try([&] { count = store_.add(prefix_ + key, 1); }));
+    return count;
+  }
+  Result<std::string> CompareSet(const std::string& key, const std::string& expected,
+                                 const std::string& desired) override {
+    std::string value;
+    EQ_RETURN_IF_ERROR(Try([&] {
+      value = ToString(store_.compareSet(prefix_ + key, ToBytes(expected), ToBytes(desired)));
+    }));
+    return value;
+  }
+  Result<bool> WaitFor(const std::vector<std::string>& keys, milliseconds timeout) override {
+    const Status status = Try([&] { store_.wait(Prefixed(keys), timeout); });
+    if (status.ok()) return true;
+    // c10d throws the same when the time is up and when the connection breaks.
+    EQ_ASSIGN_OR_RETURN(const bool ready, AllExist(keys));
+    return ready;
+  }
+
+ private:
+  static c10d::TCPStoreOptions Options(uint16_t port, milliseconds timeout) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.timeout = timeout;
+    options.waitWorkers = false;
+    return options;
+  }
+  static Status Try(const auto& call) {
+    try {
+      call();
+    } catch (const std::exception& e) {
+      return Unavailable("the rendezvous store failed: " + FirstLine(e));
+    }
+    return {};
+  }
+  std::vector<std::string> Prefixed(const std::vector<std::string>& keys) const {
+    std::vector<std::string> out;
+    for (const std::string& key : keys) out.push_back(prefix_ + key);
+    return out;
+  }
+  Result<bool> AllExist(const std::vector<std::string>& keys) {
+    bool exist = false;
+    EQ_RETURN_IF_ERROR(Try([&] { exist = store_.check(Prefixed(keys)); }));
+    return exist;
+  }
+
+  std::string prefix_;
+  c10d::TCPStore store_;
+};
+
+class TorchStoreHost final : public StoreHost {
+ public:
+  explicit TorchStoreHost(uint16_t port) : store_("127.0.0.1", Options(port)) {}
+  uint16_t port() const override { return store_.getPort(); }
+
+ private:
+  static c10d::TCPStoreOptions Options(uint16_t port) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.isServer = true;
+    options.waitWorkers = false;
+    return options;
+  }
+  c10d::TCPStore store_;
+};
+
+// What a thread that connects and one that may lose patience share.
+struct Attempt {
+  std::mutex mutex;
+  std::condition_variable done;
+  bool finished = false;
+  std::unique_ptr<Store> store;
+  std::string error;
+};
+
+}  // namespace
+
+// c10d waits without limit for the first answer of whatever listens at the port, so a thread
+// tries, which is left behind if it gets none.
+Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
+                                              const std::string& prefix, milliseconds timeout) {
+  auto attempt = std::make_shared<Attempt>();
+  std::thread([=] {
+    std::unique_ptr<Store> store;
+    std::string error;
+    try {
+      store = std::make_unique<TorchStore>(host, port, prefix, timeout);
+    } catch (const std::exception& e) {
+      error = FirstLine(e);
+    }
+    std::lock_guard lock(attempt->mutex);
+    attempt->store = std::move(store);
+    attempt->error = std::move(error);
+    attempt->finished = true;
+    attempt->done.notify_all();
+  }).detach();
+
+  std::unique_lock lock(attempt->mutex);
+  // c10d keeps the time itself while nobody listens, rounded to seconds.
+  const milliseconds patience = timeout + milliseconds(1000);
+  if (!attempt->done.wait_for(lock, patience, [&] { return attempt->finished; })) {
+    return Unavailable("what listens at " + Endpoint(host, port) +
+                       " does not answer as a rendezvous store: is it another program's port?");
+  }
+  if (attempt->store == nullptr) {
+    return Unavailable("no rendezvous store at " + Endpoint(host, port) + " within " +
+                       std::to_string(timeout.count() / 1000) +
+                       " s: is worker 0 running, and the address right? (" + attempt->error +
+                       ")");
+  }
+  return std::move(attempt->store);
+}
+
+Result<std::unique_ptr<StoreHost>> StoreHost::Listen(uint16_t port) {
+  try {
+    return std::unique_ptr<StoreHost>(std::make_unique<TorchStoreHost>(port));
+  } catch (const std::exception& e) {
+    const std::string what = e.what();
+    const std::string name = "port " + std::to_string(port);
+    if (what.find("EADDRINUSE") != std::string::npos ||
+        what.find("already in use") != std::string::npos) {
+      return Unavailable(name +
+                         " is in use on this machine: choose another, or end the program "
+                         "that listens there (perhaps an earlier run)");
+    }
+    return Unavailable("cannot listen on " + name + ": " + FirstLine(e));
+  }
+}
+
+}  // namespace elastiquant
