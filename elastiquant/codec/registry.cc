@@ -10,7 +10,8 @@ namespace {
 
 // In the order to show them.
 std::span<const CodecFamily* const> Families() {
-  static const std::array families{&Fp32Family(), &Fp16Family(), &Bf16Family()};
+  static const std::array families{&Fp32Family(), &Fp16Family(), &Bf16Family(),
+                                   &ElasticFamily()};
   return families;
 }
 

@@ -25,9 +25,9 @@ struct CodecFamily {
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
 };
 
-const CodecFamily& Fp32Family();     // raw.h
-const CodecFamily& Fp16Family();     // raw.h
-const CodecFamily& Bf16Family();     // raw.h
-const CodecFamily& ElasticFamily();  // elastic.h
+const CodecFamily& Fp32Family();     // raw.cc
+const CodecFamily& Fp16Family();     // raw.cc
+const CodecFamily& Bf16Family();     // raw.cc
+const CodecFamily& ElasticFamily();  // elastic.cc
 
 }  // namespace elastiquant

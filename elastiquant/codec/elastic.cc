@@ -1,0 +1,76 @@
+// ElastiQuant: stochastic or dithered rounding of each bucket, relative to its norm, to any set
+// of levels. With exponential levels it is NUQSGD (Ramezani-Kebrya et al., JMLR 2021), with
+// uniform ones QSGD (Alistarh et al., NeurIPS 2017).
+#include <memory>
+
+#include "elastiquant/codec/elastic_decode.h"
+#include "elastiquant/codec/elastic_encode.h"
+#include "elastiquant/codec/elastic_spec.h"
+#include "elastiquant/codec/registry.h"
+
+namespace elastiquant {
+namespace {
+
+class ElasticCodec : public Codec {
+ public:
+  explicit ElasticCodec(const ElasticSpec& spec) : spec_(spec) {
+    if (!spec.levels_by_message()) FillLevelTable(spec.format.levels.span(), &table_);
+  }
+
+  std::string spec() const override { return ElasticSpecText(spec_); }
+  CodecClass codec_class() const override { return CodecClass::kUnbiased; }
+
+  size_t MaxFrameBytes(size_t n) const override {
+    const ElasticLayout layout(spec_.format, n);
+    return FramePayloadOffset(kElasticParameterBytes) + layout.WorstCodesAt(layout.tiles());
+  }
+
+  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
+                        std::span<uint8_t> frame) const override {
+    EQ_RETURN_IF_ERROR(
+        CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
+    if (!spec_.levels_by_message()) {
+      return EncodeWith(spec_.format, table_, values, key, work, frame);
+    }
+    ElasticFormat format = spec_.format;
+    ResolveRatio(values.size(), &format);
+    LevelTable table;
+    FillLevelTable(format.levels.span(), &table);
+    return EncodeWith(format, table, values, key, work, frame);
+  }
+
+ private:
+  static Result<size_t> EncodeWith(const ElasticFormat& format, const LevelTable& table,
+                                   std::span<const float> values, StreamKey key,
+                                   Workspace& work, std::span<uint8_t> frame) {
+    const std::span<uint8_t> payload =
+        frame.subspan(FramePayloadOffset(kElasticParameterBytes));
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        EncodeElastic(format, table, values, key, work, payload));
+    const auto parameters = WriteElasticParameters(format);
+    FrameView view;
+    view.codec = CodecId::kElastic;
+    view.elements = values.size();
+    view.key = key;
+    view.parameters = parameters;
+    view.payload = payload.first(size);
+    return SealFrame(view, frame);
+  }
+
+  const ElasticSpec spec_;
+  LevelTable table_;
+};
+
+Result<std::shared_ptr<const Codec>> MakeElastic(const Spec& spec) {
+  EQ_ASSIGN_OR_RETURN(const ElasticSpec parsed, ParseElasticSpec(spec));
+  return {std::make_shared<ElasticCodec>(parsed)};
+}
+
+}  // namespace
+
+const CodecFamily& ElasticFamily() {
+  static const CodecFamily family{CodecId::kElastic, ElasticInfo(), MakeElastic, DecodeElastic};
+  return family;
+}
+
+}  // namespace elastiquant

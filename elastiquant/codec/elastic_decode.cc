@@ -1,0 +1,145 @@
+#include "elastiquant/codec/elastic_decode.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/dequantize.h"
+
+namespace elastiquant {
+namespace {
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame payload check failed: " + what);
+}
+
+class Decoder {
+ public:
+  Decoder(const ElasticFormat& format, const FrameView& frame, const DecodeSink& sink,
+          Workspace& work)
+      : format_(format),
+        layout_(format, frame.elements),
+        payload_(frame.payload),
+        keys_(MakeLaneKeys(frame.key)),
+        how_{sink.add, sink.weight},
+        out_(sink.out),
+        work_(work) {
+    FillValueTable(format.levels.span(), format.bits, &table_);
+  }
+
+  Status Run() {
+    EQ_RETURN_IF_ERROR(CheckSize());
+    const auto decode = [this](size_t tile, int thread) {
+      if (Status status = DecodeTile(tile, thread); !status.ok()) {
+        error_.Report(tile, std::move(status));
+      }
+    };
+    work_.ParallelFor(layout_.tiles(), std::cref(decode));
+    return error_.status();
+  }
+
+ private:
+  Status CheckSize() const {
+    if (format_.coding == IndexCoding::kFixed) {
+      const size_t size = layout_.WorstCodesAt(layout_.tiles());
+      if (payload_.size() == size) return Status::Ok();
+      return Bad("it has " + std::to_string(payload_.size()) + " bytes, not " +
+                 std::to_string(size));
+    }
+    if (payload_.size() < layout_.codes_at()) return Bad("it ends before the codes begin");
+    const size_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
+    if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
+    return Bad("the codes do not end where the payload does");
+  }
+
+  Status DecodeTile(size_t tile, int thread) {
+    const Piece piece = layout_.Tile(tile);
+    const std::span<uint8_t> scratch =
+        work_.Scratch(thread, kMaxTile + IndexScratchBytes(format_.coding));
+    const std::span<uint8_t> codes = scratch.first(piece.size);
+    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(tile));
+    EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(),
+                                     scratch.subspan(kMaxTile), codes));
+    const size_t levels = format_.levels.count;
+    if (levels < LevelsOfBits(format_.bits) &&
+        MaxIndex(codes.data(), codes.size(), format_.bits) >= levels) {
+      return Bad("a code in tile " + std::to_string(tile) + " names no level");
+    }
+    return DequantizeTile(tile, piece, codes);
+  }
+
+  Status DequantizeTile(size_t tile, Piece piece, std::span<const uint8_t> codes) {
+    const size_t end = piece.begin + piece.size;
+    for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
+      const Piece part = layout_.Overlap(tile, bucket);
+      const float norm = ReadNorm(bucket);
+      if (!(norm >= 0 && std::isfinite(norm))) {
+        return Bad("the norm of bucket " + std::to_string(bucket) + " is not a norm");
+      }
+      Dequantize(part, norm, codes.data() + (part.begin - piece.begin));
+      at += part.size;
+    }
+    return Status::Ok();
+  }
+
+  void Dequantize(Piece part, float norm, const uint8_t* codes) {
+    float* out = out_.data() + part.begin;
+    if (format_.rounding == Rounding::kStochastic) {
+      return DequantizeLevels(codes, part.size, table_, norm, how_, out);
+    }
+    const float step = norm / static_cast<float>(UniformSteps(format_.bits));
+    const RandomRun random{keys_, static_cast<uint32_t>(part.begin)};
+    DequantizeDithered(codes, part.size, random, step, format_.bits, how_, out);
+  }
+
+  Result<std::span<const uint8_t>> TileBytes(size_t tile) const {
+    if (format_.coding == IndexCoding::kFixed) {
+      return payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
+    }
+    const uint64_t begin = tile == 0 ? 0 : ReadEnd(tile - 1);
+    const uint64_t end = ReadEnd(tile);
+    const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
+    if (begin > end || end > all.size()) {
+      return Bad("the codes of tile " + std::to_string(tile) + " end at " +
+                 std::to_string(end) + ", outside their place");
+    }
+    return all.subspan(begin, end - begin);
+  }
+
+  float ReadNorm(size_t bucket) const {
+    float norm;
+    std::memcpy(&norm, payload_.data() + layout_.norms_at() + bucket * sizeof(norm),
+                sizeof(norm));
+    return norm;
+  }
+  uint64_t ReadEnd(size_t tile) const {
+    uint64_t end;
+    std::memcpy(&end, payload_.data() + layout_.ends_at() + tile * sizeof(end), sizeof(end));
+    return end;
+  }
+
+  const ElasticFormat& format_;
+  const ElasticLayout layout_;
+  const std::span<const uint8_t> payload_;
+  const LaneKeys keys_;
+  const Accumulate how_;
+  const std::span<float> out_;
+  Workspace& work_;
+  ValueTable table_;
+  FirstError error_;
+};
+
+}  // namespace
+
+Status DecodeElastic(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
+  if (frame.flags != 0)
+    return CorruptData("frame parameter check failed: elastic has no flags");
+  EQ_ASSIGN_OR_RETURN(const ElasticFormat format,
+                      ReadElasticParameters(frame.parameters, frame.payload));
+  return Decoder(format, frame, sink, work).Run();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,149 @@
+#include "elastiquant/codec/elastic_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "elastiquant/base/bytes.h"
+
+namespace elastiquant {
+namespace {
+
+struct Fields {
+  uint8_t bits, family, norm, rounding, coding, listed;
+  uint16_t reserved;
+  uint32_t bucket;
+  float p, q;
+};
+static_assert(sizeof(Fields) == kElasticParameterBytes);
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame parameter check failed: " + what);
+}
+
+Status CheckFields(const Fields& f) {
+  if (f.bits < 2 || f.bits > 8) return Bad("bits is not 2 to 8");
+  if (f.family > 2) return Bad("the level family is unknown");
+  if (f.norm > 3) return Bad("the norm is unknown");
+  if (f.rounding > 1) return Bad("the rounding is unknown");
+  if (f.coding > 2) return Bad("the index coding is unknown");
+  if (f.reserved != 0) return Bad("a reserved byte is not zero");
+  const auto family = static_cast<LevelFamily>(f.family);
+  if (f.rounding == static_cast<uint8_t>(Rounding::kDither) &&
+      family != LevelFamily::kUniform) {
+    return Bad("dither goes with uniform levels only");
+  }
+  if ((family == LevelFamily::kExplicit) != (f.listed != 0)) {
+    return Bad("the number of listed levels does not fit the level family");
+  }
+  if (family != LevelFamily::kExponential && f.p != 0) return Bad("p is not zero");
+  if (f.norm == static_cast<uint8_t>(NormKind::kLq)) {
+    if (!(std::isfinite(f.q) && f.q >= 1)) return Bad("the order of the norm is not >= 1");
+  } else if (f.q != 0) {
+    return Bad("the order of the norm is not zero");
+  }
+  return Status::Ok();
+}
+
+Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
+  switch (static_cast<LevelFamily>(f.family)) {
+    case LevelFamily::kUniform:
+      return UniformLevels(f.bits);
+    case LevelFamily::kExponential:
+      return ExponentialLevels(f.bits, f.p);
+    case LevelFamily::kExplicit:
+      break;
+  }
+  std::array<float, 256> upper;
+  const size_t bytes = f.listed * sizeof(float);
+  if (payload.size() < bytes) return Bad("the payload ends inside the level list");
+  std::memcpy(upper.data(), payload.data(), bytes);
+  return ExplicitLevels(f.bits, {upper.data(), f.listed});
+}
+
+constexpr size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(
+    const ElasticFormat& format) {
+  Fields f{};
+  f.bits = static_cast<uint8_t>(format.bits);
+  f.family = static_cast<uint8_t>(format.family);
+  f.norm = static_cast<uint8_t>(format.norm.kind);
+  f.rounding = static_cast<uint8_t>(format.rounding);
+  f.coding = static_cast<uint8_t>(format.coding);
+  if (format.family == LevelFamily::kExplicit) {
+    f.listed = static_cast<uint8_t>(format.levels.count - 1);
+  }
+  f.bucket = format.bucket;
+  f.p = format.p;
+  f.q = static_cast<float>(format.norm.q);
+  std::array<uint8_t, kElasticParameterBytes> bytes;
+  std::memcpy(bytes.data(), &f, sizeof(f));
+  return bytes;
+}
+
+Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
+                                            std::span<const uint8_t> payload) {
+  if (parameters.size() != sizeof(Fields)) {
+    return Bad("there are " + std::to_string(parameters.size()) + " bytes, not " +
+               std::to_string(sizeof(Fields)));
+  }
+  Fields f;
+  std::memcpy(&f, parameters.data(), sizeof(f));
+  EQ_RETURN_IF_ERROR(CheckFields(f));
+  Result<LevelSet> levels = LevelsOf(f, payload);
+  if (!levels.ok()) return Bad(levels.status().message());
+  ElasticFormat format;
+  format.bits = f.bits;
+  format.family = static_cast<LevelFamily>(f.family);
+  format.norm = {static_cast<NormKind>(f.norm), f.q};
+  format.rounding = static_cast<Rounding>(f.rounding);
+  format.coding = static_cast<IndexCoding>(f.coding);
+  format.bucket = f.bucket;
+  format.p = f.p;
+  format.levels = *levels;
+  return format;
+}
+
+ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
+    : coding_(format.coding), bits_(format.bits), elements_(elements) {
+  bucket_ = format.bucket == 0 ? std::max<size_t>(elements, 1) : format.bucket;
+  tile_ = bucket_ > kMaxTile ? kMaxTile : kMaxTile / bucket_ * bucket_;
+  tiles_ = CeilDivide(elements, tile_);
+  buckets_ = CeilDivide(elements, bucket_);
+  const bool listed = format.family == LevelFamily::kExplicit;
+  ends_at_ = listed ? (format.levels.count - 1) * sizeof(float) : 0;
+  norms_at_ = ends_at_ + (coding_ == IndexCoding::kFixed ? 0 : tiles_ * sizeof(uint64_t));
+  codes_at_ = norms_at_ + buckets_ * sizeof(float);
+  full_tile_bytes_ = MaxTileBytes(tile_);
+  last_tile_bytes_ = tiles_ == 0 ? 0 : MaxTileBytes(elements - (tiles_ - 1) * tile_);
+}
+
+size_t ElasticLayout::MaxTileBytes(size_t size) const {
+  return MaxIndexBytes(coding_, size, bits_, CeilDivide(size, run()));
+}
+
+Piece ElasticLayout::Tile(size_t tile) const {
+  const size_t begin = tile * tile_;
+  return {begin, std::min(tile_, elements_ - begin)};
+}
+
+Piece ElasticLayout::Bucket(size_t bucket) const {
+  const size_t begin = bucket * bucket_;
+  return {begin, std::min(bucket_, elements_ - begin)};
+}
+
+Piece ElasticLayout::Overlap(size_t tile, size_t bucket) const {
+  const size_t begin = std::max(tile * tile_, bucket * bucket_);
+  const size_t end = std::min({(tile + 1) * tile_, (bucket + 1) * bucket_, elements_});
+  return {begin, end > begin ? end - begin : 0};
+}
+
+size_t ElasticLayout::WorstCodesAt(size_t tile) const {
+  if (tile < tiles_ || tile == 0) return codes_at_ + tile * full_tile_bytes_;
+  return codes_at_ + (tiles_ - 1) * full_tile_bytes_ + last_tile_bytes_;
+}
+
+}  // namespace elastiquant

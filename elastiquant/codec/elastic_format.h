@@ -1,0 +1,89 @@
+// What a frame of the elastic codec says of itself, and where everything stands in its payload
+// (docs/frame-format.md, "elastic").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/codec/bucket_norm.h"
+#include "elastiquant/codec/levels.h"
+#include "elastiquant/coding/index_coding.h"
+
+namespace elastiquant {
+
+// Stable numbers: they travel in frames.
+enum class Rounding : uint8_t { kStochastic = 0, kDither = 1 };
+
+struct ElasticFormat {
+  int bits = 4;  // of a code, its sign included: 2 to 8
+  LevelFamily family = LevelFamily::kExponential;
+  NormOrder norm;
+  Rounding rounding = Rounding::kStochastic;  // kDither only with uniform levels
+  IndexCoding coding = IndexCoding::kFixed;
+  uint32_t bucket = 512;  // coordinates that share a norm; 0: all of the message
+  float p = 0;            // kExponential only
+  LevelSet levels;        // what family, bits and p say, or the explicit list
+};
+
+inline constexpr size_t kElasticParameterBytes = 20;
+std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(const ElasticFormat& format);
+
+// Checks everything, and makes the levels; those of an explicit list stand at the beginning of
+// `payload`. Fails with kCorruptData.
+Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
+                                            std::span<const uint8_t> payload);
+
+// A message is worked on in tiles of a fixed number of coordinates: the largest multiple of the
+// bucket that is at most kMaxTile, or kMaxTile if a bucket is longer than that.
+inline constexpr size_t kMaxTile = 32768;
+
+// A run of coordinates.
+struct Piece {
+  size_t begin = 0;
+  size_t size = 0;
+};
+
+// Payload: [levels f32] [tile ends u64] [norms f32] [tiles' codes]; the first for an explicit
+// list only, the second for coded forms only.
+class ElasticLayout {
+ public:
+  ElasticLayout(const ElasticFormat& format, size_t elements);
+
+  size_t elements() const { return elements_; }
+  size_t tiles() const { return tiles_; }
+  size_t buckets() const { return buckets_; }
+  // Whether buckets are longer than tiles.
+  bool wide() const { return bucket_ > tile_; }
+  // Coordinates that share a run in the index coding (and never more than a tile has).
+  size_t run() const { return wide() ? tile_ : bucket_; }
+
+  Piece Tile(size_t tile) const;
+  Piece Bucket(size_t bucket) const;
+  size_t FirstBucket(size_t tile) const { return tile * tile_ / bucket_; }
+  // The part of `bucket` that lies in `tile`; of size 0 if none does.
+  Piece Overlap(size_t tile, size_t bucket) const;
+  size_t FirstTile(size_t bucket) const { return bucket * bucket_ / tile_; }
+
+  // Offsets in the payload.
+  size_t levels_at() const { return 0; }
+  size_t ends_at() const { return ends_at_; }
+  size_t norms_at() const { return norms_at_; }
+  size_t codes_at() const { return codes_at_; }
+  // Where a tile's codes are if all before it have the most bytes possible; kFixed has exactly
+  // these. tile <= tiles().
+  size_t WorstCodesAt(size_t tile) const;
+  size_t WorstBytes(size_t tile) const { return WorstCodesAt(tile + 1) - WorstCodesAt(tile); }
+
+ private:
+  size_t MaxTileBytes(size_t size) const;
+
+  IndexCoding coding_;
+  int bits_;
+  size_t elements_, bucket_, tile_, tiles_, buckets_;
+  size_t ends_at_, norms_at_, codes_at_;
+  size_t full_tile_bytes_, last_tile_bytes_;
+};
+
+}  // namespace elastiquant

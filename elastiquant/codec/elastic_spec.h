@@ -1,0 +1,32 @@
+// The spec string of the elastic codec.
+#pragma once
+
+#include <string>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/spec.h"
+
+namespace elastiquant {
+
+// "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic" and at most one
+// of the modifiers |rans and |elias.
+struct ElasticSpec {
+  ElasticFormat format;
+  bool auto_p = true;  // p by OptimalRatio for the length of a bucket
+
+  // Whether p, and so the levels, depend on the length of the message.
+  bool levels_by_message() const {
+    return format.family == LevelFamily::kExponential && auto_p && format.bucket == 0;
+  }
+};
+
+Result<ElasticSpec> ParseElasticSpec(const Spec& spec);
+std::string ElasticSpecText(const ElasticSpec& spec);
+
+// Sets p and the levels of the exponential family for buckets of `length` coordinates.
+void ResolveRatio(size_t length, ElasticFormat* format);
+
+CodecInfo ElasticInfo();
+
+}  // namespace elastiquant

@@ -1,0 +1,195 @@
+#include "elastiquant/kernels/dequantize.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/dequantize.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include "elastiquant/kernels/lookup-inl.h"
+#include "elastiquant/kernels/random-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace elastiquant {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DU = hn::RebindToUnsigned<DF>;
+using DI = hn::RebindToSigned<DF>;
+using DB = hn::Rebind<uint8_t, DF>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+using VI = hn::Vec<DI>;
+
+struct Store {
+  void Scalar(float value, float* out) const { *out = value; }
+  HWY_INLINE void Vector(VF value, float* out) const { hn::StoreU(value, DF(), out); }
+};
+struct Add {
+  float weight;
+  void Scalar(float value, float* out) const { *out += weight * value; }
+  HWY_INLINE void Vector(VF value, float* out) const {
+    const DF df;
+    hn::StoreU(hn::Add(hn::LoadU(df, out), hn::Mul(hn::Set(df, weight), value)), df, out);
+  }
+};
+
+// A Source gives the value of coordinate i, or of the vector of coordinates from i on, in
+// order.
+template <class Source, class Sink>
+HWY_INLINE void Dequantize(const uint8_t* HWY_RESTRICT codes, size_t n, Source source,
+                           const Sink& sink, float* HWY_RESTRICT out) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const size_t lanes = hn::Lanes(DF());
+  for (; i + lanes <= n; i += lanes) {
+    sink.Vector(source.Vector(hn::PromoteTo(DU(), hn::LoadU(DB(), codes + i))), out + i);
+  }
+#endif
+  for (; i < n; ++i) sink.Scalar(source.Scalar(codes[i], i), out + i);
+}
+
+template <class Source>
+HWY_INLINE void Dequantize(const uint8_t* codes, size_t n, const Source& source, Accumulate how,
+                           float* out) {
+  if (how.add) {
+    Dequantize(codes, n, source, Add{how.weight}, out);
+  } else {
+    Dequantize(codes, n, source, Store{}, out);
+  }
+}
+
+// Up to 8 levels: a permutation of registers, and the sign put on as a bit.
+struct FewValues {
+  const ValueTable& table;
+  float norm;
+#if HWY_TARGET != HWY_SCALAR
+  Table8<DF> level{table.value.data()};
+#endif
+
+  float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE VF Vector(VU code) const {
+    const DF df;
+    const DU du;
+    const VU index = hn::And(code, hn::Set(du, (1u << (table.bits - 1)) - 1));
+    const VU sign = hn::And(hn::ShiftLeftSame(code, 32 - table.bits), hn::Set(du, 0x80000000u));
+    return hn::Mul(hn::Set(df, norm), hn::Xor(level(index), hn::BitCast(df, sign)));
+  }
+#endif
+};
+
+struct ManyValues {
+  const ValueTable& table;
+  float norm;
+
+  float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE VF Vector(VU code) const {
+    const DF df;
+    const VF level = hn::GatherIndex(df, table.value.data(), hn::BitCast(DI(), code));
+    return hn::Mul(hn::Set(df, norm), level);
+  }
+#endif
+};
+
+// k - u in fixed point with UniformDigits(bits) digits, where u + 1/2 has the random digits.
+struct DitheredValues {
+  RandomRun run;
+  float step;
+  int bits;
+#if HWY_TARGET != HWY_SCALAR
+  RandomVectors<DU> random{DU(), run};
+#endif
+
+  float Scalar(uint8_t code, size_t i) const {
+    const int digits = UniformDigits(bits);
+    const int32_t index = code & ((1 << (bits - 1)) - 1);
+    const int32_t k = code >> (bits - 1) != 0 ? -index : index;
+    const uint32_t bits_i = RandomBits(run.keys, run.first + static_cast<uint32_t>(i));
+    const int32_t place =
+        k * (1 << digits) - static_cast<int32_t>(bits_i >> bits) + (1 << (digits - 1));
+    return step * (static_cast<float>(place) * InverseOne());
+  }
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE VF Vector(VU code) {
+    const DF df;
+    const DU du;
+    const DI di;
+    const int digits = UniformDigits(bits);
+    const VI index = hn::BitCast(di, hn::And(code, hn::Set(du, (1u << (bits - 1)) - 1)));
+    const VI negative =
+        hn::BroadcastSignBit(hn::BitCast(di, hn::ShiftLeftSame(code, 32 - bits)));
+    const VI k = hn::Sub(hn::Xor(index, negative), negative);
+    const VI u = hn::BitCast(di, hn::ShiftRightSame(random.Next(), bits));
+    const VI place =
+        hn::Add(hn::Sub(hn::ShiftLeftSame(k, digits), u), hn::Set(di, 1 << (digits - 1)));
+    const VF exact = hn::Mul(hn::ConvertTo(df, place), hn::Set(df, InverseOne()));
+    return hn::Mul(hn::Set(df, step), exact);
+  }
+#endif
+  float InverseOne() const { return 1.0f / static_cast<float>(1 << UniformDigits(bits)); }
+};
+
+void DequantizeLevelsOf(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
+                        Accumulate how, float* out) {
+  if (table.bits <= 4) {
+    Dequantize(codes, n, FewValues{table, norm}, how, out);
+  } else {
+    Dequantize(codes, n, ManyValues{table, norm}, how, out);
+  }
+}
+
+void DequantizeDitheredOf(const uint8_t* codes, size_t n, RandomRun random, float step,
+                          int bits, Accumulate how, float* out) {
+  Dequantize(codes, n, DitheredValues{random, step, bits}, how, out);
+}
+
+uint8_t MaxIndexOf(const uint8_t* codes, size_t n, int bits) {
+  const auto index_bits = static_cast<uint8_t>((1 << (bits - 1)) - 1);
+  uint8_t max = 0;
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<uint8_t> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto mask = hn::Set(d, index_bits);
+  auto top = hn::Zero(d);
+  for (; i + lanes <= n; i += lanes) top = hn::Max(top, hn::And(hn::LoadU(d, codes + i), mask));
+  HWY_ALIGN uint8_t tops[HWY_MAX_BYTES];
+  hn::Store(top, d, tops);
+  max = *std::max_element(tops, tops + lanes);
+#endif
+  for (; i < n; ++i) max = std::max(max, static_cast<uint8_t>(codes[i] & index_bits));
+  return max;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace elastiquant
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace elastiquant {
+
+HWY_EXPORT(DequantizeLevelsOf);
+HWY_EXPORT(DequantizeDitheredOf);
+HWY_EXPORT(MaxIndexOf);
+
+void DequantizeLevels(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
+                      Accumulate how, float* out) {
+  HWY_DYNAMIC_DISPATCH(DequantizeLevelsOf)(codes, n, table, norm, how, out);
+}
+
+void DequantizeDithered(const uint8_t* codes, size_t n, RandomRun random, float step, int bits,
+                        Accumulate how, float* out) {
+  HWY_DYNAMIC_DISPATCH(DequantizeDitheredOf)(codes, n, random, step, bits, how, out);
+}
+
+uint8_t MaxIndex(const uint8_t* codes, size_t n, int bits) {
+  return HWY_DYNAMIC_DISPATCH(MaxIndexOf)(codes, n, bits);
+}
+
+}  // namespace elastiquant
+#endif

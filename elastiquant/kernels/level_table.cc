@@ -1,0 +1,70 @@
+#include "elastiquant/kernels/level_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace elastiquant {
+namespace {
+
+constexpr int32_t kOneBits = 0x3F800000;
+
+// Fills the search bins at this shift and returns the most levels inside one bin, or kMaxLevels
+// if the bins would be too many.
+int FillBins(std::span<const float> levels, int shift, LevelTable* table) {
+  table->shift = shift;
+  table->first_bin = std::bit_cast<int32_t>(levels[1]) >> shift;
+  const int32_t bins = (kOneBits >> shift) - table->first_bin + 1;
+  if (bins > static_cast<int32_t>(LevelTable::kMaxBins)) return static_cast<int>(kMaxLevels);
+  size_t j = 0;
+  int most = 0;
+  for (int32_t bin = 0; bin < bins; ++bin) {
+    const int32_t begin = bin == 0 ? 0 : (bin + table->first_bin) << shift;
+    const int32_t end = (bin + table->first_bin + 1) << shift;
+    while (j + 1 < levels.size() && std::bit_cast<int32_t>(levels[j + 1]) <= begin) ++j;
+    size_t last = j;
+    while (last + 1 < levels.size() && std::bit_cast<int32_t>(levels[last + 1]) < end) ++last;
+    table->start[static_cast<size_t>(bin)] = static_cast<int32_t>(j);
+    most = std::max(most, static_cast<int>(last - j));
+  }
+  return most;
+}
+
+void ChooseBins(std::span<const float> levels, LevelTable* table) {
+  int best_shift = 23;
+  int best = static_cast<int>(kMaxLevels);
+  for (int shift = 23; shift >= 0 && best > 1; --shift) {
+    const int most = FillBins(levels, shift, table);
+    if (most < best) {
+      best = most;
+      best_shift = shift;
+    }
+    if (most == static_cast<int>(kMaxLevels)) break;  // even more bins further on
+  }
+  table->advance = FillBins(levels, best_shift, table);
+}
+
+}  // namespace
+
+void FillLevelTable(std::span<const float> levels, LevelTable* table) {
+  table->count = levels.size();
+  table->level.fill(std::numeric_limits<float>::infinity());
+  table->inverse_width.fill(0);
+  std::copy(levels.begin(), levels.end(), table->level.begin());
+  for (size_t j = 0; j + 1 < levels.size(); ++j) {
+    table->inverse_width[j] = 1.0f / (levels[j + 1] - levels[j]);
+  }
+  if (levels.size() > 8) ChooseBins(levels, table);
+}
+
+void FillValueTable(std::span<const float> levels, int bits, ValueTable* table) {
+  table->bits = bits;
+  table->value.fill(0);
+  const size_t sign = size_t{1} << (bits - 1);
+  for (size_t j = 0; j < levels.size(); ++j) {
+    table->value[j] = levels[j];
+    table->value[j + sign] = -levels[j];
+  }
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,42 @@
+// A level set 0 = l_0 < l_1 < ... < l_last = 1 made ready for the kernels.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace elastiquant {
+
+inline constexpr size_t kMaxLevels = 128;
+
+// For quantising: finds the interval [l_j, l_{j+1}] of an r in [0, 1].
+struct LevelTable {
+  size_t count = 0;  // levels, 0 and 1 included: 2 to kMaxLevels
+  // Past the end stands infinity, which no r reaches.
+  alignas(64) std::array<float, kMaxLevels + 16> level{};
+  // 1 / (l_{j+1} - l_j), and 0 for the last.
+  alignas(64) std::array<float, kMaxLevels + 16> inverse_width{};
+
+  // Where to begin the search: by the leading bits of the float r, bin
+  // max(bits(r) >> shift, first_bin) - first_bin begins at or above level start[bin], and at
+  // most `advance` levels more lie inside the bin. Made only for more than 8 levels.
+  static constexpr size_t kMaxBins = 2048;
+  int shift = 0;
+  int32_t first_bin = 0;
+  int advance = 0;
+  alignas(64) std::array<int32_t, kMaxBins> start{};
+};
+
+// levels: as above, strictly increasing with gaps >= 2^-126.
+void FillLevelTable(std::span<const float> levels, LevelTable* table);
+
+// For dequantising: the signed level of every code of `bits` bits, 2^bits of them used. Codes
+// beyond the levels give 0.
+struct ValueTable {
+  int bits = 0;
+  alignas(64) std::array<float, 256> value{};
+};
+void FillValueTable(std::span<const float> levels, int bits, ValueTable* table);
+
+}  // namespace elastiquant

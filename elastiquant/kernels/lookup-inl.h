@@ -1,0 +1,53 @@
+// A table of 8 floats held in registers. Included once for each SIMD target.
+#if defined(ELASTIQUANT_KERNELS_LOOKUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ELASTIQUANT_KERNELS_LOOKUP_INL_H_
+#undef ELASTIQUANT_KERNELS_LOOKUP_INL_H_
+#else
+#define ELASTIQUANT_KERNELS_LOOKUP_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace elastiquant {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+// table[index] for index in 0..7: one permutation, or two and a choice with vectors of four.
+template <class D>
+class Table8 {
+  using V = hwy::HWY_NAMESPACE::Vec<D>;
+  using DU = hwy::HWY_NAMESPACE::RebindToUnsigned<D>;
+  using VU = hwy::HWY_NAMESPACE::Vec<DU>;
+
+ public:
+  // Reads as many floats from `table` as a vector has, and at least 8.
+  HWY_INLINE explicit Table8(const float* table)
+      : low_(hwy::HWY_NAMESPACE::LoadU(D(), table)),
+        high_(hwy::HWY_NAMESPACE::LoadU(D(), table + (kWide ? 0 : 4))) {}
+
+  HWY_INLINE V operator()(VU index) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const D d;
+    const DU du;
+    if constexpr (kWide) {
+      return hn::TableLookupLanes(low_, hn::IndicesFromVec(d, index));
+    } else {
+      const auto low_index = hn::IndicesFromVec(d, hn::And(index, hn::Set(du, 3)));
+      const auto is_high = hn::RebindMask(d, hn::TestBit(index, hn::Set(du, 4)));
+      return hn::IfThenElse(is_high, hn::TableLookupLanes(high_, low_index),
+                            hn::TableLookupLanes(low_, low_index));
+    }
+  }
+
+ private:
+  static constexpr bool kWide = hwy::HWY_NAMESPACE::MaxLanes(D()) >= 8;
+  V low_, high_;
+};
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace elastiquant
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,0 +1,124 @@
+#include "elastiquant/kernels/norms.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/norms.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace elastiquant {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kSumLanes = 16;
+
+inline uint32_t AbsBits(float v) { return std::bit_cast<uint32_t>(v) & 0x7FFFFFFFu; }
+
+uint32_t AbsMaxOf(const float* HWY_RESTRICT v, size_t n) {
+  const hn::ScalableTag<int32_t> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto magnitude = hn::Set(d, 0x7FFFFFFF);
+  const int32_t* bits = reinterpret_cast<const int32_t*>(v);
+  auto m0 = hn::Zero(d), m1 = m0, m2 = m0, m3 = m0;
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    m0 = hn::Max(m0, hn::And(hn::LoadU(d, bits + i), magnitude));
+    m1 = hn::Max(m1, hn::And(hn::LoadU(d, bits + i + lanes), magnitude));
+    m2 = hn::Max(m2, hn::And(hn::LoadU(d, bits + i + 2 * lanes), magnitude));
+    m3 = hn::Max(m3, hn::And(hn::LoadU(d, bits + i + 3 * lanes), magnitude));
+  }
+  const auto top = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+  uint32_t max = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, top)));
+  for (; i < n; ++i) max = std::max(max, AbsBits(v[i]));
+  return max;
+}
+
+// The same for all sums: what one coordinate adds to its lane.
+struct AbsTerm {
+  double operator()(float v) const { return std::fabs(static_cast<double>(v)); }
+  template <class V>
+  V Vector(V v) const {
+    return hn::Abs(v);
+  }
+};
+struct SquareTerm {
+  double operator()(float v) const { return static_cast<double>(v) * static_cast<double>(v); }
+  template <class V>
+  V Vector(V v) const {
+    return hn::Mul(v, v);
+  }
+};
+
+#if HWY_TARGET == HWY_SCALAR
+template <class Term>
+size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
+  size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (size_t j = 0; j < kSumLanes; ++j) sums[j] += term(v[i + j]);
+  }
+  return i;
+}
+#else
+template <class Term>
+size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
+  const hn::CappedTag<double, kSumLanes> d;
+  const hn::Rebind<float, decltype(d)> df;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  constexpr size_t kVectors = kSumLanes / kLanes;
+  hn::Vec<decltype(d)> acc[kVectors];
+  for (size_t k = 0; k < kVectors; ++k) acc[k] = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (size_t k = 0; k < kVectors; ++k) {
+      const auto x = hn::PromoteTo(d, hn::LoadU(df, v + i + k * kLanes));
+      acc[k] = hn::Add(acc[k], term.Vector(x));
+    }
+  }
+  for (size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[k], d, sums + k * kLanes);
+  return i;
+}
+#endif
+
+template <class Term>
+double SumOf(const float* v, size_t n, Term term) {
+  double sums[kSumLanes] = {};
+  const size_t done = SumBlocks(v, n, term, sums);
+  for (size_t i = done; i < n; ++i) sums[i - done] += term(v[i]);
+  for (size_t width = kSumLanes / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
+  }
+  return sums[0];
+}
+
+double SumAbsOf(const float* v, size_t n) { return SumOf(v, n, AbsTerm()); }
+double SumSquaresOf(const float* v, size_t n) { return SumOf(v, n, SquareTerm()); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace elastiquant
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace elastiquant {
+
+HWY_EXPORT(AbsMaxOf);
+HWY_EXPORT(SumAbsOf);
+HWY_EXPORT(SumSquaresOf);
+
+uint32_t AbsMaxBits(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxOf)(v, n); }
+double SumAbs(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumAbsOf)(v, n); }
+double SumSquares(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumSquaresOf)(v, n); }
+
+double SumPowers(const float* v, size_t n, double scale, double q) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i)
+    sum += std::pow(std::fabs(static_cast<double>(v[i])) * scale, q);
+  return sum;
+}
+
+}  // namespace elastiquant
+#endif

@@ -1,0 +1,66 @@
+// One coordinate of each quantiser: the definition that the SIMD loops must match to the bit,
+// and what they use for the last few coordinates.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "elastiquant/kernels/quantize.h"
+
+namespace elastiquant::scalar {
+
+inline uint8_t SignedCode(float v, uint32_t index, int bits) {
+  const uint32_t sign = index == 0 ? 0 : std::bit_cast<uint32_t>(v) >> 31;
+  return static_cast<uint8_t>(index | sign << (bits - 1));
+}
+
+// Adds ~u to the fixed-point place and cuts: that carries iff u < fraction.
+inline uint32_t RoundUniform(float y, uint32_t random, int bits) {
+  return (static_cast<uint32_t>(static_cast<int32_t>(y)) + (~random >> bits)) >>
+         UniformDigits(bits);
+}
+
+inline int32_t RoundDithered(float y, bool negative, uint32_t random, int bits) {
+  const int32_t magnitude = static_cast<int32_t>(y);
+  const int32_t place = negative ? -magnitude : magnitude;
+  return (place + static_cast<int32_t>(random >> bits)) >> UniformDigits(bits);
+}
+
+// What QuantizeHalving needs besides r: below l_1 = 2^-s the place in [0, l_1] as a 23-bit
+// fraction, above it the float's own exponent and mantissa.
+struct Halving {
+  float lowest;    // l_1
+  float to_place;  // 2^23 / l_1
+  int32_t bias;    // from the bits of r to (index << 23 | mantissa)
+};
+inline Halving MakeHalving(int bits) {
+  const int inner = (1 << (bits - 1)) - 2;
+  const float lowest = std::bit_cast<float>((127 - inner) << 23);
+  return {lowest, std::bit_cast<float>((127 + 23 + inner) << 23), (126 - inner) << 23};
+}
+
+inline uint32_t RoundHalving(const Halving& h, float r, uint32_t random) {
+  const float low = r < h.lowest ? r : h.lowest;
+  const int32_t below = static_cast<int32_t>(low * h.to_place);
+  const int32_t above = std::bit_cast<int32_t>(r) - h.bias;
+  const int32_t place = r < h.lowest ? below : above;
+  return (static_cast<uint32_t>(place) + (~random >> 9)) >> 23;
+}
+
+// The index of the largest level <= r.
+inline uint32_t FindLevel(const LevelTable& table, float r) {
+  uint32_t j = 0;
+  for (uint32_t width = kMaxLevels / 2; width > 0; width /= 2) {
+    if (j + width < table.count && r >= table.level[j + width]) j += width;
+  }
+  return j;
+}
+
+inline constexpr float kPlaceTop = 0x1p30f;
+inline uint32_t RoundLevels(const LevelTable& table, float r, uint32_t random) {
+  const uint32_t j = FindLevel(table, r);
+  const float place = (r - table.level[j]) * table.inverse_width[j] * kPlaceTop;
+  return j + (static_cast<int32_t>(random >> 2) < static_cast<int32_t>(place) ? 1 : 0);
+}
+
+}  // namespace elastiquant::scalar
