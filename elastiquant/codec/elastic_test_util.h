@@ -1,0 +1,61 @@
+// What the tests of the elastic codec share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/crc32c.h"
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant {
+
+inline std::shared_ptr<const Codec> Make(const std::string& spec) {
+  auto codec = MakeCodec(spec);
+  EXPECT_TRUE(codec.ok()) << spec << ": " << codec.status().ToString();
+  return *codec;
+}
+
+inline std::vector<uint8_t> Encode(const Codec& codec, const std::vector<float>& v,
+                                   StreamKey key, int threads = 1) {
+  Workspace work(threads);
+  std::vector<uint8_t> frame(codec.MaxFrameBytes(v.size()));
+  const auto size = codec.Encode(v, key, work, frame);
+  EXPECT_TRUE(size.ok()) << codec.spec() << ": " << size.status().ToString();
+  frame.resize(size.ok() ? *size : 0);
+  return frame;
+}
+
+inline std::vector<float> Decode(const std::vector<uint8_t>& frame, size_t n, int threads = 1) {
+  Workspace work(threads);
+  std::vector<float> values(n, -1e30f);
+  const Status status = DecodeFrame(frame, work, values);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return values;
+}
+
+inline std::vector<float> Gaussian(size_t n, unsigned seed = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> v(n);
+  for (float& x : v) x = normal(generator);
+  return v;
+}
+
+// |q - v|^2 / |v|^2.
+inline double Nmse(const std::vector<float>& v, const std::vector<float>& q) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double e = static_cast<double>(q[i]) - static_cast<double>(v[i]);
+    error += e * e;
+    size += static_cast<double>(v[i]) * static_cast<double>(v[i]);
+  }
+  return error / size;
+}
+
+}  // namespace elastiquant
