@@ -76,7 +76,7 @@ class Decoder {
     for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
       const Piece part = layout_.Overlap(tile, bucket);
       const float norm = ReadNorm(bucket);
-      if (!(norm >= 0 && std::isfinite(norm))) {
+      if (!(norm >= 0 && norm <= LargestNorm(format_))) {
         return Bad("the norm of bucket " + std::to_string(bucket) + " is not a norm");
       }
       Dequantize(part, norm, codes.data() + (part.begin - piece.begin));

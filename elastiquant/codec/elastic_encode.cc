@@ -74,7 +74,7 @@ class Encoder {
     for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
       const Piece part = layout_.Overlap(tile, bucket);
       const float norm = layout_.wide() ? ReadNorm(bucket) : MeasureNorm(bucket);
-      if (!std::isfinite(norm)) return false;
+      if (!(norm <= LargestNorm(format_))) return false;
       Quantize(part, norm, codes.data() + (part.begin - piece.begin));
       at += part.size;
     }
@@ -153,7 +153,7 @@ class Encoder {
   }
 
   void KeepNorm(size_t bucket, float norm) {
-    if (std::isfinite(norm)) return WriteNorm(bucket, norm);
+    if (norm <= LargestNorm(format_)) return WriteNorm(bucket, norm);
     error_.Report(layout_.Bucket(bucket).begin, NormError(bucket, norm));
   }
 
@@ -167,8 +167,9 @@ class Encoder {
     }
     return OutOfRange("the norm of bucket " + std::to_string(bucket) + ", coordinates " +
                       std::to_string(piece.begin) + " to " +
-                      std::to_string(piece.begin + piece.size - 1) +
-                      ", exceeds the largest fp32 number: use norm=linf or smaller buckets, or "
+                      std::to_string(piece.begin + piece.size - 1) + ", exceeds " +
+                      std::to_string(LargestNorm(format_)) +
+                      ": use norm=linf or smaller buckets, or "
                       "scale the values down");
   }
 

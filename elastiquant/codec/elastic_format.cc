@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <string>
 
 #include "elastiquant/base/bytes.h"
 
@@ -64,6 +66,11 @@ Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
 constexpr size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
+
+float LargestNorm(const ElasticFormat& format) {
+  const float max = std::numeric_limits<float>::max();
+  return format.rounding == Rounding::kDither ? max / 2 : max;
+}
 
 std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(
     const ElasticFormat& format) {

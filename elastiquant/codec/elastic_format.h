@@ -27,6 +27,9 @@ struct ElasticFormat {
   LevelSet levels;        // what family, bits and p say, or the explicit list
 };
 
+// The largest norm that every value stays finite under: dithered ones exceed it by half a step.
+float LargestNorm(const ElasticFormat& format);
+
 inline constexpr size_t kElasticParameterBytes = 20;
 std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(const ElasticFormat& format);
 
