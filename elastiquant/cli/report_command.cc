@@ -21,6 +21,7 @@ struct ReportOptions {
   std::string out;
   std::string python;
   std::string title;
+  std::string per = "step";
   bool no_plots = false;
 };
 
@@ -65,7 +66,8 @@ Status Exec(const std::vector<std::string>& words) {
 
 Status RunReport(const ReportOptions& options) {
   EQ_ASSIGN_OR_RETURN(std::string package, FindReportPackage());
-  std::vector<std::string> words = {FindPython(options.python), package, "--out", options.out};
+  std::vector<std::string> words = {
+      FindPython(options.python), package, "--out", options.out, "--per", options.per};
   if (!options.title.empty()) words.insert(words.end(), {"--title", options.title});
   if (options.no_plots) words.push_back("--no-plots");
   words.push_back("--");
@@ -89,6 +91,9 @@ Command MakeReportCommand(CLI::App& program) {
   app->add_option("--out", options->out, "Folder to write into; made if it is not there")
       ->required();
   app->add_option("--title", options->title, "What the runs have in common, for the report");
+  app->add_option("--per", options->per, "What the table's seconds are for: step or epoch")
+      ->check(CLI::IsMember({"step", "epoch"}))
+      ->capture_default_str();
   app->add_option("--python", options->python,
                   "Python with matplotlib; default: .venv/bin/python above this program, "
                   "else python3");

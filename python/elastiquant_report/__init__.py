@@ -1,0 +1,1 @@
+"""Compares training runs of `elastiquant train`: tables, findings in words, plots."""

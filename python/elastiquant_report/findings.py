@@ -1,0 +1,102 @@
+"""What the numbers say, in plain words: the titles of plots and the report's first lines."""
+
+from __future__ import annotations
+
+import math
+
+from elastiquant_report.runs import Run, baseline_index
+
+# Two runs that differ in their rounding alone end this close in test accuracy, per cent.
+NOISE = 1.0
+
+
+def _others(runs: list[Run]) -> tuple[Run, list[Run]]:
+    at = baseline_index(runs)
+    return runs[at], [run for i, run in enumerate(runs) if i != at]
+
+
+def _speed_up(base: Run, run: Run) -> float:
+    return base.per_step("total") / run.per_step("total")
+
+
+def _fewer(base: Run, run: Run) -> float:
+    return base.bytes_per_step / run.bytes_per_step if run.bytes_per_step else math.nan
+
+
+def _link(runs: list[Run]) -> str:
+    links = {run["link"] for run in runs}
+    link = links.pop() if len(links) == 1 else None
+    if not link:
+        return ""
+    rate = link.split(",")[0]
+    for unit, name in (("kbit", "kbit/s"), ("mbit", "Mbit/s"), ("gbit", "Gbit/s")):
+        rate = rate.replace(unit, f" {name}")
+    return f" over {rate}"
+
+
+def _accuracy_words(base: Run, run: Run) -> str:
+    gap = run.number("test_accuracy") - base.number("test_accuracy")
+    if math.isnan(gap):
+        return ""
+    if abs(gap) <= NOISE:
+        return f" at the same accuracy ({run.number('test_accuracy'):.1f} %)"
+    return f", {abs(gap):.1f} points {'above' if gap > 0 else 'below'} in accuracy"
+
+
+def speed(runs: list[Run]) -> str:
+    base, others = _others(runs)
+    if not others:
+        return f"{base.label}: a step takes {base.per_step('total'):.3f} s{_link(runs)}"
+    best = max(others, key=lambda run: _speed_up(base, run))
+    factor = _speed_up(base, best)
+    words = _accuracy_words(base, best)
+    if factor < 1.05:
+        return f"Compression does not pay here: no codec beats {base.label}{_link(runs)}"
+    return f"{best.label} trains {factor:.1f}× faster than {base.label}{_link(runs)}{words}"
+
+
+def size(runs: list[Run]) -> str:
+    base, others = _others(runs)
+    if not others or not base.bytes_per_step:
+        return f"Each worker sends {base.bytes_per_step / 1e6:.2f} MB a step"
+    best = max(others, key=lambda run: _fewer(base, run))
+    words = _accuracy_words(base, best)
+    return f"{best.label} sends {_fewer(base, best):.1f}× fewer bytes than {base.label}{words}"
+
+
+def waiting(runs: list[Run]) -> str:
+    base, others = _others(runs)
+    share = base.per_step("wait") / base.per_step("total")
+    first = f"{base.label} waits for the network {share:.0%} of its time"
+    if not others:
+        return first
+    best = min(others, key=lambda run: run.per_step("total"))
+    return f"{first}, {best.label} {best.per_step('wait') / best.per_step('total'):.0%}"
+
+
+def conclusion(runs: list[Run]) -> str:
+    """One sentence for the end of a demonstration."""
+    base, others = _others(runs)
+    if not others:
+        return speed(runs) + "."
+    best = max(others, key=lambda run: _speed_up(base, run))
+    return (
+        f"{speed(runs)}: each worker sends {_fewer(base, best):.1f}× fewer bytes, and a step "
+        f"takes {best.per_step('total'):.3f} s instead of {base.per_step('total'):.3f} s."
+    )
+
+
+def setting(runs: list[Run]) -> str:
+    """What the runs have in common, for a plot's second line."""
+    parts = []
+    for key, text in (
+        ("model", "{}"),
+        ("data", "{} images"),
+        ("world_size", "{} workers"),
+        ("batch", "batch {} each"),
+        ("link", "link {}"),
+    ):
+        values = {str(run[key]) for run in runs if run[key] is not None}
+        if len(values) == 1:
+            parts.append(text.format(values.pop().rstrip("/").split("/")[-1]))
+    return ", ".join(parts)

@@ -1,0 +1,166 @@
+"""Reads what `elastiquant train --out RUN` writes: summary.json and metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+PHASES = ("compute", "encode", "transmit", "wait", "decode", "total")
+_NEEDED = (
+    "model",
+    "codec",
+    "world_size",
+    "steps",
+    "bytes_up",
+    "bytes_down",
+    "bits_per_coordinate",
+    "seconds",
+    "replicas_identical",
+)
+
+
+class RunError(Exception):
+    """A run that cannot be read; the message names the file and what is wrong."""
+
+
+@dataclass
+class Run:
+    folder: Path
+    summary: dict
+    steps: list[dict]
+    label: str = ""
+
+    def __getitem__(self, key: str):
+        return self.summary.get(key)
+
+    @property
+    def codec(self) -> str:
+        return self.summary["codec"]
+
+    def per_step(self, phase: str) -> float:
+        """Seconds of one step, on average over the run."""
+        return self.summary["seconds"][phase] / max(1, self.summary["steps"])
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Sent by one worker."""
+        return self.summary["bytes_up"] / max(1, self.summary["steps"])
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        return self.summary.get("steps_per_epoch")
+
+    def number(self, key: str) -> float:
+        """A number of the summary; NaN where the run has none."""
+        value = self.summary.get(key)
+        return float(value) if value is not None else math.nan
+
+    def series(self, key: str) -> list[float]:
+        """One value a step; NaN where a step has none (it was skipped)."""
+        return [float(s[key]) if s.get(key) is not None else math.nan for s in self.steps]
+
+    def elapsed(self) -> list[float]:
+        """Seconds of training after each step; evaluation and checkpoints do not count."""
+        return list(accumulate(s["seconds"]["total"] for s in self.steps))
+
+    def sent(self) -> list[float]:
+        """Bytes that one worker has sent after each step."""
+        return list(accumulate(float(s["bytes_up"]) for s in self.steps))
+
+    def epoch_ends(self) -> list[tuple[int, dict]]:
+        """(index of the epoch's last step, the epoch's entry in the summary)."""
+        last = {s.get("epoch"): i for i, s in enumerate(self.steps)}
+        return [
+            (last[e["epoch"]], e) for e in self.summary.get("epochs", []) if e["epoch"] in last
+        ]
+
+
+def load_run(folder: Path) -> Run:
+    summary_file = folder / "summary.json"
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such folder; give folders written by `elastiquant train`")
+    if not summary_file.exists():
+        raise RunError(
+            f"{summary_file} is missing: the run has not ended, or ended in an error"
+        )
+    try:
+        summary = json.loads(summary_file.read_text())
+    except ValueError as error:
+        raise RunError(f"{summary_file} is not valid JSON: {error}") from error
+    missing = [key for key in _NEEDED if key not in summary]
+    missing += [f"seconds.{p}" for p in PHASES if p not in summary.get("seconds", {})]
+    if missing:
+        raise RunError(f"{summary_file} lacks {', '.join(missing)}")
+    return Run(folder, summary, _load_steps(folder / "metrics.jsonl"))
+
+
+def _load_steps(file: Path) -> list[dict]:
+    if not file.exists():
+        raise RunError(f"{file} is missing: it is written beside summary.json")
+    steps = []
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        try:
+            step = json.loads(line)
+            step["seconds"]["total"], step["bytes_up"]  # what the curves stand on
+        except (ValueError, TypeError, KeyError) as error:
+            raise RunError(
+                f"{file}, line {number} is not a step's JSON object: {error}"
+            ) from error
+        steps.append(step)
+    return steps
+
+
+def load_runs(folders: list[Path]) -> list[Run]:
+    runs = [load_run(folder) for folder in folders]
+    for run, label in zip(runs, _labels(runs), strict=True):
+        run.label = label
+    return runs
+
+
+def baseline_index(runs: list[Run]) -> int:
+    """What the others are compared with: the first fp32 run, else the first."""
+    return next((i for i, run in enumerate(runs) if run.codec == "fp32"), 0)
+
+
+def differences(runs: list[Run]) -> list[str]:
+    """In what else than the codec the runs differ, so that a comparison may mislead."""
+    keys = ("model", "data", "world_size", "batch", "link", "seed", "steps")
+    found = []
+    for key in keys:
+        values = list(dict.fromkeys(str(run[key]) for run in runs))
+        if len(values) > 1:
+            found.append(f"{key.replace('_', ' ')} ({', '.join(values)})")
+    return found
+
+
+def _split(spec: str) -> tuple[str, list[str], str]:
+    head, bar, modifiers = spec.partition("|")
+    name, _, pairs = head.partition(":")
+    return name, pairs.split(",") if pairs else [], bar + modifiers
+
+
+def _labels(runs: list[Run]) -> list[str]:
+    """The shortest names that tell the runs apart: first the codec, then what else differs."""
+    specs = [_split(run.codec) for run in runs]
+    labels = []
+    for name, pairs, modifiers in specs:
+        same_name = [set(other[1]) for other in specs if other[0] == name]
+        common = set.intersection(*same_name)
+        kept = [p for i, p in enumerate(pairs) if p not in common or i == 0]
+        labels.append(name + (":" + ",".join(kept) if kept else "") + modifiers)
+    for key, text in (("world_size", "{} workers"), ("link", "{}"), ("seed", "seed {}")):
+        if len(set(labels)) == len(labels):
+            return labels
+        if len({str(run[key]) for run in runs}) > 1:
+            labels = [
+                f"{label}, {text.format(run[key] or 'no limit')}"
+                for label, run in zip(labels, runs, strict=True)
+            ]
+    if len(set(labels)) < len(labels):
+        labels = [
+            f"{label} ({run.folder.name})" for label, run in zip(labels, runs, strict=True)
+        ]
+    return labels

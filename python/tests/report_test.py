@@ -1,0 +1,214 @@
+"""The report, on run folders made from a formula."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+from elastiquant_report import findings, plots, table
+from elastiquant_report.runs import RunError, differences, load_runs
+from synthetic_runs import write_comparison, write_run
+
+PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
+PLOTS = ("time", "bytes", "seconds")
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def report(self, runs, *options, program=PROGRAM):
+        package = Path(__file__).parent.parent / "elastiquant_report"
+        command = [program, "report"] if program else [sys.executable, package]
+        return subprocess.run(
+            [*command, "--out", self.folder / "out", *options, *runs],
+            capture_output=True,
+            text=True,
+        )
+
+    def test_writes_tables_and_plots(self):
+        runs = write_comparison(self.folder)
+        done = self.report(runs, "--title", "Four codecs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        out = self.folder / "out"
+        for name in PLOTS:
+            png = (out / f"{name}.png").read_bytes()
+            self.assertTrue(png.startswith(b"\x89PNG"), name)
+            self.assertGreaterEqual(int.from_bytes(png[16:20], "big"), 1500, "pixels wide")
+            xml.parse(out / f"{name}.svg")
+            self.assertIn(f"{name}.png", (out / "report.md").read_text())
+        report = json.loads((out / "report.json").read_text())
+        self.assertEqual(report["title"], "Four codecs")
+        with (out / "report.csv").open() as file:
+            lines = list(csv.DictReader(file))
+        self.assertEqual([row["codec"] for row in lines], [r["codec"] for r in report["runs"]])
+        self.assertEqual(float(lines[2]["speed_up"]), report["runs"][2]["speed_up"])
+        for row in report["runs"]:
+            self.assertIn(row["command"], (out / "report.md").read_text())
+
+    def test_two_reports_of_the_same_runs_are_equal(self):
+        runs = write_comparison(self.folder)
+        contents = []
+        for _ in range(2):
+            self.assertEqual(self.report(runs).returncode, 0)
+            files = sorted((self.folder / "out").iterdir())
+            contents.append({file.name: file.read_bytes() for file in files})
+        self.assertEqual(contents[0], contents[1])
+
+    def test_one_run_is_enough(self):
+        done = self.report([write_run(self.folder / "one", link=None, steps=3, epochs=1)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.folder / "out" / "time.png").exists())
+
+    def test_says_what_is_wrong_with_a_run(self):
+        good = write_run(self.folder / "good")
+        (self.folder / "empty").mkdir()
+        cut = write_run(self.folder / "cut")
+        metrics = (cut / "metrics.jsonl").read_text()
+        (cut / "metrics.jsonl").write_text(metrics[:-20])
+        lacking = write_run(self.folder / "lacking")
+        summary = json.loads((lacking / "summary.json").read_text())
+        del summary["bytes_up"], summary["seconds"]["wait"]
+        (lacking / "summary.json").write_text(json.dumps(summary))
+        for folder, words in (
+            ("nowhere", "no such folder"),
+            ("empty", "summary.json is missing"),
+            ("cut", "metrics.jsonl, line 120"),
+            ("lacking", "lacks bytes_up, seconds.wait"),
+        ):
+            done = self.report([good, self.folder / folder])
+            self.assertEqual(done.returncode, 2, folder)
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_without_matplotlib_the_tables_are_written_and_the_error_helps(self):
+        runs = write_comparison(self.folder)
+        hidden = self.folder / "hidden"
+        hidden.mkdir()
+        (hidden / "matplotlib.py").write_text("raise ImportError('hidden')")
+        (hidden / "run.py").write_text(
+            "import sys; from elastiquant_report.__main__ import main; sys.exit(main())"
+        )
+        python = Path(__file__).parent.parent
+        arguments = [sys.executable, hidden / "run.py", "--out", self.folder / "out", *runs]
+        environment = {**os.environ, "PYTHONPATH": str(python)}
+        done = subprocess.run(arguments, capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("make setup", done.stderr)
+        self.assertTrue((self.folder / "out" / "report.csv").exists())
+        done = subprocess.run([*arguments, "--no-plots"], capture_output=True, env=environment)
+        self.assertEqual(done.returncode, 0)
+
+    @unittest.skipUnless(PROGRAM, "needs the program")
+    def test_the_program_names_a_python_that_does_not_start(self):
+        run = write_run(self.folder / "run")
+        done = self.report([run], "--python", "/nowhere/python")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/python", done.stderr)
+
+
+class NumbersTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def test_rows_are_what_the_summaries_say(self):
+        runs = load_runs(write_comparison(self.folder))
+        base, _, four, _ = table.rows(runs)
+        self.assertEqual(base["speed_up"], 1.0)
+        self.assertEqual(base["fewer_bytes"], 1.0)
+        self.assertAlmostEqual(four["fewer_bytes"], 32 / 4.07, places=3)
+        self.assertAlmostEqual(
+            four["speed_up"], base["total_seconds_per_step"] / four["total_seconds_per_step"]
+        )
+        self.assertAlmostEqual(
+            four["wait_seconds_per_epoch"], 30 * four["wait_seconds_per_step"]
+        )
+
+    def test_the_baseline_is_fp32_wherever_it_stands(self):
+        folders = write_comparison(self.folder)
+        runs = load_runs(folders[::-1])
+        self.assertEqual(table.rows(runs)[-1]["speed_up"], 1.0)
+        self.assertIn("than fp32", findings.speed(runs))
+
+    def test_labels_are_short_and_tell_runs_apart(self):
+        runs = load_runs(write_comparison(self.folder))
+        self.assertEqual(
+            [run.label for run in runs],
+            ["fp32", "elastic:bits=8", "elastic:bits=4", "elastic:bits=4|rans"],
+        )
+        pair = [write_run(self.folder / f"w{n}", workers=n) for n in (2, 4)]
+        self.assertEqual(
+            [r.label for r in load_runs(pair)], ["fp32, 2 workers", "fp32, 4 workers"]
+        )
+        twins = [write_run(self.folder / name) for name in ("a", "b")]
+        self.assertEqual([r.label for r in load_runs(twins)], ["fp32 (a)", "fp32 (b)"])
+
+    def test_names_what_else_differs(self):
+        runs = load_runs(
+            [write_run(self.folder / "a"), write_run(self.folder / "b", link=None, steps=60)]
+        )
+        self.assertEqual(differences(runs), ["link (20mbit,10ms, None)", "steps (120, 60)"])
+        self.assertEqual(differences(load_runs(write_comparison(self.folder))), [])
+
+    def test_findings_follow_the_numbers(self):
+        runs = load_runs(write_comparison(self.folder))
+        self.assertIn("elastic:bits=4|rans trains 5.8× faster than fp32", findings.speed(runs))
+        self.assertIn("13.9× fewer bytes", findings.size(runs))
+        self.assertIn("same accuracy (88.0 %)", findings.speed(runs))
+        write_run(self.folder / "elastic4-rans", "elastic:bits=4|rans", 2.3, accuracy=80)
+        runs = load_runs([run.folder for run in runs])
+        self.assertIn("8.0 points below in accuracy", findings.speed(runs))
+        unlimited = [
+            write_run(self.folder / "fast", link=None),
+            write_run(self.folder / "slow", "elastic:bits=4", 4.07, link=None, compute=0.12),
+        ]
+        self.assertIn("does not pay", findings.speed(load_runs(unlimited)))
+
+    def test_curves_are_sums_over_steps(self):
+        run = load_runs([write_run(self.folder / "run", steps=8, epochs=2)])[0]
+        self.assertAlmostEqual(run.elapsed()[-1], run["seconds"]["total"])
+        self.assertEqual(run.sent()[-1], run["bytes_up"])
+        self.assertEqual([at for at, _ in run.epoch_ends()], [3, 7])
+
+    def test_smoothing_keeps_constants_ends_and_gaps(self):
+        self.assertEqual(plots.smooth([2.0] * 9, 5), [2.0] * 9)
+        self.assertEqual(plots.smooth([1.0, 5.0, 3.0], 3), [1.0, 3.0, 3.0])
+        self.assertEqual(plots.smooth([1.0, math.nan, 3.0], 3), [1.0, 2.0, 3.0])
+        self.assertTrue(math.isnan(plots.smooth([math.nan], 3)[0]))
+
+    def test_skipped_steps_have_no_loss(self):
+        folder = write_run(self.folder / "run")
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        step = json.loads(lines[5])
+        step["loss"] = None
+        lines[5] = json.dumps(step)
+        (folder / "metrics.jsonl").write_text("\n".join(lines))
+        self.assertTrue(math.isnan(load_runs([folder])[0].series("loss")[5]))
+
+    def test_seconds_show_three_digits(self):
+        self.assertEqual(table.seconds(0.01234), "0.0123")
+        self.assertEqual(table.seconds(1.234), "1.23")
+        self.assertEqual(table.seconds(123.4), "123")
+        self.assertEqual(table.seconds(0), "0")
+
+    def test_broken_json_is_a_run_error(self):
+        folder = write_run(self.folder / "run")
+        (folder / "summary.json").write_text("{")
+        with self.assertRaisesRegex(RunError, "not valid JSON"):
+            load_runs([folder])
+
+
+if __name__ == "__main__":
+    unittest.main()
