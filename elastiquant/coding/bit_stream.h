@@ -85,6 +85,11 @@ class BitReader {
     position_ += static_cast<size_t>(count);
   }
 
+  // Goes on to the next whole byte; false if a bit that is left out is not zero.
+  bool SkipToByte();
+
+  size_t position() const { return position_; }  // in bits
+
   // True once bits after the end have been skipped.
   bool Overrun() const { return position_ > in_.size() * 8; }
 

@@ -4,6 +4,7 @@
 
 #include "elastiquant/coding/elias.h"
 #include "elastiquant/coding/fixed.h"
+#include "elastiquant/coding/rans.h"
 
 namespace elastiquant {
 namespace {
@@ -26,9 +27,10 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs) {
       return FixedBytes(n, bits);
     case IndexCoding::kElias:
       return MaxEliasBytes(n, bits, runs);
-    default:
-      return 0;
+    case IndexCoding::kRans:
+      return MaxRansBytes(n, bits);
   }
+  return 0;
 }
 
 size_t IndexScratchBytes(IndexCoding /*coding*/) { return 0; }
@@ -42,9 +44,10 @@ Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes,
       return EncodeFixed(codes, bits, out);
     case IndexCoding::kElias:
       return EncodeElias(codes, bits, run, out);
-    default:
-      return UnknownCoding(coding);
+    case IndexCoding::kRans:
+      return EncodeRans(codes, bits, out);
   }
+  return UnknownCoding(coding);
 }
 
 Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
@@ -55,9 +58,10 @@ Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, 
       return DecodeFixed(in, bits, codes);
     case IndexCoding::kElias:
       return DecodeElias(in, bits, run, codes);
-    default:
-      return UnknownCoding(coding);
+    case IndexCoding::kRans:
+      return DecodeRans(in, bits, codes);
   }
+  return UnknownCoding(coding);
 }
 
 }  // namespace elastiquant

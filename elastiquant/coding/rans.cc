@@ -1,0 +1,261 @@
+#include "elastiquant/coding/rans.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/coding/bit_stream.h"
+#include "elastiquant/coding/fixed.h"
+#include "elastiquant/coding/rans_table.h"
+#include "elastiquant/kernels/rans_kernels.h"
+
+namespace elastiquant {
+namespace {
+
+enum Mode : uint8_t { kFixedMode = 0, kConstantMode = 1, kSingleMode = 2, kRowsMode = 3 };
+
+// From here on 32 states are worth their bytes.
+constexpr size_t kMinRowsLength = 8192;
+constexpr size_t kMaxTailRows = 16;
+// Whole SIMD registers are stored, of which only the front may count.
+constexpr size_t kStoreSlack = 64;
+
+Status Corrupt(const char* what) { return CorruptData(std::string("rans coding: ") + what); }
+
+template <typename T>
+void Append(const T& value, uint8_t** next) {
+  std::memcpy(*next, &value, sizeof(T));
+  *next += sizeof(T);
+}
+
+// Reverses the order of `count` 16-bit words.
+void ReverseWords(uint8_t* words, size_t count) {
+  const auto reversed4 = [](uint64_t x) {
+    x = x << 32 | x >> 32;
+    return (x & 0x0000FFFF0000FFFFu) << 16 | (x >> 16 & 0x0000FFFF0000FFFFu);
+  };
+  uint8_t* front = words;
+  uint8_t* back = words + 2 * count;
+  for (; back - front >= 16; front += 8) {
+    uint64_t a, b;
+    back -= 8;
+    std::memcpy(&a, front, 8);
+    std::memcpy(&b, back, 8);
+    a = reversed4(a);
+    b = reversed4(b);
+    std::memcpy(front, &b, 8);
+    std::memcpy(back, &a, 8);
+  }
+  for (; back - front >= 4; front += 2) {
+    uint16_t a, b;
+    back -= 2;
+    std::memcpy(&a, front, 2);
+    std::memcpy(&b, back, 2);
+    std::memcpy(front, &b, 2);
+    std::memcpy(back, &a, 2);
+  }
+}
+
+// The end of the codes, as the initial states of the lanes carry it.
+struct Tail {
+  size_t length = 0;
+  uint32_t state = kRansLow;
+  std::array<uint16_t, kRansLanes> words{};  // in the order of reading
+};
+
+// Takes as many rows into the tail as the lanes can carry.
+Tail EncodeTail(std::span<const uint8_t> codes, const RansEncoderTable& table) {
+  Tail tail;
+  uint8_t words[2 * kRansLanes];
+  size_t used = 0;
+  size_t take = codes.size() % kRansLanes;  // fits: a code emits at most one word
+  for (size_t row = 0; row <= kMaxTailRows && tail.length + take <= codes.size(); ++row) {
+    uint32_t state = tail.state;
+    const uint8_t* begin = codes.data() + (codes.size() - tail.length - take);
+    const size_t more =
+        RansEncodeOne(begin, take, table, &state, words + 2 * used, kRansLanes - used);
+    if (more == kRansNoRoom) break;
+    used += more;
+    tail.state = state;
+    tail.length += take;
+    take = kRansLanes;
+  }
+  ReverseWords(words, used);
+  std::memcpy(tail.words.data(), words, 2 * used);
+  return tail;
+}
+
+// The words are reversed in place; returns the end, or null if they do not fit.
+uint8_t* EncodeSingle(std::span<const uint8_t> codes, const RansEncoderTable& table,
+                      uint8_t* next, const uint8_t* limit) {
+  uint8_t* const state_at = next;
+  uint8_t* const words = next + sizeof(uint32_t);
+  if (words > limit) return nullptr;
+  uint32_t state = kRansLow;
+  const size_t count = RansEncodeOne(codes.data(), codes.size(), table, &state, words,
+                                     static_cast<size_t>(limit - words) / 2);
+  if (count == kRansNoRoom) return nullptr;
+  std::memcpy(state_at, &state, sizeof(state));
+  ReverseWords(words, count);
+  return words + 2 * count;
+}
+
+uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& table,
+                    uint8_t* next, const uint8_t* limit) {
+  const Tail tail = EncodeTail(codes, table);
+  const size_t rows = (codes.size() - tail.length) / kRansLanes;
+  uint32_t states[kRansLanes];
+  for (size_t lane = 0; lane < kRansLanes; ++lane) states[lane] = kRansLow | tail.words[lane];
+
+  Append(static_cast<uint8_t>(tail.length / kRansLanes), &next);
+  Append(tail.state, &next);
+  uint8_t* const words = next + sizeof(states);
+  const size_t count = RansEncodeRows(codes.data(), rows, table, states, words,
+                                      static_cast<size_t>(limit - words) / 2);
+  if (count == kRansNoRoom) return nullptr;
+  Append(states, &next);
+  ReverseWords(words, count);
+  return words + 2 * count;
+}
+
+// Returns the end, or null if kFixed is not longer.
+uint8_t* EncodeCoded(std::span<const uint8_t> codes, int bits, const uint32_t counts[256],
+                     std::span<uint8_t> out) {
+  const bool in_rows = codes.size() >= kMinRowsLength;
+  const RansFrequencies frequencies = NormalizeCounts(counts);
+  out[0] = in_rows ? kRowsMode : kSingleMode;
+  BitWriter writer(out.subspan(1));
+  WriteRansTable(frequencies, bits, writer);
+  size_t table_bytes = 0;
+  writer.Finish(&table_bytes);
+
+  RansEncoderTable table;
+  MakeRansEncoderTable(frequencies, &table);
+  uint8_t* const next = out.data() + 1 + table_bytes;
+  const uint8_t* const limit = out.data() + out.size();
+  uint8_t* const end =
+      in_rows ? EncodeRows(codes, table, next, limit) : EncodeSingle(codes, table, next, limit);
+  const size_t worst = 1 + FixedBytes(codes.size(), bits);
+  return end == nullptr || end - out.data() >= static_cast<ptrdiff_t>(worst) ? nullptr : end;
+}
+
+Status DecodeSingle(std::span<const uint8_t> in, const RansDecoderTable& table,
+                    std::span<uint8_t> codes) {
+  ByteReader reader(in);
+  uint32_t state;
+  if (!reader.Read(&state)) return Corrupt("it ends before the state");
+  if (state < kRansLow) return Corrupt("the state is too small");
+  const size_t count = reader.remaining() / 2;
+  const size_t used = RansDecodeOne(in.data() + reader.position(), count, table, &state,
+                                    codes.data(), codes.size());
+  if (used == kRansNoRoom) return Corrupt("it ends too early");
+  if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
+  if (state != kRansLow) return Corrupt("the final state is wrong");
+  return Status::Ok();
+}
+
+Status DecodeTail(const uint32_t (&states)[kRansLanes], uint32_t state,
+                  const RansDecoderTable& table, std::span<uint8_t> codes) {
+  uint16_t words[kRansLanes];
+  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+    if (states[lane] >> 16 != 1) return Corrupt("a final state is wrong");
+    words[lane] = static_cast<uint16_t>(states[lane]);
+  }
+  const size_t used = RansDecodeOne(reinterpret_cast<const uint8_t*>(words), kRansLanes, table,
+                                    &state, codes.data(), codes.size());
+  if (used == kRansNoRoom) return Corrupt("the tail ends too early");
+  const bool rest_is_zero =
+      std::all_of(words + used, words + kRansLanes, [](uint16_t word) { return word == 0; });
+  if (!rest_is_zero || state != kRansLow) return Corrupt("the tail's final state is wrong");
+  return Status::Ok();
+}
+
+Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table,
+                  std::span<uint8_t> codes) {
+  ByteReader reader(in);
+  uint8_t tail_rows;
+  uint32_t tail_state;
+  uint32_t states[kRansLanes];
+  if (!reader.Read(&tail_rows) || !reader.Read(&tail_state) || !reader.Read(&states)) {
+    return Corrupt("it ends before the states");
+  }
+  const size_t tail = codes.size() % kRansLanes + kRansLanes * tail_rows;
+  if (tail > codes.size()) return Corrupt("the tail is longer than the whole");
+  const auto too_small = [](uint32_t x) { return x < kRansLow; };
+  if (too_small(tail_state) || std::any_of(states, states + kRansLanes, too_small)) {
+    return Corrupt("a state is too small");
+  }
+  const size_t rows = (codes.size() - tail) / kRansLanes;
+  const size_t used = RansDecodeRows(in.data() + reader.position(), reader.remaining() / 2,
+                                     table, states, codes.data(), rows);
+  if (used == kRansNoRoom) return Corrupt("it ends too early");
+  if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
+  return DecodeTail(states, tail_state, table, codes.last(tail));
+}
+
+Status DecodeConstant(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes) {
+  if (in.size() != 1) return Corrupt("a constant takes one byte");
+  if (in[0] >> bits != 0) return Corrupt("the constant does not fit in the bits");
+  std::fill(codes.begin(), codes.end(), in[0]);
+  return Status::Ok();
+}
+
+}  // namespace
+
+size_t MaxRansBytes(size_t n, int bits) {
+  return 1 + FixedBytes(n, bits) + MaxRansTableBytes(bits) +
+         sizeof(uint32_t) * (kRansLanes + 2) + kStoreSlack;
+}
+
+Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out) {
+  if (out.size() < MaxRansBytes(codes.size(), bits)) {
+    return BufferTooSmall("rans coding needs " +
+                          std::to_string(MaxRansBytes(codes.size(), bits)) +
+                          " bytes, but has " + std::to_string(out.size()));
+  }
+  uint32_t counts[256];
+  CountCodes(codes.data(), codes.size(), counts);
+  const size_t alphabet = size_t{1} << bits;
+  const auto occurs = [](uint32_t count) { return count != 0; };
+  if (std::any_of(counts + alphabet, counts + 256, occurs)) {
+    return InvalidArgument("rans coding: a code does not fit in " + std::to_string(bits) +
+                           " bits");
+  }
+  const auto symbols = std::count_if(counts, counts + alphabet, occurs);
+  if (symbols == 1) {
+    out[0] = kConstantMode;
+    out[1] = codes[0];
+    return size_t{2};
+  }
+  if (symbols > 1) {
+    const uint8_t* const end = EncodeCoded(codes, bits, counts, out);
+    if (end != nullptr) return static_cast<size_t>(end - out.data());
+  }
+  out[0] = kFixedMode;
+  EQ_ASSIGN_OR_RETURN(const size_t size, EncodeFixed(codes, bits, out.subspan(1)));
+  return 1 + size;
+}
+
+Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes) {
+  if (in.empty()) return Corrupt("it is empty");
+  const uint8_t mode = in[0];
+  in = in.subspan(1);
+  if (mode == kFixedMode) return DecodeFixed(in, bits, codes);
+  if (mode == kConstantMode) return DecodeConstant(in, bits, codes);
+  if (mode != kSingleMode && mode != kRowsMode) return Corrupt("the mode is unknown");
+
+  BitReader reader(in);
+  RansFrequencies frequencies;
+  if (!ReadRansTable(reader, bits, &frequencies))
+    return Corrupt("the frequency table is wrong");
+  if (reader.Overrun() || !reader.SkipToByte())
+    return Corrupt("the table is not filled with zeros");
+  RansDecoderTable table;
+  MakeRansDecoderTable(frequencies, &table);
+  in = in.subspan(reader.position() / 8);
+  return mode == kRowsMode ? DecodeRows(in, table, codes) : DecodeSingle(in, table, codes);
+}
+
+}  // namespace elastiquant
