@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Runs one worker per network namespace, each behind a link that tc holds to a rate.
+
+    sudo lab/netns.py --nodes 4 --rate 20mbit -- \\
+        build/release/bin/elastiquant train --model resnet20 --steps 50 --out runs/netns
+
+Every worker gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun, and an
+Ethernet card of its own, `eth0`, joined to the others by a bridge. The bridge lives in a
+namespace too, so nothing on the host's own network changes and no traffic leaves. Each link is
+full duplex: what a worker sends and what it receives are each held to the rate. Only the rate
+is shaped: delay needs the kernel's netem, which is not everywhere, and is not offered here.
+
+Rank 0's output is shown; another worker's only if it fails. The namespaces go away at the end,
+on Ctrl-C and on failure; `lab/netns.py --clean-up` removes those of a run that was killed.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PREFIX = "eqlab"
+SUBNET = "10.77.0"
+PORT = 29400
+# A worker that has failed takes the others with it, once they have had time to say why.
+GRACE_SECONDS = 30.0
+PR_SET_PDEATHSIG = 1
+
+
+class LabError(Exception):
+    """What stands in the way, in words for the user."""
+
+
+def ip(*arguments: str) -> str:
+    return checked("ip", *arguments)
+
+
+def checked(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout}")
+    return done.stdout
+
+
+def require_privileges() -> None:
+    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+    if missing:
+        raise LabError(f"{' and '.join(missing)} not found: install iproute2 (make setup does)")
+    if os.geteuid() != 0:
+        raise LabError(
+            "making network namespaces needs root: run this with sudo, or use "
+            "`elastiquant train --link RATE`, which paces traffic without privileges"
+        )
+
+
+def parse_rate(text: str) -> int:
+    """Bits a second of "20mbit", "1.5gbit" or "800kbit"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", text)
+    if not match or float(match[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 20mbit or 1gbit")
+    return round(float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]])
+
+
+@dataclasses.dataclass
+class Worker:
+    rank: int
+    process: subprocess.Popen
+    # Where its output went; rank 0's goes to ours.
+    log: str | None
+
+
+class Network:
+    """N namespaces joined by a bridge; a context manager that always takes them down."""
+
+    def __init__(self, nodes: int, bits_per_second: int | None = None):
+        if not 1 <= nodes <= 64:
+            raise LabError(f"{nodes} nodes asked for; 1 to 64 can be had")
+        self.nodes = nodes
+        self.bits_per_second = bits_per_second
+        # The maker's process id tells the namespaces of two runs apart.
+        self.name = f"{PREFIX}{os.getpid()}"
+        self.switch = f"{self.name}-switch"
+        self.made: list[str] = []
+
+    def __enter__(self) -> "Network":
+        require_privileges()
+        try:
+            self._make(self.switch)
+            ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+            ip("-n", self.switch, "link", "set", "bridge", "up")
+            for rank in range(self.nodes):
+                self._add_node(rank)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for namespace in reversed(self.made):
+            remove(namespace)
+        self.made.clear()
+
+    def namespace(self, rank: int) -> str:
+        return f"{self.name}-{rank}"
+
+    def address(self, rank: int) -> str:
+        return f"{SUBNET}.{rank + 1}"
+
+    def _make(self, namespace: str) -> None:
+        ip("netns", "add", namespace)
+        self.made.append(namespace)
+
+    def _add_node(self, rank: int) -> None:
+        node, port = self.namespace(rank), f"port{rank}"
+        self._make(node)
+        link = ("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node)
+        ip("-n", self.switch, *link)
+        ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
+        ip("-n", node, "address", "add", f"{self.address(rank)}/24", "dev", "eth0")
+        ip("-n", node, "link", "set", "eth0", "up")
+        ip("-n", node, "link", "set", "lo", "up")
+        if self.bits_per_second is not None:
+            self._shape(node, "eth0")
+            self._shape(self.switch, port)
+
+    def _shape(self, namespace: str, device: str) -> None:
+        # A token bucket passes its burst at once: 4 ms worth, but never less than a few
+        # packets, lets it keep the rate without giving away a noticeable free ride. The queue
+        # holds 100 ms, as a home router's would.
+        burst = max(self.bits_per_second // 8 // 250, 8 * 1514)
+        queue = max(self.bits_per_second // 8 // 10, 64 * 1514)
+        shape = ("rate", f"{self.bits_per_second}bit", "burst", str(burst), "limit", str(queue))
+        checked("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *shape)
+
+    def run(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        """Runs the command as every rank; raises LabError if one fails."""
+        workers: list[Worker] = []
+        with tempfile.TemporaryDirectory() as logs:
+            try:
+                for rank in range(self.nodes):
+                    workers.append(self._start(rank, command, environment or {}, logs))
+                wait_for(workers)
+            finally:
+                stop(workers)
+
+    def _start(self, rank: int, command: list[str], extra: dict[str, str], logs: str) -> Worker:
+        environment = os.environ | {
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(self.nodes),
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": self.address(0),
+            "MASTER_PORT": str(PORT),
+            # The host's name does not lead to an address inside a namespace.
+            "GLOO_SOCKET_IFNAME": "eth0",
+        }
+        environment |= extra
+        log = None if rank == 0 else os.path.join(logs, f"rank{rank}.log")
+        with open(log, "wb") if log else contextlib.nullcontext() as output:
+            process = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace(rank), *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT if output else None,
+                preexec_fn=die_with_parent,
+            )
+        return Worker(rank, process, log)
+
+
+def die_with_parent() -> None:
+    """A worker must not outlive a killed lab: it would keep its namespace in use."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_for(workers: list[Worker]) -> None:
+    deadline = None
+    while any(worker.process.poll() is None for worker in workers):
+        if deadline is None and any(worker.process.poll() for worker in workers):
+            deadline = time.monotonic() + GRACE_SECONDS
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    failed = [worker for worker in workers if worker.process.poll() not in (0, None)]
+    if failed:
+        raise LabError("\n".join(describe(worker) for worker in failed))
+
+
+def describe(worker: Worker) -> str:
+    said = ""
+    if worker.log:
+        with open(worker.log, errors="replace") as log:
+            said = "".join("\n    " + line.rstrip() for line in log.readlines()[-10:])
+    code = worker.process.returncode
+    how = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+    return f"worker {worker.rank} {how}{said}"
+
+
+def stop(workers: list[Worker]) -> None:
+    running = [worker.process for worker in workers if worker.process.poll() is None]
+    for process in running:
+        process.terminate()
+    for process in running:
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def remove(namespace: str) -> None:
+    """Ends what still runs in the namespace and deletes it, its devices with it."""
+    pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
+    for pid in pids.stdout.split():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    done = subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"netns: {namespace} is left behind: {done.stderr.strip()}", file=sys.stderr)
+
+
+def clean_up() -> int:
+    """Removes the namespaces of labs that no longer run; returns how many."""
+    names = [line.split()[0] for line in ip("netns", "list").splitlines()]
+    owned = ((name, re.match(rf"{PREFIX}(\d+)-", name)) for name in names)
+    left = [name for name, match in owned if match and not os.path.exists(f"/proc/{match[1]}")]
+    for name in left:
+        remove(name)
+    return len(left)
+
+
+def stop_on_signals() -> None:
+    """Turns SIGTERM and SIGHUP into an exit that takes the namespaces down, as Ctrl-C does."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=4, help="workers, one a namespace (4)")
+    parser.add_argument("--rate", type=parse_rate, help="each link's rate, as 20mbit (no limit)")
+    parser.add_argument("--clean-up", action="store_true", help="remove what killed runs left")
+    parser.add_argument("command", nargs="*", help="what each worker runs, after --")
+    arguments = parser.parse_args()
+    if not arguments.clean_up and not arguments.command:
+        parser.error("no command given: put it after --")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    stop_on_signals()
+    try:
+        if arguments.clean_up:
+            require_privileges()
+            print(f"removed {clean_up()} namespaces")
+            return
+        with Network(arguments.nodes, arguments.rate) as network:
+            network.run(arguments.command)
+    except LabError as error:
+        sys.exit(f"netns: {error}")
+    except KeyboardInterrupt:
+        sys.exit("netns: stopped; the namespaces are gone")
+
+
+if __name__ == "__main__":
+    main()
