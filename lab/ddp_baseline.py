@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times PyTorch's DistributedDataParallel on the network that ElastiQuant is measured on.
 
-    sudo lab/netns.py --nodes 4 --rate 20mbit -- .venv/bin/python lab/ddp_baseline.py --hook fp16
+    sudo lab/netns.py --rate 20mbit -- .venv/bin/python lab/ddp_baseline.py --hook fp16
 
 Trains ResNet-20 in its CIFAR form (269,722 parameters) on random images, one thread a worker,
 and prints a JSON object from rank 0. Run it under lab/netns.py or torchrun: it reads RANK,

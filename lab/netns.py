@@ -220,10 +220,8 @@ def remove(namespace: str) -> None:
     """Ends what still runs in the namespace and deletes it, its devices with it."""
     pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
     for pid in pids.stdout.split():
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     done = subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, text=True)
     if done.returncode != 0:
         print(f"netns: {namespace} is left behind: {done.stderr.strip()}", file=sys.stderr)
@@ -254,7 +252,9 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", type=int, default=4, help="workers, one a namespace (4)")
-    parser.add_argument("--rate", type=parse_rate, help="each link's rate, as 20mbit (no limit)")
+    parser.add_argument(
+        "--rate", type=parse_rate, help="each link's rate, as 20mbit (no limit)"
+    )
     parser.add_argument("--clean-up", action="store_true", help="remove what killed runs left")
     parser.add_argument("command", nargs="*", help="what each worker runs, after --")
     arguments = parser.parse_args()

@@ -21,6 +21,5 @@ def main() -> None:
     print(", ".join(f"{states.count(word)} {word}" for word in ("passed", "failed", "skipped")))
 
 
-
 if __name__ == "__main__":
     main()

@@ -13,7 +13,10 @@ stage() {
 }
 
 clang_format() {
-  git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 clang-format --dry-run -Werror
+  git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 clang-format --dry-run -Werror 2>&1 |
+    sed -n 's/: error: code should be clang-formatted.*/ is not laid out as .clang-format says/p' |
+    sed 's/:[0-9]*:[0-9]* / /' | sort | uniq -c | sed 's/^ *\([0-9]*\) /  \1 places: /'
+  return "${PIPESTATUS[1]}"
 }
 
 python() { .venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .; }
@@ -30,7 +33,7 @@ clang_tidy() {
   run-clang-tidy -quiet -p build/core -j "$(nproc)" '/elastiquant/(?!.*_test\.cc)' \
     >"$log" 2>/dev/null
   status=$?
-  if [ $status -ne 0 ]; then grep -v '^clang-tidy' "$log"; fi
+  if [ $status -ne 0 ]; then sed -e '/^[^ ]*clang-tidy/d' -e 's/\x1b\[[0-9;]*m//g' "$log"; fi
   rm -f "$log"
   return $status
 }

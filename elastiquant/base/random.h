@@ -44,8 +44,6 @@ constexpr uint32_t RandomBits(LaneKeys keys, uint32_t i) {
 }
 
 // Uniform in [0, 1): the top 24 bits, so that the float is exact.
-constexpr float UniformFloat(uint32_t bits) {
-  return static_cast<float>(bits >> 8) * 0x1p-24f;
-}
+constexpr float UniformFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 }  // namespace elastiquant

@@ -24,7 +24,8 @@ TEST(Random, EveryByteIsUniform) {
     const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 3, 1, 0));
     for (int byte = 0; byte < 4; ++byte) {
       std::vector<double> counts(256, 0.0);
-      for (uint32_t i = 0; i < 1u << 18; ++i) ++counts[(RandomBits(keys, i) >> (8 * byte)) & 0xFF];
+      for (uint32_t i = 0; i < 1u << 18; ++i)
+        ++counts[(RandomBits(keys, i) >> (8 * byte)) & 0xFF];
       EXPECT_LT(std::abs(ChiSquareZ(counts)), 5) << "seed " << seed << " byte " << byte;
     }
   }

@@ -12,7 +12,7 @@ namespace elastiquant {
 // The same numbers appear in the C header elastiquant.h; never renumber them.
 enum class StatusCode : int {
   kOk = 0,
-  kInvalidArgument = 1,  // a value given by the caller is wrong: the message says which are right
+  kInvalidArgument = 1,  // the caller gave a wrong value: the message says which are right
   kCorruptData = 2,      // a frame or file fails a check: the message names the check
   kNonFinite = 3,        // NaN or infinity in a gradient: never encoded
   kOutOfRange = 4,       // finite, but not representable (a bucket norm beyond fp32, say)
@@ -44,11 +44,15 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
+inline Status InvalidArgument(std::string m) {
+  return {StatusCode::kInvalidArgument, std::move(m)};
+}
 inline Status CorruptData(std::string m) { return {StatusCode::kCorruptData, std::move(m)}; }
 inline Status NonFinite(std::string m) { return {StatusCode::kNonFinite, std::move(m)}; }
 inline Status OutOfRange(std::string m) { return {StatusCode::kOutOfRange, std::move(m)}; }
-inline Status BufferTooSmall(std::string m) { return {StatusCode::kBufferTooSmall, std::move(m)}; }
+inline Status BufferTooSmall(std::string m) {
+  return {StatusCode::kBufferTooSmall, std::move(m)};
+}
 inline Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
 inline Status NotFound(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
 inline Status IoError(std::string m) { return {StatusCode::kIo, std::move(m)}; }
@@ -59,7 +63,7 @@ inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}                                  // NOLINT
+  Result(T value) : state_(std::move(value)) {}                                        // NOLINT
   Result(Status status) : state_(std::move(status)) { assert(!this->status().ok()); }  // NOLINT
 
   bool ok() const { return std::holds_alternative<T>(state_); }
@@ -82,8 +86,8 @@ class [[nodiscard]] Result {
 #define EQ_CONCAT_(a, b) EQ_CONCAT_INNER_(a, b)
 
 // Leaves the calling function with the error, if `expr` gave one.
-#define EQ_RETURN_IF_ERROR(expr)                             \
-  do {                                                       \
+#define EQ_RETURN_IF_ERROR(expr)                                                        \
+  do {                                                                                  \
     if (::elastiquant::Status eq_status_ = (expr); !eq_status_.ok()) return eq_status_; \
   } while (false)
 
