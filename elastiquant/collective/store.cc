@@ -1,12 +1,18 @@
 #include "elastiquant/collective/store.h"
 
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "elastiquant/collective/torch_error.h"
@@ -96,17 +102,47 @@ class TorchStore final : public Store {
   c10d::TCPStore store_;
 };
 
+// A listening IPv4 socket, or -1 with errno set. Not left to c10d, which would listen on IPv6
+// as well and then look up the name of every IPv4 client in a form (::ffff:127.0.0.1) that no
+// hosts file has: without a good name server that stalls the store for seconds.
+int ListenOn(uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+      listen(fd, SOMAXCONN) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+uint16_t PortOf(int fd) {
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.sin_port);
+}
+
 class TorchStoreHost final : public StoreHost {
  public:
-  explicit TorchStoreHost(uint16_t port) : store_("127.0.0.1", Options(port)) {}
+  explicit TorchStoreHost(int listening) : store_("127.0.0.1", Options(listening)) {}
   uint16_t port() const override { return store_.getPort(); }
 
  private:
-  static c10d::TCPStoreOptions Options(uint16_t port) {
+  static c10d::TCPStoreOptions Options(int listening) {
     c10d::TCPStoreOptions options;
-    options.port = port;
+    options.port = PortOf(listening);
     options.isServer = true;
     options.waitWorkers = false;
+    options.masterListenFd = listening;
     return options;
   }
   c10d::TCPStore store_;
@@ -160,18 +196,18 @@ Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t 
 }
 
 Result<std::unique_ptr<StoreHost>> StoreHost::Listen(uint16_t port) {
+  const std::string name = "port " + std::to_string(port);
+  const int fd = ListenOn(port);
+  if (fd < 0 && errno == EADDRINUSE) {
+    return Unavailable(name +
+                       " is in use on this machine: choose another, or end the program "
+                       "that listens there (perhaps an earlier run)");
+  }
+  if (fd < 0) return IoError("cannot listen on " + name + ": " + std::strerror(errno));
   try {
-    return std::unique_ptr<StoreHost>(std::make_unique<TorchStoreHost>(port));
+    return std::unique_ptr<StoreHost>(std::make_unique<TorchStoreHost>(fd));
   } catch (const std::exception& e) {
-    const std::string what = e.what();
-    const std::string name = "port " + std::to_string(port);
-    if (what.find("EADDRINUSE") != std::string::npos ||
-        what.find("already in use") != std::string::npos) {
-      return Unavailable(name +
-                         " is in use on this machine: choose another, or end the program "
-                         "that listens there (perhaps an earlier run)");
-    }
-    return Unavailable("cannot listen on " + name + ": " + FirstLine(e));
+    return Unavailable("cannot serve a rendezvous store on " + name + ": " + FirstLine(e));
   }
 }
 
