@@ -231,6 +231,12 @@ TEST_F(ProgramTest, BenchRunsOnAFile) {
   EXPECT_EQ(Run("bench --codec fp16 --input " + File("in.npy")).exit_code, kExitUsage);
 }
 
+TEST_F(ProgramTest, BenchMeasuresASelectionByDefault) {
+  const Outcome run = Run("bench --elements 2000 --repetitions 1 --json");
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  EXPECT_GE(nlohmann::json::parse(run.out).at("results").size(), 6u);
+}
+
 TEST_F(ProgramTest, ListsTargetsOneALine) {
   const Outcome run = Run("bench --list-targets");
   EXPECT_EQ(run.exit_code, kExitDone);

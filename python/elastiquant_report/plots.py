@@ -13,37 +13,30 @@ from elastiquant_report.runs import Run, baseline_index
 
 def draw_all(runs: list[Run], folder: Path) -> list[Path]:
     with look.style():
-        written = _curves(
-            runs,
-            folder / "time",
-            findings.speed(runs),
-            "Training time",
-            [_scaled_time(runs, run) for run in runs],
-            _time_unit(runs)[1],
-        )
+        times = [run.elapsed() for run in runs]
+        unit, name = time_unit(max(time[-1] for time in times))
+        time = [[t / unit for t in values] for values in times]
+        title = findings.speed(runs)
+        written = curves(runs, folder / "time", title, "Training time", time, name)
         if any(run["bytes_up"] for run in runs):
-            unit, name = (
-                (1e9, "GB") if max(run["bytes_up"] for run in runs) > 2e9 else (1e6, "MB")
-            )
-            written += _curves(
-                runs,
-                folder / "bytes",
-                findings.size(runs),
-                "Sent by each worker",
-                [[b / unit for b in run.sent()] for run in runs],
-                name,
-            )
+            written += bytes_curves(runs, folder / "bytes")
         written += _seconds(runs, folder / "seconds")
     return written
 
 
-def _time_unit(runs: list[Run]) -> tuple[float, str]:
-    longest = max(sum(s["seconds"]["total"] for s in run.steps) for run in runs)
+def bytes_curves(runs: list[Run], stem: Path) -> list[Path]:
+    unit, name = byte_unit(max(run["bytes_up"] for run in runs))
+    sent = [[b / unit for b in run.sent()] for run in runs]
+    return curves(runs, stem, findings.size(runs), "Sent by each worker", sent, name)
+
+
+def time_unit(longest: float) -> tuple[float, str]:
+    """The unit, in seconds and by name, that suits an axis up to `longest` seconds."""
     return (1, "s") if longest < 240 else (60, "min") if longest < 4e4 else (3600, "h")
 
 
-def _scaled_time(runs: list[Run], run: Run) -> list[float]:
-    return [t / _time_unit(runs)[0] for t in run.elapsed()]
+def byte_unit(most: float) -> tuple[float, str]:
+    return (1e6, "MB") if most < 2e9 else (1e9, "GB")
 
 
 def smooth(values: list[float], window: int) -> list[float]:
@@ -60,7 +53,10 @@ def _window(runs: list[Run]) -> int:
     return max(1, min(len(run.steps) for run in runs) // 25) | 1
 
 
-def _curves(runs, stem, title, quantity, xs, unit) -> list[Path]:
+def curves(
+    runs: list[Run], stem: Path, title: str, quantity: str, xs: list[list[float]], unit: str
+) -> list[Path]:
+    """Loss and accuracy of each run against xs, a value a step."""
     fig, (left, right) = look.figure(title, findings.setting(runs), columns=2)
     colours = look.colours(len(runs), baseline_index(runs))
     window = _window(runs)

@@ -1,0 +1,238 @@
+"""The tables and curves of docs/results.md, from run folders.
+
+Accuracy does not depend on the link, and many epochs over a slow link take hours. So there are
+two kinds of runs: those without a link limit, for accuracy, and shorter ones with it, for the
+time of a step. Both kinds of the same model, data, codec and number of workers make up one row;
+several accuracy runs of a row, such as several seeds, are averaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from elastiquant_report import table
+from elastiquant_report.runs import PHASES, Run, RunError, load_runs
+
+BEGIN = "<!-- begin of what scripts/results.py writes -->"
+END = "<!-- end of what scripts/results.py writes -->"
+
+
+@dataclass
+class Row:
+    codec: str
+    label: str
+    accuracy_runs: list[Run] = field(default_factory=list)
+    timing_runs: list[Run] = field(default_factory=list)
+
+    @property
+    def any_run(self) -> Run:
+        return (self.timing_runs + self.accuracy_runs)[0]
+
+    def accuracy(self) -> str:
+        return _with_spread([run.number("test_accuracy") for run in self.accuracy_runs], ".2f")
+
+    def loss(self) -> str:
+        return _with_spread([run.number("train_loss") for run in self.accuracy_runs], ".4f")
+
+    def seconds_per_step(self, phase: str) -> float:
+        """Over the link; NaN if that was not measured."""
+        return (
+            fmean(run.per_step(phase) for run in self.timing_runs)
+            if self.timing_runs
+            else math.nan
+        )
+
+    def steps_per_epoch(self) -> int:
+        runs = self.accuracy_runs + self.timing_runs
+        return next((run.steps_per_epoch for run in runs if run.steps_per_epoch), 0)
+
+
+@dataclass
+class Group:
+    model: str
+    data: str
+    workers: int
+    rows: list[Row]
+
+    @property
+    def base(self) -> Row:
+        return next((row for row in self.rows if row.codec == "fp32"), self.rows[0])
+
+    @property
+    def links(self) -> str:
+        links = dict.fromkeys(run["link"] for row in self.rows for run in row.timing_runs)
+        return " and ".join(links)
+
+    @property
+    def slug(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.model} {self.data} {self.workers}".lower())
+
+
+def _with_spread(values: list[float], form: str) -> str:
+    values = [v for v in values if not math.isnan(v)]
+    if not values:
+        return "–"
+    mean = f"{fmean(values):{form}}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {(max(values) - min(values)) / 2:{form}} ({len(values)} runs)"
+
+
+def group_runs(runs: list[Run]) -> list[Group]:
+    """Groups in the order given; rows from the most bits to the fewest, fp32 first."""
+    groups: dict[tuple, Group] = {}
+    for run in runs:
+        data = str(run["data"]).rstrip("/").split("/")[-1]
+        key = (run["model"], data, run["world_size"])
+        group = groups.setdefault(key, Group(*key, rows=[]))
+        row = next((row for row in group.rows if row.codec == run.codec), None)
+        if row is None:
+            row = Row(run.codec, run.codec)
+            group.rows.append(row)
+        (row.timing_runs if run["link"] else row.accuracy_runs).append(run)
+    for group in groups.values():
+        group.rows.sort(key=lambda row: -row.any_run["bits_per_coordinate"])
+    return list(groups.values())
+
+
+def group_table(group: Group) -> str:
+    head = ["codec", "test accuracy %", "training loss", "bits/coord", "KB/step", "fewer bytes"]
+    timed = any(row.timing_runs for row in group.rows)
+    if timed:
+        head += [f"{phase} s" for phase in PHASES] + ["step ms", "speed-up"]
+    return table.as_markdown(head, [_cells(row, group.base, timed) for row in group.rows])
+
+
+def _cells(row: Row, base: Row, timed: bool) -> list[str]:
+    run = row.any_run
+    cells = [row.codec, row.accuracy(), row.loss(), f"{run['bits_per_coordinate']:.3f}"]
+    fewer = base.any_run.bytes_per_step / run.bytes_per_step if run.bytes_per_step else math.nan
+    cells += [f"{run.bytes_per_step / 1e3:.1f}", table.number(fewer, ".2f", "×")]
+    if timed:
+        for phase in PHASES:
+            per_epoch = row.seconds_per_step(phase) * row.steps_per_epoch()
+            cells.append(table.seconds(None if math.isnan(per_epoch) else per_epoch))
+        total = row.seconds_per_step("total")
+        cells.append(table.number(total * 1000, ".0f"))
+        cells.append(table.number(base.seconds_per_step("total") / total, ".2f", "×"))
+    return cells
+
+
+def commands(group: Group) -> str:
+    """One line a run, with the program by its name wherever it stood."""
+    runs = [run for row in group.rows for run in row.accuracy_runs + row.timing_runs]
+    lines = [re.sub(r"^\S*/", "", run["command"] or f"# unknown: {run.folder}") for run in runs]
+    return "```sh\n" + "\n".join(lines) + "\n```"
+
+
+def machine(runs: list[Run]) -> str:
+    """Where it was measured, once for each distinct machine."""
+    found = []
+    for run in runs:
+        m, versions = run["machine"] or {}, run["versions"] or {}
+        found.append(
+            f"{m.get('processor', 'unknown processor')}, {m.get('cores', '?')} cores, "
+            f"elastiquant {versions.get('elastiquant', '?')}, "
+            f"torch {versions.get('torch', '?')}"
+        )
+    return "Measured on: " + "; ".join(dict.fromkeys(found)) + "."
+
+
+def draw(group: Group, folder: Path) -> list[Path]:
+    """Curves of the first accuracy run of each row: by bytes, and by time over the link."""
+    import elastiquant_plot as look
+    from elastiquant_report import plots
+
+    rows = [row for row in group.rows if row.accuracy_runs]
+    if not rows:
+        return []
+    runs = [row.accuracy_runs[0] for row in rows]
+    with look.style():
+        written = plots.bytes_curves(runs, folder / f"{group.slug}-bytes")
+        if all(row.timing_runs for row in rows):
+            written += _time_over_link(group, rows, runs, folder, plots)
+    return written
+
+
+def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path, plots):
+    steps = [row.seconds_per_step("total") for row in rows]
+    unit, name = plots.time_unit(
+        max(s * len(r.steps) for s, r in zip(steps, runs, strict=True))
+    )
+    xs = [
+        [s * (i + 1) / unit for i in range(len(run.steps))]
+        for s, run in zip(steps, runs, strict=True)
+    ]
+    fastest = min(rows, key=lambda row: row.seconds_per_step("total"))
+    factor = group.base.seconds_per_step("total") / fastest.seconds_per_step("total")
+    base = group.base.label
+    title = f"{fastest.label} trains {factor:.1f}× faster than {base} over {group.links}"
+    quantity = "Steps × measured time of a step"
+    return plots.curves(runs, folder / f"{group.slug}-time", title, quantity, xs, name)
+
+
+def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]] | None) -> str:
+    parts = [machine(runs)]
+    for group in group_runs(runs):
+        labels = {
+            run.codec: run.label for run in load_runs([r.any_run.folder for r in group.rows])
+        }
+        for row in group.rows:
+            row.label = labels[row.codec]
+        over = f" Seconds are per epoch, over {group.links}." if group.links else ""
+        parts.append(f"### {group.model} on {group.data}, {group.workers} workers")
+        parts.append(f"KB are those that one worker sends.{over}\n\n{group_table(group)}")
+        folder = out.with_suffix("")
+        for png in [p for p in (plot(group, folder) if plot else []) if p.suffix == ".png"]:
+            parts.append(f"![{png.stem}]({png.relative_to(out.parent)})")
+        parts.append(commands(group))
+        broken = [r for row in group.rows for r in row.accuracy_runs + row.timing_runs]
+        if bad := [str(r.folder) for r in broken if not r["replicas_identical"]]:
+            parts.append(f"**Replicas were not identical in {', '.join(bad)}.**")
+    return "\n\n".join(parts)
+
+
+def insert(document: str | None, text: str) -> str:
+    """Puts `text` between the two marks of `document`, or makes a new document."""
+    block = f"{BEGIN}\n\n{text}\n\n{END}"
+    if document is None:
+        return f"# Results\n\n{block}\n"
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise RunError(
+            f"the document has no place for the results: add the lines\n{BEGIN}\n{END}"
+        )
+    return before + block + after
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/results.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: scripts/results.py runs/cifar/* --out docs/results.md",
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--out", type=Path, required=True, help="document to fill in")
+    parser.add_argument("--no-plots", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        runs = load_runs(options.runs)
+        document = options.out.read_text() if options.out.exists() else None
+        insert(document, "")  # a document without a place is found before anything is drawn
+        options.out.with_suffix("").mkdir(parents=True, exist_ok=True)
+        text = render(runs, options.out, None if options.no_plots else draw)
+        options.out.write_text(insert(document, text))
+    except RunError as error:
+        print(f"results: {error}", file=sys.stderr)
+        return 2
+    print(options.out)
+    return 0
