@@ -41,6 +41,8 @@ PHASES = {
     "decode": "#56B4E9",
 }
 
+_KEY_WIDTH = 2.45  # inches
+
 _STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -109,27 +111,33 @@ def figure(
     return fig, list(axes[0])
 
 
-def name_series(axes, names: list[str], corner: str) -> None:
-    """Names the lines of `axes` in their own colours, stacked in a free corner.
+def name_series(fig, lines, names: list[str], details: list[str]) -> None:
+    """Names lines in their own colours, in a column to the right of the axes.
 
     Lines of training runs end close together, so that names at their ends would collide.
-    corner: "upper right", "lower right", ...
+    Call it after layout(fig, key=True).
     """
-    lines = axes.get_lines()
-    legend = axes.legend(
-        lines,
-        names,
-        loc=corner,
-        fontsize=9.5,
-        frameon=True,
-        framealpha=0.85,
-        edgecolor="none",
-        borderaxespad=0.1,
-        handlelength=1.6,
-        labelspacing=0.45,
-    )
-    for text, line in zip(legend.get_texts(), lines, strict=True):
-        text.set(color=line.get_color(), weight="bold")
+    height = fig.get_figheight()
+    left = 1 - _KEY_WIDTH / fig.get_figwidth()
+    y = fig.axes[0].get_position().y1
+    for line, name, detail in zip(lines, names, details, strict=True):
+        mark = plt.Line2D(
+            [left + 0.07 / fig.get_figwidth()],
+            [y - 0.08 / height],
+            color=line.get_color(),
+            marker=line.get_marker(),
+            markersize=7,
+            transform=fig.transFigure,
+            figure=fig,
+        )
+        fig.add_artist(mark)
+        wrapped = textwrap.wrap(name.replace(",", ", "), 27)
+        text = "\n".join(wrapped).replace(", ", ",")
+        x = left + 0.22 / fig.get_figwidth()
+        fig.text(x, y, text, size=9.5, weight="bold", color=line.get_color(), va="top")
+        y -= 0.165 * len(wrapped) / height
+        fig.text(x, y, detail, size=9, color=QUIET, va="top")
+        y -= (0.165 * (detail.count("\n") + 1) + 0.14) / height
 
 
 def save(fig, stem: Path) -> list[Path]:
@@ -142,12 +150,12 @@ def save(fig, stem: Path) -> list[Path]:
     return written
 
 
-def layout(fig, spacing: float = 0.2) -> None:
-    """Places the axes under the header."""
+def layout(fig, spacing: float = 0.2, key: bool = False) -> None:
+    """Places the axes under the header, and beside the column of name_series() if `key`."""
     height = fig.get_figheight()
     fig.subplots_adjust(
         left=0.62 / fig.get_figwidth(),
-        right=0.985,
+        right=1 - (_KEY_WIDTH + 0.15 if key else 0.15) / fig.get_figwidth(),
         top=fig.header_bottom - 0.28 / height,
         bottom=0.58 / height,
         wspace=spacing,

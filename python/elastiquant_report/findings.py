@@ -23,15 +23,18 @@ def _fewer(base: Run, run: Run) -> float:
     return base.bytes_per_step / run.bytes_per_step if run.bytes_per_step else math.nan
 
 
-def _link(runs: list[Run]) -> str:
-    links = {run["link"] for run in runs}
-    link = links.pop() if len(links) == 1 else None
-    if not link:
-        return ""
+def rate_of(link: str) -> str:
+    """ "20mbit,10ms" as people write its rate: "20 Mbit/s"."""
     rate = link.split(",")[0]
     for unit, name in (("kbit", "kbit/s"), ("mbit", "Mbit/s"), ("gbit", "Gbit/s")):
         rate = rate.replace(unit, f" {name}")
-    return f" over {rate}"
+    return rate
+
+
+def _link(runs: list[Run]) -> str:
+    links = {run["link"] for run in runs}
+    link = links.pop() if len(links) == 1 else None
+    return f" over {rate_of(link)}" if link else ""
 
 
 def _accuracy_words(base: Run, run: Run) -> str:

@@ -57,7 +57,7 @@ def curves(
     runs: list[Run], stem: Path, title: str, quantity: str, xs: list[list[float]], unit: str
 ) -> list[Path]:
     """Loss and accuracy of each run against xs, a value a step."""
-    fig, (left, right) = look.figure(title, findings.setting(runs), columns=2)
+    fig, (left, right) = look.figure(title, findings.setting(runs), columns=2, width=11.2)
     colours = look.colours(len(runs), baseline_index(runs))
     window = _window(runs)
     by_epoch = all(len(_accuracies(run)) > 1 for run in runs)
@@ -71,17 +71,16 @@ def curves(
             right.plot(x, smooth(run.series("accuracy"), window), markevery=[-1], **end)
     left.set_title("Training loss" + (f", mean of {window} steps" if window > 1 else ""))
     right.set_title("Test accuracy, %" if by_epoch else "Training accuracy, %")
-    for axes, corner in ((left, "upper right"), (right, "lower right")):
+    for axes in (left, right):
         axes.set_xlabel(f"{quantity}, {unit}")
         axes.set_xlim(left=0)
-        ends = (
-            [f"{x[-1]:.3g} {unit}" for x in xs]
-            if axes is left
-            else [f"{line.get_ydata()[-1]:.1f} %" for line in axes.get_lines()]
-        )
-        names = [f"{run.label}: {end}" for run, end in zip(runs, ends, strict=True)]
-        look.name_series(axes, names, corner)
-    look.layout(fig)
+    look.layout(fig, key=True)
+    lines = right.get_lines()
+    details = [
+        f"{x[-1]:.3g} {unit}, {line.get_ydata()[-1]:.1f} %"
+        for x, line in zip(xs, lines, strict=True)
+    ]
+    look.name_series(fig, lines, [run.label for run in runs], details)
     return look.save(fig, stem)
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from elastiquant_report import table
-from elastiquant_report.runs import PHASES, Run, RunError, load_runs
+from elastiquant_report import findings, table
+from elastiquant_report.runs import PHASES, Run, RunError, label_runs, load_runs
 
 BEGIN = "<!-- begin of what scripts/results.py writes -->"
 END = "<!-- end of what scripts/results.py writes -->"
@@ -27,7 +27,6 @@ END = "<!-- end of what scripts/results.py writes -->"
 @dataclass
 class Row:
     codec: str
-    label: str
     accuracy_runs: list[Run] = field(default_factory=list)
     timing_runs: list[Run] = field(default_factory=list)
 
@@ -66,9 +65,13 @@ class Group:
         return next((row for row in self.rows if row.codec == "fp32"), self.rows[0])
 
     @property
-    def links(self) -> str:
+    def links(self) -> list[str]:
         links = dict.fromkeys(run["link"] for row in self.rows for run in row.timing_runs)
-        return " and ".join(links)
+        return list(links)
+
+    @property
+    def rates(self) -> str:
+        return " and ".join(findings.rate_of(link) for link in self.links)
 
     @property
     def slug(self) -> str:
@@ -94,7 +97,7 @@ def group_runs(runs: list[Run]) -> list[Group]:
         group = groups.setdefault(key, Group(*key, rows=[]))
         row = next((row for row in group.rows if row.codec == run.codec), None)
         if row is None:
-            row = Row(run.codec, run.codec)
+            row = Row(run.codec)
             group.rows.append(row)
         (row.timing_runs if run["link"] else row.accuracy_runs).append(run)
     for group in groups.values():
@@ -154,6 +157,7 @@ def draw(group: Group, folder: Path) -> list[Path]:
     if not rows:
         return []
     runs = [row.accuracy_runs[0] for row in rows]
+    label_runs(runs)
     with look.style():
         written = plots.bytes_curves(runs, folder / f"{group.slug}-bytes")
         if all(row.timing_runs for row in rows):
@@ -172,8 +176,8 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
     ]
     fastest = min(rows, key=lambda row: row.seconds_per_step("total"))
     factor = group.base.seconds_per_step("total") / fastest.seconds_per_step("total")
-    base = group.base.label
-    title = f"{fastest.label} trains {factor:.1f}× faster than {base} over {group.links}"
+    base = group.base.accuracy_runs[0].label
+    title = f"{fastest.accuracy_runs[0].label} trains {factor:.1f}× faster than {base} over {group.rates}"
     quantity = "Steps × measured time of a step"
     return plots.curves(runs, folder / f"{group.slug}-time", title, quantity, xs, name)
 
@@ -186,7 +190,11 @@ def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]]
         }
         for row in group.rows:
             row.label = labels[row.codec]
-        over = f" Seconds are per epoch, over {group.links}." if group.links else ""
+        over = (
+            f" Seconds are per epoch, over a link of {' and '.join(group.links)}."
+            if group.links
+            else ""
+        )
         parts.append(f"### {group.model} on {group.data}, {group.workers} workers")
         parts.append(f"KB are those that one worker sends.{over}\n\n{group_table(group)}")
         folder = out.with_suffix("")

@@ -115,9 +115,14 @@ def _load_steps(file: Path) -> list[dict]:
 
 def load_runs(folders: list[Path]) -> list[Run]:
     runs = [load_run(folder) for folder in folders]
+    label_runs(runs)
+    return runs
+
+
+def label_runs(runs: list[Run]) -> None:
+    """Gives each run the shortest name that tells it from the others."""
     for run, label in zip(runs, _labels(runs), strict=True):
         run.label = label
-    return runs
 
 
 def baseline_index(runs: list[Run]) -> int:
@@ -143,7 +148,7 @@ def _split(spec: str) -> tuple[str, list[str], str]:
 
 
 def _labels(runs: list[Run]) -> list[str]:
-    """The shortest names that tell the runs apart: first the codec, then what else differs."""
+    """First the codec, then what else differs."""
     specs = [_split(run.codec) for run in runs]
     labels = []
     for name, pairs, modifiers in specs:

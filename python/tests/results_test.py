@@ -60,16 +60,16 @@ class ResultsTest(unittest.TestCase):
         summary["command"] = "/somewhere/bin/elastiquant train --data ../images/cifar"
         (folder / "summary.json").write_text(json.dumps(summary))
         (group,) = results.group_runs(load_runs([folder]))
-        self.assertIn(
-            "\nelastiquant train --data ../images/cifar\n", results.commands(group)
-        )
+        self.assertIn("\nelastiquant train --data ../images/cifar\n", results.commands(group))
 
     def test_fills_in_a_document_and_keeps_its_words(self):
         runs = [
             *write_comparison(self.folder / "acc", link=None),
             *write_comparison(self.folder / "time"),
         ]
-        self.out.write_text(f"# Mine\n\nBefore.\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
+        self.out.write_text(
+            f"# Mine\n\nBefore.\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n"
+        )
         code, words = self.run_it(*runs)
         self.assertEqual(code, 0, words)
         text = self.out.read_text()
