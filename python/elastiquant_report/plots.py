@@ -40,11 +40,16 @@ def byte_unit(most: float) -> tuple[float, str]:
 
 
 def smooth(values: list[float], window: int) -> list[float]:
-    """Means over up to `window` values around each one, without those that are NaN."""
+    """Means over up to `window` values around each one, without those that are NaN.
+
+    At the beginning, where a loss falls fast, they reach as far back as forward; at the end
+    they reach back half a window, so that the last point is no single noisy step.
+    """
     result = []
     for i in range(len(values)):
-        reach = min(window // 2, i, len(values) - 1 - i)  # shorter at the ends, never lopsided
-        near = [v for v in values[i - reach : i + reach + 1] if not math.isnan(v)]
+        reach = window // 2
+        near = values[max(0, i - reach) : i + min(reach, i) + 1]
+        near = [v for v in near if not math.isnan(v)]
         result.append(sum(near) / len(near) if near else math.nan)
     return result
 

