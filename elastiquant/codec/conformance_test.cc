@@ -63,6 +63,10 @@ constexpr const char* kSpecs[] = {
     "elastic:bits=8,levels=uniform,rounding=dither,bucket=0",
     "elastic|elias",
     "elastic:levels=uniform,rounding=dither,bucket=100|elias",
+    "elastic|rans",
+    "elastic:bits=2,norm=l2,bucket=0|rans",
+    "elastic:bits=8,levels=uniform,rounding=dither|rans",
+    "elastic:bits=3,levels=0.25/1,bucket=40|rans",
 };
 
 constexpr float kMax = std::numeric_limits<float>::max();

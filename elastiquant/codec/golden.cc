@@ -1,0 +1,133 @@
+#include "elastiquant/codec/golden.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant {
+namespace {
+
+// About Gaussian, with a scale that changes from one 64 to the next.
+float Bell(uint64_t i) {
+  const uint64_t bits = Mix64(i);
+  int32_t sum = -2 * 65535;
+  for (int k = 0; k < 4; ++k) sum += static_cast<int32_t>(bits >> 16 * k & 0xFFFF);
+  return std::ldexp(static_cast<float>(sum), -17 - static_cast<int>(i / 64 % 6));
+}
+
+float Sparse(uint64_t i) { return Mix64(~i) % 16 == 0 ? Bell(i) : 0.0f; }
+
+// From the least denormal to the limits of fp16, both signs, zeros among them.
+float Range(uint64_t i) {
+  constexpr float kValues[] = {0.0f,     -0.0f, 0x1p-149f,  -0x1p-130f,   0x1p-126f, -0x1p-24f,
+                               0x1p-25f, 1e-3f, -0.333333f, 1.0f,         -7.5f,     1000.25f,
+                               -32767.f, 65504, 1.5f,       0x1.000002p0f};
+  return kValues[i % std::size(kValues)];
+}
+
+}  // namespace
+
+const std::vector<GoldenCase>& GoldenCases() {
+  static const std::vector<GoldenCase> cases{
+      {"fp32-empty", "fp32", "bell", 0},
+      {"fp32-one", "fp32", "bell", 1},
+      {"fp32-range", "fp32", "range", 33},
+      {"fp16-range", "fp16", "range", 33},
+      {"fp16-odd", "fp16", "bell", 77},
+      {"bf16-range", "bf16", "range", 33},
+      {"bf16-odd", "bf16", "bell", 77},
+      {"bf16-stochastic", "bf16:rounding=stochastic", "bell", 101},
+
+      {"elastic-default", "elastic", "bell", 1333},
+      {"elastic-empty", "elastic", "bell", 0},
+      {"elastic-one", "elastic", "bell", 1},
+      {"elastic-zeros", "elastic", "zeros", 600},
+      {"elastic-range", "elastic:bucket=16", "range", 47},
+      {"elastic-2bit", "elastic:bits=2", "bell", 515},
+      {"elastic-3bit-l2", "elastic:bits=3,p=0.5,norm=l2,bucket=128", "bell", 261},
+      {"elastic-4bit-half", "elastic:bits=4,p=0.5,bucket=100", "bell", 333},
+      {"elastic-5bit-l1", "elastic:bits=5,norm=l1,bucket=17", "bell", 111},
+      {"elastic-6bit-wide-bucket", "elastic:bits=6,bucket=5000", "bell", 700},
+      {"elastic-7bit-l3", "elastic:bits=7,p=0.8,norm=l3,bucket=64", "bell", 200},
+      {"elastic-8bit", "elastic:bits=8,bucket=0", "bell", 999},
+      {"elastic-uniform", "elastic:levels=uniform,bucket=96", "bell", 401},
+      {"elastic-uniform-8bit", "elastic:bits=8,levels=uniform,norm=l2", "bell", 300},
+      {"elastic-dither", "elastic:levels=uniform,rounding=dither", "bell", 1025},
+      {"elastic-dither-2bit", "elastic:bits=2,levels=uniform,rounding=dither,bucket=31", "bell",
+       129},
+      {"elastic-dither-7bit", "elastic:bits=7,levels=uniform,rounding=dither,norm=l2", "bell",
+       65},
+      {"elastic-dither-zeros", "elastic:levels=uniform,rounding=dither,bucket=9", "zeros", 20},
+      {"elastic-listed", "elastic:levels=0.1/0.3/1,norm=l2,bucket=7", "bell", 50},
+      {"elastic-listed-8bit", "elastic:bits=8,levels=0.001/0.01/0.02/0.5/0.75/1", "bell", 90},
+
+      {"elastic-elias", "elastic|elias", "bell", 1333},
+      {"elastic-elias-sparse", "elastic:p=0.5,norm=l2,bucket=8192|elias", "sparse", 9000},
+      {"elastic-elias-zeros", "elastic|elias", "zeros", 1025},
+      {"elastic-elias-empty", "elastic|elias", "bell", 0},
+      {"elastic-elias-8bit", "elastic:bits=8,bucket=3|elias", "bell", 100},
+      {"elastic-elias-dither", "elastic:bits=3,levels=uniform,rounding=dither|elias", "bell",
+       300},
+      {"elastic-elias-listed", "elastic:bits=3,levels=0.25/1,bucket=40|elias", "sparse", 250},
+
+      {"elastic-rans", "elastic|rans", "bell", 2000},
+      {"elastic-rans-one", "elastic|rans", "bell", 1},
+      {"elastic-rans-empty", "elastic|rans", "bell", 0},
+      {"elastic-rans-zeros", "elastic|rans", "zeros", 700},
+      {"elastic-rans-sparse", "elastic:p=0.5,norm=l2,bucket=512|rans", "sparse", 3000},
+      {"elastic-rans-8bit", "elastic:bits=8,levels=uniform|rans", "sparse", 5000},
+      {"elastic-rans-dither", "elastic:bits=3,levels=uniform,rounding=dither|rans", "bell",
+       1500},
+      {"elastic-rans-listed", "elastic:bits=3,levels=0.25/1,bucket=40|rans", "bell", 550},
+      {"elastic-rans-rows", "elastic:bits=3,norm=l2|rans", "bell", 9001},
+
+      // Buckets longer than a tile, and several tiles.
+      {"elastic-wide", "elastic:bits=2,levels=uniform,bucket=40000", "bell", 40100},
+      {"elastic-wide-rans", "elastic:bits=2,norm=l2,bucket=0|rans", "bell", 33003},
+      {"elastic-wide-elias", "elastic:bits=2,norm=l2,bucket=33000|elias", "sparse", 33100},
+  };
+  return cases;
+}
+
+std::vector<float> GoldenInput(const GoldenCase& golden) {
+  std::vector<float> values(golden.elements, 0.0f);  // "zeros"
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (golden.input == "bell") values[i] = Bell(i);
+    if (golden.input == "sparse") values[i] = Sparse(i);
+    if (golden.input == "range") values[i] = Range(i);
+  }
+  return values;
+}
+
+StreamKey GoldenKey(const GoldenCase& golden) { return DeriveKey(1, 2, 3, golden.elements); }
+
+Result<std::vector<uint8_t>> EncodeGolden(const GoldenCase& golden) {
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(golden.spec));
+  Workspace work;
+  std::vector<uint8_t> frame(codec->MaxFrameBytes(golden.elements));
+  EQ_ASSIGN_OR_RETURN(const size_t size,
+                      codec->Encode(GoldenInput(golden), GoldenKey(golden), work, frame));
+  frame.resize(size);
+  return frame;
+}
+
+std::vector<uint8_t> NpyFile(const std::vector<float>& values) {
+  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
+                     std::to_string(values.size()) + ",), }";
+  constexpr size_t kFront = 10;  // magic, version, length of the text
+  text.append(63 - (kFront + text.size()) % 64, ' ');
+  text += '\n';
+  std::vector<uint8_t> file(kFront + text.size() + 4 * values.size());
+  std::memcpy(file.data(), "\x93NUMPY\x01\x00", 8);
+  const auto length = static_cast<uint16_t>(text.size());
+  std::memcpy(file.data() + 8, &length, sizeof(length));
+  std::memcpy(file.data() + kFront, text.data(), text.size());
+  if (!values.empty()) {
+    std::memcpy(file.data() + kFront + text.size(), values.data(), 4 * values.size());
+  }
+  return file;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,29 @@
+// The golden frames in testdata/golden: what to encode, and how the files are named. Frames of
+// these cases may never change, or one release cannot read what another has sent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+struct GoldenCase {
+  std::string name;  // NAME.eqf is the frame, NAME.npy what it decodes to
+  std::string spec;
+  std::string input;  // one of those that GoldenInput knows
+  size_t elements;
+};
+const std::vector<GoldenCase>& GoldenCases();
+
+// The same on every machine: made from integers only.
+std::vector<float> GoldenInput(const GoldenCase& golden);
+StreamKey GoldenKey(const GoldenCase& golden);
+
+Result<std::vector<uint8_t>> EncodeGolden(const GoldenCase& golden);
+// A one-dimensional float32 .npy file, as numpy.save writes it.
+std::vector<uint8_t> NpyFile(const std::vector<float>& values);
+
+}  // namespace elastiquant

@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+"""A second decoder of frames, written from docs/frame-format.md alone, in plain numpy.
+
+It is slow and simple on purpose: it checks the specification and the library against each
+other. Run on a folder, it decodes every NAME.eqf there and demands the bits of NAME.npy; run on
+two files, it decodes the first into the second:
+
+    python3 python/tests/frame_decoder.py testdata/golden
+    python3 python/tests/frame_decoder.py IN.eqf OUT.npy
+"""
+
+import pathlib
+import struct
+import sys
+from dataclasses import dataclass
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: numpy is not installed")
+    sys.exit(77)
+
+HEADER = struct.Struct("<4sBBBBIIQQ")
+FP32, FP16, BF16, ELASTIC = 1, 2, 3, 4
+MASK32 = 0xFFFFFFFF
+
+
+class FrameError(ValueError):
+    """The frame fails a check of the specification."""
+
+
+def check(condition, what):
+    if not condition:
+        raise FrameError(what)
+
+
+# Section 2: header and checksum.
+
+
+def crc_table():
+    table = []
+    for c in range(256):
+        for _ in range(8):
+            c = (c >> 1) ^ (0x82F63B78 if c & 1 else 0)
+        table.append(c)
+    return table
+
+
+CRC_TABLE = crc_table()
+
+
+def crc32c(data):
+    c = MASK32
+    for byte in data:
+        c = (c >> 8) ^ CRC_TABLE[(c ^ byte) & 0xFF]
+    return c ^ MASK32
+
+
+@dataclass
+class Frame:
+    codec: int
+    flags: int
+    n: int
+    key: int
+    parameters: bytes
+    payload: bytes
+
+
+def parse_frame(data):
+    check(len(data) >= HEADER.size, "header is cut short")
+    magic, version, codec, flags, a, n, checksum, key, b = HEADER.unpack_from(data)
+    check(magic == b"EQF1", "magic")
+    check(version == 1, "version")
+    check(len(data) == HEADER.size + a + b, "length")
+    check(crc32c(data[:12] + bytes(4) + data[16:]) == checksum, "checksum")
+    body = data[HEADER.size:]
+    return Frame(codec, flags, n, key, body[:a], body[a:])
+
+
+# Section 3: random numbers.
+
+
+def random_bits(key, first, count):
+    """RANDOM(key, i) for `count` coordinates from `first` on."""
+    i = np.arange(first, first + count, dtype=np.uint64).astype(np.uint32)
+    add, mix = np.uint32(key & MASK32), np.uint32(key >> 32)
+    x = i * np.uint32(0x9E3779B9) + add
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15)) ^ mix) * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
+
+
+# Section 4: fp32, fp16, bf16.
+
+
+def decode_raw(frame):
+    width = {FP32: 4, FP16: 2, BF16: 2}[frame.codec]
+    check(not frame.parameters and frame.flags == 0, "parameters and flags of a plain format")
+    check(len(frame.payload) == frame.n * width, "payload length")
+    if frame.codec == FP32:
+        values = np.frombuffer(frame.payload, "<f4")
+    elif frame.codec == FP16:
+        values = np.frombuffer(frame.payload, "<f2").astype(np.float32)
+    else:
+        halves = np.frombuffer(frame.payload, "<u2").astype(np.uint32)
+        values = (halves << np.uint32(16)).view(np.float32)
+    check(np.isfinite(values).all(), "a value is NaN or infinite")
+    return values
+
+
+# Section 6: index codings.
+
+
+class BitReader:
+    """Bits of a byte string, the highest of a byte first."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def bits(self, count):
+        value = 0
+        for _ in range(count):
+            check(self.at < 8 * len(self.data), "the bits end too early")
+            value = value << 1 | self.data[self.at // 8] >> (7 - self.at % 8) & 1
+            self.at += 1
+        return value
+
+    def omega(self):
+        x = 1
+        while self.bits(1):
+            check(x <= 32, "an omega value is above 2^32")
+            x = 1 << x | self.bits(x)
+        check(x <= 2**32, "an omega value is above 2^32")
+        return x
+
+    def rest_of_byte_is_zero(self):
+        return self.bits(-self.at % 8) == 0
+
+
+def decode_fixed(data, bits, count):
+    check(len(data) == -(-count * bits // 8), "length of fixed codes")
+    stream = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    check(not stream[count * bits:].any(), "filling bits")
+    weights = 1 << np.arange(bits)
+    return (stream[: count * bits].reshape(count, bits) * weights).sum(axis=1)
+
+
+def decode_elias(data, bits, count, run):
+    reader = BitReader(data)
+    codes = np.zeros(count, np.int64)
+    for begin in range(0, count, run):
+        length = min(run, count - begin)
+        nonzeros = reader.omega() - 1
+        check(nonzeros <= length, "number of nonzeros")
+        place = -1
+        for _ in range(nonzeros):
+            place += reader.omega()
+            check(place < length, "a gap leads beyond its run")
+            sign = reader.bits(1)
+            index = reader.omega()
+            check(index < 1 << (bits - 1), "an index beyond the last level")
+            codes[begin + place] = sign << (bits - 1) | index
+    check(len(data) * 8 - reader.at < 8 and reader.rest_of_byte_is_zero(), "bits at the end")
+    return codes
+
+
+class Words:
+    def __init__(self, words):
+        self.words = words
+        self.at = 0
+
+    def next(self):
+        check(self.at < len(self.words), "the words end too early")
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def rest(self):
+        return self.words[self.at:]
+
+
+class RansTable:
+    def __init__(self, reader, bits):
+        half = 1 << (bits - 1)
+        f = [0] * (2 * half)
+        for j in range(half):
+            for code in (j, half + j):
+                guess = 0 if j == 0 else f[j - 1] if code == j else f[j]
+                z = reader.omega() - 1
+                f[code] = guess + (-(z + 1) // 2 if z % 2 else z // 2)
+                check(0 <= f[code] <= 4095, "a frequency")
+        check(sum(f) == 4096, "sum of the frequencies")
+        self.f = f
+        self.start = np.concatenate([[0], np.cumsum(f)]).tolist()
+        self.code_of = np.repeat(np.arange(2 * half), f).tolist()
+
+    def step(self, x, words):
+        slot = x & 4095
+        code = self.code_of[slot]
+        x = self.f[code] * (x >> 12) + slot - self.start[code]
+        return code, x if x >= 1 << 16 else x << 16 | words.next()
+
+    def decode(self, x, words, count):
+        """All codes with one state, which must end as it began in the encoder."""
+        check(x >= 1 << 16, "a state is too small")
+        codes = []
+        for _ in range(count):
+            code, x = self.step(x, words)
+            codes.append(code)
+        check(x == 1 << 16, "the final state")
+        return codes
+
+    def decode_rows(self, states, words, rows):
+        check(min(states) >= 1 << 16, "a state is too small")
+        codes = []
+        for _ in range(rows):
+            for lane in range(32):
+                code, states[lane] = self.step(states[lane], words)
+                codes.append(code)
+        return codes
+
+
+def take_words(data):
+    check(len(data) % 2 == 0, "half a word is left")
+    return Words(np.frombuffer(data, "<u2").tolist())
+
+
+def decode_rans(data, bits, count):
+    check(len(data) >= 1, "the mode is missing")
+    mode, data = data[0], data[1:]
+    if mode == 0:
+        return decode_fixed(data, bits, count)
+    if mode == 1:
+        check(len(data) == 1 and data[0] < 1 << bits, "the constant code")
+        return np.full(count, data[0])
+    check(mode in (2, 3), "the mode is unknown")
+    reader = BitReader(data)
+    table = RansTable(reader, bits)
+    check(reader.rest_of_byte_is_zero(), "filling bits of the table")
+    data = data[reader.at // 8:]
+    if mode == 2:
+        check(len(data) >= 4, "the state is missing")
+        words = take_words(data[4:])
+        codes = table.decode(*struct.unpack_from("<I", data), words, count)
+        check(not words.rest(), "words are left")
+        return np.array(codes)
+    check(len(data) >= 1 + 4 + 128, "the states are missing")
+    tail_rows, tail_state, *states = struct.unpack_from("<BI32I", data)
+    tail = count % 32 + 32 * tail_rows
+    check(tail <= count, "the tail is longer than the tile")
+    words = take_words(data[133:])
+    codes = table.decode_rows(states, words, (count - tail) // 32)
+    check(not words.rest(), "words are left")
+    check(max(states) < 1 << 17, "a final state")
+    tail_words = Words([x & 0xFFFF for x in states])
+    codes += table.decode(tail_state, tail_words, tail)
+    check(not any(tail_words.rest()), "words of the tail are left")
+    return np.array(codes)
+
+
+# Section 5: elastic.
+
+
+@dataclass
+class Elastic:
+    bits: int
+    family: int
+    norm: int
+    rounding: int
+    coding: int
+    listed: int
+    bucket: int
+    p: float
+    q: float
+
+    @property
+    def half(self):
+        return 1 << (self.bits - 1)
+
+
+def parse_elastic(parameters):
+    check(len(parameters) == 20, "parameter length")
+    *small, reserved, bucket, p, q = struct.unpack("<6BHIff", parameters)
+    e = Elastic(*small, bucket, p, q)
+    check(2 <= e.bits <= 8, "bits")
+    check(e.family <= 2 and e.norm <= 3 and e.coding <= 2 and reserved == 0, "a field")
+    check(e.rounding == 0 or e.rounding == 1 and e.family == 1, "rounding")
+    check(1 <= e.listed < e.half if e.family == 2 else e.listed == 0, "number of levels")
+    check(0 < p < 1 if e.family == 0 else p == 0, "p")
+    check(1 <= q < np.inf if e.norm == 3 else q == 0, "q")
+    return e
+
+
+def levels_of(e, payload):
+    levels = np.zeros(e.half, np.float32)
+    if e.family == 1:
+        levels = np.arange(e.half, dtype=np.float32) / np.float32(e.half - 1)
+    elif e.family == 0:
+        x = 1.0
+        for j in range(e.half - 1, 0, -1):
+            levels[j] = x
+            x *= e.p
+    else:
+        check(len(payload) >= 4 * e.listed, "the level list is cut short")
+        listed = np.frombuffer(payload, "<f4", e.listed)
+        levels = np.concatenate([np.zeros(1, np.float32), listed])
+    with np.errstate(invalid="ignore", over="ignore"):
+        check((np.diff(levels) >= np.float32(2.0**-126)).all(), "levels do not increase")
+    check(levels[-1] == 1, "the last level is not 1")
+    return levels
+
+
+def decode_codes(e, data, ends, n, tile, run):
+    """The codes of all tiles; `data` is what follows the norms."""
+    codes = [np.zeros(0, np.int64)]
+    begin = 0
+    for t in range(-(-n // tile)):
+        count = min(tile, n - t * tile)
+        end = begin + -(-count * e.bits // 8) if e.coding == 0 else ends[t]
+        check(begin <= end <= len(data), "a tile's end")
+        part = data[begin:end]
+        if e.coding == 0:
+            codes.append(decode_fixed(part, e.bits, count))
+        elif e.coding == 1:
+            codes.append(decode_elias(part, e.bits, count, run))
+        else:
+            codes.append(decode_rans(part, e.bits, count))
+        begin = end
+    check(begin == len(data), "the codes do not end where the payload does")
+    return np.concatenate(codes)
+
+
+def decode_elastic(frame):
+    check(frame.flags == 0, "flags")
+    e, payload, n = parse_elastic(frame.parameters), frame.payload, frame.n
+    levels = levels_of(e, payload)
+    bucket = e.bucket or max(n, 1)
+    tile = 32768 if bucket > 32768 else 32768 // bucket * bucket
+    tiles, buckets = -(-n // tile), -(-n // bucket)
+    at = 4 * e.listed
+    ends_bytes = 0 if e.coding == 0 else 8 * tiles
+    check(len(payload) >= at + ends_bytes + 4 * buckets, "the payload is cut short")
+    ends = np.frombuffer(payload, "<u8", ends_bytes // 8, at).tolist()
+    norms = np.frombuffer(payload, "<f4", buckets, at + ends_bytes)
+    largest = np.finfo(np.float32).max / np.float32(2 if e.rounding == 1 else 1)
+    check(((norms >= 0) & (norms <= largest)).all(), "a norm")
+    data = payload[at + ends_bytes + 4 * buckets:]
+    codes = decode_codes(e, data, ends, n, tile, min(bucket, tile))
+    index, negative = codes & (e.half - 1), codes >> (e.bits - 1) == 1
+    check((index < len(levels)).all(), "a code names no level")
+    norm = np.repeat(norms, bucket)[:n] if bucket < n else np.resize(norms, n)
+    if e.rounding == 0:
+        return norm * np.where(negative, -levels[index], levels[index])
+    k = np.where(negative, -index, index)
+    random = random_bits(frame.key, 0, n) >> np.uint32(e.bits)
+    place = k * (1 << (32 - e.bits)) - random.astype(np.int64) + (1 << (31 - e.bits))
+    step = norm / np.float32(e.half - 1)
+    return step * (place.astype(np.float32) * np.float32(2.0 ** (e.bits - 32)))
+
+
+def decode(data):
+    """The values of a frame, as a float32 array; FrameError if it fails a check."""
+    frame = parse_frame(data)
+    check(FP32 <= frame.codec <= ELASTIC, "the codec is unknown")
+    values = decode_elastic(frame) if frame.codec == ELASTIC else decode_raw(frame)
+    assert values.dtype == np.float32 and len(values) == frame.n
+    return values
+
+
+def check_folder(folder):
+    frames = sorted(folder.glob("*.eqf"))
+    wrong = []
+    for path in frames:
+        expected = np.load(path.with_suffix(".npy"))
+        try:
+            values = decode(path.read_bytes())
+        except FrameError as error:
+            wrong.append(f"{path.name}: refused: {error}")
+            continue
+        if values.tobytes() != expected.astype("<f4").tobytes():
+            differ = np.flatnonzero(values.view(np.uint32) != expected.view(np.uint32))
+            wrong.append(f"{path.name}: {len(differ)} values differ, the first at {differ[0]}")
+    print("\n".join(wrong + [f"{len(frames)} frames, {len(wrong)} wrong"]))
+    return 1 if wrong or not frames else 0
+
+
+def main(arguments):
+    if len(arguments) == 1:
+        return check_folder(pathlib.Path(arguments[0]))
+    if len(arguments) == 2:
+        np.save(arguments[1], decode(pathlib.Path(arguments[0]).read_bytes()))
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
