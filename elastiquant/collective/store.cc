@@ -1,7 +1,9 @@
 #include "elastiquant/collective/store.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +23,8 @@ namespace elastiquant {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{20};  // how often a key that is waited for is looked for
 
 std::vector<uint8_t> ToBytes(const std::string& s) { return {s.begin(), s.end()}; }
 std::string ToString(const std::vector<uint8_t>& b) { return {b.begin(), b.end()}; }
@@ -63,12 +67,15 @@ class TorchStore final : public Store {
     }));
     return value;
   }
+  // c10d can wait too, but logs a warning when the time is up, and that is our ordinary case.
   Result<bool> WaitFor(const std::vector<std::string>& keys, milliseconds timeout) override {
-    const Status status = Try([&] { store_.wait(Prefixed(keys), timeout); });
-    if (status.ok()) return true;
-    // c10d throws the same when the time is up and when the connection breaks.
-    EQ_ASSIGN_OR_RETURN(const bool ready, AllExist(keys));
-    return ready;
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (;;) {
+      bool exist = false;
+      EQ_RETURN_IF_ERROR(Try([&] { exist = store_.check(Prefixed(keys)); }));
+      if (exist || std::chrono::steady_clock::now() >= deadline) return exist;
+      std::this_thread::sleep_for(kLook);
+    }
   }
 
  private:
@@ -92,12 +99,6 @@ class TorchStore final : public Store {
     for (const std::string& key : keys) out.push_back(prefix_ + key);
     return out;
   }
-  Result<bool> AllExist(const std::vector<std::string>& keys) {
-    bool exist = false;
-    EQ_RETURN_IF_ERROR(Try([&] { exist = store_.check(Prefixed(keys)); }));
-    return exist;
-  }
-
   std::string prefix_;
   c10d::TCPStore store_;
 };
@@ -148,6 +149,45 @@ class TorchStoreHost final : public StoreHost {
   c10d::TCPStore store_;
 };
 
+// Whether something accepts a connection to this address at once.
+bool Accepts(const addrinfo& address, milliseconds timeout) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  bool accepts = connect(fd, address.ai_addr, address.ai_addrlen) == 0;
+  if (!accepts && errno == EINPROGRESS) {
+    pollfd waiting{fd, POLLOUT, 0};
+    int error = 0;
+    socklen_t size = sizeof(error);
+    accepts = poll(&waiting, 1, static_cast<int>(timeout.count())) == 1 &&
+              getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  }
+  close(fd);
+  return accepts;
+}
+
+// Returns when something listens there. c10d would wait as well, but noisily.
+Status AwaitListener(const std::string& host, uint16_t port, milliseconds timeout) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return Unavailable("the host \"" + host +
+                       "\" of the rendezvous store is unknown: " + gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  do {
+    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+      if (Accepts(*a, timeout)) return {};
+    }
+    std::this_thread::sleep_for(kLook);
+  } while (std::chrono::steady_clock::now() < deadline);
+  return Unavailable("no rendezvous store at " + Endpoint(host, port) + " within " +
+                     std::to_string(timeout.count() / 1000) +
+                     " s: is worker 0 running, and the address right?");
+}
+
 // What a thread that connects and one that may lose patience share.
 struct Attempt {
   std::mutex mutex;
@@ -163,6 +203,7 @@ struct Attempt {
 // tries, which is left behind if it gets none.
 Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
                                               const std::string& prefix, milliseconds timeout) {
+  EQ_RETURN_IF_ERROR(AwaitListener(host, port, timeout));
   auto attempt = std::make_shared<Attempt>();
   std::thread([=] {
     std::unique_ptr<Store> store;
@@ -180,17 +221,13 @@ Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t 
   }).detach();
 
   std::unique_lock lock(attempt->mutex);
-  // c10d keeps the time itself while nobody listens, rounded to seconds.
-  const milliseconds patience = timeout + milliseconds(1000);
-  if (!attempt->done.wait_for(lock, patience, [&] { return attempt->finished; })) {
+  if (!attempt->done.wait_for(lock, timeout, [&] { return attempt->finished; })) {
     return Unavailable("what listens at " + Endpoint(host, port) +
                        " does not answer as a rendezvous store: is it another program's port?");
   }
   if (attempt->store == nullptr) {
-    return Unavailable("no rendezvous store at " + Endpoint(host, port) + " within " +
-                       std::to_string(timeout.count() / 1000) +
-                       " s: is worker 0 running, and the address right? (" + attempt->error +
-                       ")");
+    return Unavailable("the rendezvous store at " + Endpoint(host, port) +
+                       " cannot be reached: " + attempt->error);
   }
   return std::move(attempt->store);
 }

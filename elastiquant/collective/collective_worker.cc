@@ -1,0 +1,57 @@
+// A worker for liveness_test, which starts several and kills, stops or fails one.
+// collective_worker PORT RANK WORLD_SIZE TIMEOUT_MS forever|finish|fail
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+
+namespace elastiquant {
+namespace {
+
+Status Run(const CommunicatorOptions& options, const std::string& mode) {
+  EQ_ASSIGN_OR_RETURN(auto comm, Communicator::Connect(options));
+  std::vector<float> gradient(1000);
+  EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec("fp32"));
+  EQ_ASSIGN_OR_RETURN(auto reducer,
+                      GradientReducer::Create(comm.get(), {{gradient, codec, "layer"}}, {}));
+  for (uint64_t step = 0; mode == "forever" || step < 5; ++step) {
+    EQ_RETURN_IF_ERROR(reducer->BeginStep(step));
+    EQ_RETURN_IF_ERROR(reducer->MarkReady(0));
+    EQ_RETURN_IF_ERROR(reducer->Finish().status());
+    if (step == 3) {
+      std::puts("stepping");
+      std::fflush(stdout);
+    }
+    if (mode == "fail" && step == 3 && options.rank == 1) {
+      const Status why = IoError("the data ran out");
+      comm->Abort(why);
+      return why;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // The workers need not end together: the last one has work left of its own.
+  if (mode == "finish" && options.rank == options.world_size - 1) {
+    std::this_thread::sleep_for(2 * options.timeout);
+  }
+  return {};
+}
+
+int Main(char** argv) {
+  CommunicatorOptions options;
+  options.store_port = static_cast<uint16_t>(std::atoi(argv[1]));
+  options.rank = std::atoi(argv[2]);
+  options.world_size = std::atoi(argv[3]);
+  options.timeout = std::chrono::milliseconds(std::atoi(argv[4]));
+  const Status status = Run(options, argv[5]);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace elastiquant
+
+int main(int argc, char** argv) { return argc == 6 ? elastiquant::Main(argv) : 2; }

@@ -1,0 +1,78 @@
+#include "elastiquant/collective/link.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr LinkTime At(int ms) { return LinkTime(milliseconds(1'000'000 + ms)); }
+
+TEST(ParseLink, TakesRateAndDelay) {
+  const LinkSpec link = ParseLink("20mbit,10ms").value();
+  EXPECT_DOUBLE_EQ(link.bits_per_second, 20e6);
+  EXPECT_DOUBLE_EQ(link.delay_seconds, 0.01);
+  EXPECT_DOUBLE_EQ(ParseLink("200kbit,1s").value().bits_per_second, 200e3);
+  EXPECT_DOUBLE_EQ(ParseLink("2.5gbit").value().bits_per_second, 2.5e9);
+  EXPECT_DOUBLE_EQ(ParseLink("2.5gbit").value().delay_seconds, 0);
+  EXPECT_DOUBLE_EQ(ParseLink("1mbit,250us").value().delay_seconds, 250e-6);
+}
+
+TEST(ParseLink, RefusesAnythingElseAndSaysWhatIsRight) {
+  for (const char* text :
+       {"", "20", "mbit", "20mbit,", "20mbit,10", "20mbit,10ms,1", "0mbit", "-1mbit", "20 mbit",
+        "20MBit", "nanmbit", "infmbit", "20mbit,-1ms"}) {
+    const auto link = ParseLink(text);
+    ASSERT_FALSE(link.ok()) << text;
+    EXPECT_EQ(link.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(link.status().message().find("20mbit,10ms"), std::string::npos);
+  }
+}
+
+TEST(WireTime, CountsHeadersOfEverySegment) {
+  EXPECT_EQ(WireBytes(0), 0u);
+  EXPECT_EQ(WireBytes(1), 67u);
+  EXPECT_EQ(WireBytes(1448), 1514u);
+  EXPECT_EQ(WireBytes(1449), 1449u + 2 * 66);
+  EXPECT_EQ(WireTime({8e6, 0}, 1448), nanoseconds(1'514'000));
+}
+
+TEST(LinkTimeline, ASingleFlowPaysOnce) {
+  // Messages that come back to back, each having taken 10 ms, are there when they come.
+  LinkTimeline link;
+  for (int t = 10; t <= 100; t += 10) {
+    EXPECT_EQ(link.Reserve(At(t - 10), milliseconds(10)), At(t));
+  }
+}
+
+TEST(LinkTimeline, FlowsThatComeTogetherShareTheLink) {
+  LinkTimeline link;
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(10)), At(10));
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(10)), At(20));
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(10)), At(30));
+  EXPECT_EQ(link.Reserve(At(50), milliseconds(10)), At(60));
+}
+
+TEST(LinkTimeline, WaitingInAnotherOrderFindsTheIdleTime) {
+  LinkTimeline link;
+  EXPECT_EQ(link.Reserve(At(50), milliseconds(10)), At(60));
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(10)), At(10));
+  // 10 to 50 is idle, then 60 on: 45 ms from 20 on are 30 before the gap's end and 15 after.
+  EXPECT_EQ(link.Reserve(At(20), milliseconds(45)), At(75));
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(10)), At(20));
+  EXPECT_EQ(link.Reserve(At(0), milliseconds(1)), At(76));
+}
+
+TEST(LinkTimeline, KeepsUpOverManyMessages) {
+  LinkTimeline link;
+  LinkTime end{};
+  for (int i = 0; i < 100000; ++i) end = link.Reserve(At(i), milliseconds(1));
+  EXPECT_EQ(end, At(100000));
+}
+
+}  // namespace
+}  // namespace elastiquant
