@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Measures the codecs, and the steps inside the elastic one, as ratios to memcpy of the same
+# buffer in the same run: one thread, 100 MB of fp32. What follows goes to `elastiquant bench`:
+#   scripts/bench.sh --input gradient.npy
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build/release/bin/elastiquant bench "$@"
+echo
+build/release/bin/kernel_bench
