@@ -40,6 +40,15 @@ class Table8 {
     }
   }
 
+  // The table with fn applied to its entries.
+  template <class Fn>
+  HWY_INLINE Table8 Map(Fn fn) const {
+    Table8 mapped = *this;
+    mapped.low_ = fn(low_);
+    mapped.high_ = fn(high_);
+    return mapped;
+  }
+
  private:
   static constexpr bool kWide = hwy::HWY_NAMESPACE::MaxLanes(D()) >= 8;
   V low_, high_;

@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/quantize.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "elastiquant/kernels/lookup-inl.h"
@@ -24,35 +25,95 @@ using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
 using VI = hn::Vec<DI>;
 
-HWY_INLINE VI Truncate(VF y) { return hn::ConvertTo(DI(), y); }
-
-// Sets bit bits-1 of each code to the top bit of `signs`, except where the index is 0.
-HWY_INLINE VU WithSign(VU index, VU signs, int bits) {
-  const DU du;
-  const VU sign = hn::And(hn::ShiftRightSame(signs, 32 - bits), hn::Set(du, 1u << (bits - 1)));
-  return hn::Or(index, hn::IfThenZeroElse(hn::Eq(index, hn::Zero(du)), sign));
+// y in [0, 2^31), so that nothing need be done about overflow.
+HWY_INLINE VI Truncate(VF y) {
+#if HWY_TARGET <= HWY_AVX3
+  return VI{_mm512_cvttps_epi32(y.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return VI{_mm256_cvttps_epi32(y.raw)};
+#else
+  return hn::ConvertTo(DI(), y);
+#endif
 }
 
-// A Rounder turns scaled sizes y, the floats' bits v and random bits into codes; `Scalar` does
-// one coordinate, `Vector` a vector of them.
+// Sets bit bits-1 of each code to the top bit of `signs`, except where the index is 0: only
+// then has -index no top bit.
+HWY_INLINE VU WithSign(VU index, VU signs, int bits) {
+  const DU du;
+  const VU sign = hn::And(signs, hn::Sub(hn::Zero(du), index));
+  return hn::Or(index,
+                hn::And(hn::ShiftRightSame(sign, 32 - bits), hn::Set(du, 1u << (bits - 1))));
+}
+
+// The loops work on kGroup vectors at a time, each step for all of them, so that their chains
+// of dependent instructions overlap.
+constexpr size_t kGroup = 4;
+
+template <size_t U>
+HWY_INLINE void StoreCodes(const VU (&code)[U], uint8_t* codes) {
+  for (size_t k = 0; k < U; ++k) {
+    hn::StoreU(hn::TruncateTo(DB(), code[k]), DB(), codes + k * hn::Lanes(DF()));
+  }
+}
+
+#if HWY_TARGET <= HWY_AVX3
+// Packing works in 128-bit blocks; the permutation puts the four vectors' parts in order.
+HWY_INLINE void StoreCodes(const VU (&code)[kGroup], uint8_t* codes) {
+  const __m512i low = _mm512_packus_epi32(code[0].raw, code[1].raw);
+  const __m512i high = _mm512_packus_epi32(code[2].raw, code[3].raw);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+}
+#elif HWY_TARGET == HWY_AVX2
+HWY_INLINE void StoreCodes(const VU (&code)[kGroup], uint8_t* codes) {
+  const __m256i low = _mm256_packus_epi32(code[0].raw, code[1].raw);
+  const __m256i high = _mm256_packus_epi32(code[2].raw, code[3].raw);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
+                      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+}
+#endif
+
+#if HWY_TARGET != HWY_SCALAR
+// Quantises U vectors at v. A Rounder turns scaled sizes y, the floats' bits and random bits
+// into codes; `Scalar` does one coordinate, `Vectors` several vectors of them.
+template <size_t U, class Rounder>
+HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF pre, VF mul, VF top,
+                                RandomVectors<DU>& random, const Rounder& rounder,
+                                uint8_t* HWY_RESTRICT codes) {
+  VF y[U];
+  VU bits[U], random_bits[U], code[U];
+  for (size_t k = 0; k < U; ++k) {
+    y[k] = hn::LoadU(DF(), v + k * hn::Lanes(DF()));
+    bits[k] = hn::BitCast(DU(), y[k]);
+    y[k] = hn::Min(hn::Mul(hn::Mul(hn::Abs(y[k]), pre), mul), top);
+  }
+  random.Next(random_bits);
+  rounder.Vectors(y, bits, random_bits, code);
+  StoreCodes(code, codes);
+}
+#endif
+
 template <class Rounder>
 HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
                          const Scaler& scaler, const Rounder& rounder,
                          uint8_t* HWY_RESTRICT codes) {
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const DF df;
-  const DU du;
-  const size_t lanes = hn::Lanes(df);
-  const VF pre = hn::Set(df, scaler.pre);
-  const VF mul = hn::Set(df, scaler.mul);
-  const VF top = hn::Set(df, scaler.top);
-  RandomVectors<DU> random(du, run);
+  const size_t lanes = hn::Lanes(DF());
+  const VF pre = hn::Set(DF(), scaler.pre);
+  const VF mul = hn::Set(DF(), scaler.mul);
+  const VF top = hn::Set(DF(), scaler.top);
+  RandomVectors<DU> random(DU(), run);
+  // Memory works on the next bucket while this one, which its norm has brought to the cache,
+  // is computed on.
+  const size_t ahead = n + 512;
+  for (; i + kGroup * lanes <= n; i += kGroup * lanes) {
+    for (size_t k = 0; k < kGroup * lanes; k += 16) hwy::Prefetch(v + i + k + ahead);
+    QuantizeVectors<kGroup>(v + i, pre, mul, top, random, rounder, codes + i);
+  }
   for (; i + lanes <= n; i += lanes) {
-    const VF x = hn::LoadU(df, v + i);
-    const VF y = hn::Min(hn::Mul(hn::Mul(hn::Abs(x), pre), mul), top);
-    const VU code = rounder.Vector(y, hn::BitCast(du, x), random.Next());
-    hn::StoreU(hn::TruncateTo(DB(), code), DB(), codes + i);
+    QuantizeVectors<1>(v + i, pre, mul, top, random, rounder, codes + i);
   }
 #endif
   for (; i < n; ++i) {
@@ -67,11 +128,15 @@ struct UniformRounder {
   uint8_t Scalar(float y, float v, uint32_t random) const {
     return scalar::SignedCode(v, scalar::RoundUniform(y, random, bits), bits);
   }
-  HWY_INLINE VU Vector(VF y, VU v, VU random) const {
-    const VU place = hn::BitCast(DU(), Truncate(y));
-    const VU carry = hn::ShiftRightSame(hn::Not(random), bits);
-    const VU index = hn::ShiftRightSame(hn::Add(place, carry), UniformDigits(bits));
-    return WithSign(index, v, bits);
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
+    for (size_t k = 0; k < U; ++k) {
+      const VU place = hn::BitCast(DU(), Truncate(y[k]));
+      const VU carry = hn::ShiftRightSame(hn::Not(random[k]), bits);
+      code[k] = hn::ShiftRightSame(hn::Add(place, carry), UniformDigits(bits));
+    }
+    for (size_t k = 0; k < U; ++k) code[k] = WithSign(code[k], v[k], bits);
   }
 };
 
@@ -82,13 +147,21 @@ struct DitheredRounder {
     const int32_t k = scalar::RoundDithered(y, std::bit_cast<int32_t>(v) < 0, random, bits);
     return static_cast<uint8_t>(k < 0 ? -k | 1 << (bits - 1) : k);
   }
-  HWY_INLINE VU Vector(VF y, VU v, VU random) const {
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
     const DI di;
-    const VI negative = hn::BroadcastSignBit(hn::BitCast(di, v));
-    const VI place = hn::Sub(hn::Xor(Truncate(y), negative), negative);
-    const VI shift = hn::BitCast(di, hn::ShiftRightSame(random, bits));
-    const VI k = hn::ShiftRightSame(hn::Add(place, shift), UniformDigits(bits));
-    return WithSign(hn::BitCast(DU(), hn::Abs(k)), hn::BitCast(DU(), k), bits);
+    for (size_t k = 0; k < U; ++k) {
+      const VI negative = hn::BroadcastSignBit(hn::BitCast(di, v[k]));
+      const VI place = hn::Sub(hn::Xor(Truncate(y[k]), negative), negative);
+      const VI shift = hn::BitCast(di, hn::ShiftRightSame(random[k], bits));
+      const VI index = hn::ShiftRightSame(hn::Add(place, shift), UniformDigits(bits));
+      code[k] = hn::BitCast(DU(), index);
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const VU size = hn::BitCast(DU(), hn::Abs(hn::BitCast(di, code[k])));
+      code[k] = WithSign(size, code[k], bits);
+    }
   }
 };
 
@@ -99,58 +172,98 @@ struct HalvingRounder {
   uint8_t Scalar(float r, float v, uint32_t random) const {
     return scalar::SignedCode(v, scalar::RoundHalving(halving, r, random), bits);
   }
-  HWY_INLINE VU Vector(VF r, VU v, VU random) const {
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
     const DF df;
     const DI di;
     const VF lowest = hn::Set(df, halving.lowest);
-    const VF low = hn::Mul(hn::Min(r, lowest), hn::Set(df, halving.to_place));
-    const VI above = hn::Sub(hn::BitCast(di, r), hn::Set(di, halving.bias));
-    const VI place =
-        hn::IfThenElse(hn::RebindMask(di, hn::Lt(r, lowest)), Truncate(low), above);
-    const VU carry = hn::ShiftRight<9>(hn::Not(random));
-    const VU index = hn::ShiftRight<23>(hn::Add(hn::BitCast(DU(), place), carry));
-    return WithSign(index, v, bits);
+    for (size_t k = 0; k < U; ++k) {
+      const VF low = hn::Mul(hn::Min(r[k], lowest), hn::Set(df, halving.to_place));
+      const VI above = hn::Sub(hn::BitCast(di, r[k]), hn::Set(di, halving.bias));
+      const auto is_low = hn::RebindMask(di, hn::Lt(r[k], lowest));
+      code[k] = hn::BitCast(DU(), hn::IfThenElse(is_low, Truncate(low), above));
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const VU carry = hn::ShiftRight<9>(hn::Not(random[k]));
+      code[k] = hn::ShiftRight<23>(hn::Add(code[k], carry));
+    }
+    for (size_t k = 0; k < U; ++k) code[k] = WithSign(code[k], v[k], bits);
   }
 };
 
 #if HWY_TARGET != HWY_SCALAR
-// The upper of level j and j+1 iff the random fraction is below the place between them.
-HWY_INLINE VU RoundUp(VF r, VU j, VF level, VF inverse_width, VU random) {
-  const DF df;
-  const DI di;
-  const VF place =
-      hn::Mul(hn::Mul(hn::Sub(r, level), inverse_width), hn::Set(df, scalar::kPlaceTop));
-  const VI fraction = hn::BitCast(di, hn::ShiftRight<2>(random));
-  const auto up = hn::Lt(fraction, Truncate(place));
-  return hn::Sub(j, hn::BitCast(DU(), hn::VecFromMask(di, up)));
+// From level j to j+1 iff the random fraction is below the place between them, then the sign.
+template <size_t U, class Level, class InverseWidth>
+HWY_INLINE void RoundAndSign(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
+                             Level level, InverseWidth inverse_width, int bits, VU (&j)[U]) {
+  VU place[U];
+  for (size_t k = 0; k < U; ++k) {
+    const VF fraction = hn::Mul(hn::Sub(r[k], level(j[k])), inverse_width(j[k]));
+    const VF scaled = hn::Mul(fraction, hn::Set(DF(), scalar::kPlaceTop));
+    place[k] = hn::BitCast(DU(), Truncate(scaled));
+  }
+  for (size_t k = 0; k < U; ++k) {
+    const VU carry = hn::ShiftRight<2>(hn::Not(random[k]));
+    j[k] = hn::Add(j[k], hn::ShiftRight<30>(hn::Add(place[k], carry)));
+  }
+  for (size_t k = 0; k < U; ++k) j[k] = WithSign(j[k], v[k], bits);
 }
 #endif
 
-// At most 8 levels, all in registers: a binary search by permutations.
+// At most 8 levels, all in registers: a binary search by permutations. Positive floats compare
+// as integers do, and the sign of a difference is one digit of the index.
 struct FewLevelsRounder {
+  FewLevelsRounder(const LevelTable& levels, int code_bits) : table(levels), bits(code_bits) {
+#if HWY_TARGET != HWY_SCALAR
+    // With 1 taken off, so that equality counts as above.
+    const DU du;
+    const DF df;
+    const VU one = hn::Set(du, 1);
+    const auto less_one = [&](VF x) HWY_ATTR {
+      return hn::BitCast(df, hn::Sub(hn::BitCast(du, x), one));
+    };
+    HWY_ALIGN float seconds[16] = {table.level[2], table.level[6]};
+    HWY_ALIGN float thirds[16] = {table.level[1], table.level[3], table.level[5],
+                                  table.level[7]};
+    first = hn::BitCast(du, less_one(hn::Set(df, table.level[4])));
+    second = Table8<DF>(seconds).Map(less_one);
+    third = Table8<DF>(thirds).Map(less_one);
+#endif
+  }
+
   const LevelTable& table;
   int bits;
-#if HWY_TARGET != HWY_SCALAR
-  Table8<DF> level{table.level.data()};
-  Table8<DF> inverse_width{table.inverse_width.data()};
-  Table8<DF> level_1{table.level.data() + 1};
-  Table8<DF> level_2{table.level.data() + 2};
-#endif
 
   uint8_t Scalar(float r, float v, uint32_t random) const {
     return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
   }
 #if HWY_TARGET != HWY_SCALAR
-  HWY_INLINE VU Vector(VF r, VU v, VU random) const {
-    const DF df;
+  VU first;
+  Table8<DF> level{table.level.data()};
+  Table8<DF> inverse_width{table.inverse_width.data()};
+  Table8<DF> second{table.level.data()};
+  Table8<DF> third{table.level.data()};
+
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
     const DU du;
-    const auto step = [&](VF bound, uint32_t width) HWY_ATTR {
-      return hn::IfThenElseZero(hn::RebindMask(du, hn::Ge(r, bound)), hn::Set(du, width));
+    // 2 j + 1 if r is above the bound, else 2 j.
+    const auto next = [&](VU j, VU bound, VF x) HWY_ATTR {
+      const VU above = hn::ShiftRight<31>(hn::Sub(bound, hn::BitCast(du, x)));
+      return hn::Add(hn::Add(j, j), above);
     };
-    VU j = step(hn::Set(df, table.level[4]), 4);
-    j = hn::Add(j, step(level_2(j), 2));
-    j = hn::Add(j, step(level_1(j), 1));
-    return WithSign(RoundUp(r, j, level(j), inverse_width(j), random), v, bits);
+    for (size_t k = 0; k < U; ++k) {
+      code[k] = hn::ShiftRight<31>(hn::Sub(first, hn::BitCast(du, r[k])));
+    }
+    for (size_t k = 0; k < U; ++k) {
+      code[k] = next(code[k], hn::BitCast(du, second(code[k])), r[k]);
+    }
+    for (size_t k = 0; k < U; ++k) {
+      code[k] = next(code[k], hn::BitCast(du, third(code[k])), r[k]);
+    }
+    RoundAndSign(r, v, random, level, inverse_width, bits, code);
   }
 #endif
 };
@@ -164,19 +277,30 @@ struct ManyLevelsRounder {
     return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
   }
 #if HWY_TARGET != HWY_SCALAR
-  HWY_INLINE VU Vector(VF r, VU v, VU random) const {
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
     const DF df;
     const DI di;
     const VI first = hn::Set(di, table.first_bin);
-    const VI leading = hn::ShiftRightSame(hn::BitCast(di, r), table.shift);
-    VI j = hn::GatherIndex(di, table.start.data(), hn::Sub(hn::Max(leading, first), first));
-    for (int k = 0; k < table.advance; ++k) {
-      const VF next = hn::GatherIndex(df, table.level.data() + 1, j);
-      j = hn::Sub(j, hn::VecFromMask(di, hn::RebindMask(di, hn::Ge(r, next))));
+    VI j[U];
+    for (size_t k = 0; k < U; ++k) {
+      const VI leading = hn::ShiftRightSame(hn::BitCast(di, r[k]), table.shift);
+      j[k] = hn::GatherIndex(di, table.start.data(), hn::Sub(hn::Max(leading, first), first));
     }
-    const VF level = hn::GatherIndex(df, table.level.data(), j);
-    const VF inverse_width = hn::GatherIndex(df, table.inverse_width.data(), j);
-    return WithSign(RoundUp(r, hn::BitCast(DU(), j), level, inverse_width, random), v, bits);
+    for (int step = 0; step < table.advance; ++step) {
+      for (size_t k = 0; k < U; ++k) {
+        const VF next = hn::GatherIndex(df, table.level.data() + 1, j[k]);
+        j[k] = hn::Sub(j[k], hn::VecFromMask(di, hn::RebindMask(di, hn::Ge(r[k], next))));
+      }
+    }
+    for (size_t k = 0; k < U; ++k) code[k] = hn::BitCast(DU(), j[k]);
+    const auto gather = [&](const float* from) HWY_ATTR {
+      return [=](VU index)
+                 HWY_ATTR { return hn::GatherIndex(DF(), from, hn::BitCast(DI(), index)); };
+    };
+    RoundAndSign(r, v, random, gather(table.level.data()), gather(table.inverse_width.data()),
+                 bits, code);
   }
 #endif
 };

@@ -14,29 +14,46 @@ HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
 namespace HWY_NAMESPACE {
 
-// Next() gives the numbers of the next Lanes(d) coordinates.
+// Next() gives the numbers of the next Lanes(d) coordinates, Next<U>() those of the next U
+// vectors, step by step for all of them: a processor looks ahead too few instructions to
+// overlap the long chains of several vectors that stand one after the other.
 template <class D>
 class RandomVectors {
   using V = hwy::HWY_NAMESPACE::Vec<D>;
 
  public:
   HWY_INLINE RandomVectors(D d, RandomRun run)
-      : counter_(Add(Mul(Iota(d, run.first), Set(d, kWeyl)), Set(d, run.keys.add))),
-        step_(Set(d, static_cast<uint32_t>(Lanes(d)) * kWeyl)),
+      : counter_(hwy::HWY_NAMESPACE::Add(
+            hwy::HWY_NAMESPACE::Mul(hwy::HWY_NAMESPACE::Iota(d, run.first), Set(d, kWeyl)),
+            Set(d, run.keys.add))),
+        step_(Set(d, static_cast<uint32_t>(hwy::HWY_NAMESPACE::Lanes(d)) * kWeyl)),
         first_(Set(d, 0x7FEB352Du)),
         second_(Set(d, 0x846CA68Bu)),
         mix_(Set(d, run.keys.mix)) {}
 
-  HWY_INLINE V Next() {
+  template <size_t U>
+  HWY_INLINE void Next(V (&x)[U]) {
     namespace hn = hwy::HWY_NAMESPACE;
-    V x = counter_;
-    counter_ = hn::Add(counter_, step_);
-    x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), first_);
-    x = hn::Mul(hn::Xor(hn::Xor(x, hn::ShiftRight<15>(x)), mix_), second_);
-    return hn::Xor(x, hn::ShiftRight<16>(x));
+    for (size_t k = 0; k < U; ++k) {
+      x[k] = hn::Xor(counter_, hn::ShiftRight<16>(counter_));
+      counter_ = hn::Add(counter_, step_);
+    }
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], first_);
+    for (size_t k = 0; k < U; ++k) {
+      x[k] = hn::Xor(hn::Xor(x[k], hn::ShiftRight<15>(x[k])), mix_);
+    }
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], second_);
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Xor(x[k], hn::ShiftRight<16>(x[k]));
+  }
+
+  HWY_INLINE V Next() {
+    V x[1];
+    Next(x);
+    return x[0];
   }
 
  private:
+  static HWY_INLINE V Set(D d, uint32_t value) { return hwy::HWY_NAMESPACE::Set(d, value); }
   static constexpr uint32_t kWeyl = 0x9E3779B9u;
   V counter_, step_, first_, second_, mix_;
 };
