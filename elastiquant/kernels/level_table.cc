@@ -44,6 +44,22 @@ void ChooseBins(std::span<const float> levels, LevelTable* table) {
   table->advance = FillBins(levels, best_shift, table);
 }
 
+void ChooseFewBins(std::span<const float> levels, LevelTable* table) {
+  for (int shift = 23; shift > 0 && !table->has_few_bins; --shift) {
+    const int most = FillBins(levels, shift, table);
+    const int32_t bins = (kOneBits >> shift) - table->first_bin + 1;
+    if (bins > 16) return;
+    table->has_few_bins = most <= 1;
+  }
+  for (int32_t bin = 0; bin < 16; ++bin) {
+    const auto at = static_cast<size_t>((table->first_bin + bin) % 16);
+    const int32_t start = table->start[static_cast<size_t>(bin)];
+    table->few_start[at] = start;
+    const float bound = table->level[static_cast<size_t>(start) + 1];
+    table->few_bound[at] = std::bit_cast<int32_t>(bound) - 1;
+  }
+}
+
 }  // namespace
 
 void FillLevelTable(std::span<const float> levels, LevelTable* table) {
@@ -54,7 +70,13 @@ void FillLevelTable(std::span<const float> levels, LevelTable* table) {
   for (size_t j = 0; j + 1 < levels.size(); ++j) {
     table->inverse_width[j] = 1.0f / (levels[j + 1] - levels[j]);
   }
-  if (levels.size() > 8) ChooseBins(levels, table);
+  table->start.fill(0);
+  table->has_few_bins = false;
+  if (levels.size() > 8) {
+    ChooseBins(levels, table);
+  } else {
+    ChooseFewBins(levels, table);
+  }
 }
 
 void FillValueTable(std::span<const float> levels, int bits, ValueTable* table) {

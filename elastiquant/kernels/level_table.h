@@ -20,12 +20,19 @@ struct LevelTable {
 
   // Where to begin the search: by the leading bits of the float r, bin
   // max(bits(r) >> shift, first_bin) - first_bin begins at or above level start[bin], and at
-  // most `advance` levels more lie inside the bin. Made only for more than 8 levels.
+  // most `advance` levels more lie inside the bin.
   static constexpr size_t kMaxBins = 2048;
   int shift = 0;
   int32_t first_bin = 0;
   int advance = 0;
   alignas(64) std::array<int32_t, kMaxBins> start{};
+
+  // For at most 8 levels, if 16 bins with at most one level inside each suffice (as they do
+  // for most): by max(bits(r) >> shift, first_bin) mod 16, the level below the bin and the bits
+  // of the level above that, less 1.
+  bool has_few_bins = false;
+  alignas(64) std::array<int32_t, 16> few_start{};
+  alignas(64) std::array<int32_t, 16> few_bound{};
 };
 
 // levels: as above, strictly increasing with gaps >= 2^-126.

@@ -75,10 +75,11 @@ HWY_INLINE void StoreCodes(const VU (&code)[kGroup], uint8_t* codes) {
 #endif
 
 #if HWY_TARGET != HWY_SCALAR
-// Quantises U vectors at v. A Rounder turns scaled sizes y, the floats' bits and random bits
-// into codes; `Scalar` does one coordinate, `Vectors` several vectors of them.
+// Quantises U vectors at v, with a scaler whose pre is 1. A Rounder turns scaled sizes y, the
+// floats' bits and random bits into codes; `Scalar` does one coordinate, `Vectors` several
+// vectors of them.
 template <size_t U, class Rounder>
-HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF pre, VF mul, VF top,
+HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF mul, VF top,
                                 RandomVectors<DU>& random, const Rounder& rounder,
                                 uint8_t* HWY_RESTRICT codes) {
   VF y[U];
@@ -86,7 +87,8 @@ HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF pre, VF mul, VF 
   for (size_t k = 0; k < U; ++k) {
     y[k] = hn::LoadU(DF(), v + k * hn::Lanes(DF()));
     bits[k] = hn::BitCast(DU(), y[k]);
-    y[k] = hn::Min(hn::Mul(hn::Mul(hn::Abs(y[k]), pre), mul), top);
+    y[k] = hn::Mul(hn::Abs(y[k]), mul);
+    if constexpr (Rounder::kClamp) y[k] = hn::Min(y[k], top);
   }
   random.Next(random_bits);
   rounder.Vectors(y, bits, random_bits, code);
@@ -101,19 +103,20 @@ HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const size_t lanes = hn::Lanes(DF());
-  const VF pre = hn::Set(DF(), scaler.pre);
   const VF mul = hn::Set(DF(), scaler.mul);
   const VF top = hn::Set(DF(), scaler.top);
   RandomVectors<DU> random(DU(), run);
   // Memory works on the next bucket while this one, which its norm has brought to the cache,
   // is computed on.
   const size_t ahead = n + 512;
-  for (; i + kGroup * lanes <= n; i += kGroup * lanes) {
+  // The scalar loop is enough for norms so far from 1 that they need scaling twice.
+  const size_t vector_end = scaler.pre == 1 ? n : 0;
+  for (; i + kGroup * lanes <= vector_end; i += kGroup * lanes) {
     for (size_t k = 0; k < kGroup * lanes; k += 16) hwy::Prefetch(v + i + k + ahead);
-    QuantizeVectors<kGroup>(v + i, pre, mul, top, random, rounder, codes + i);
+    QuantizeVectors<kGroup>(v + i, mul, top, random, rounder, codes + i);
   }
-  for (; i + lanes <= n; i += lanes) {
-    QuantizeVectors<1>(v + i, pre, mul, top, random, rounder, codes + i);
+  for (; i + lanes <= vector_end; i += lanes) {
+    QuantizeVectors<1>(v + i, mul, top, random, rounder, codes + i);
   }
 #endif
   for (; i < n; ++i) {
@@ -123,6 +126,7 @@ HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
 }
 
 struct UniformRounder {
+  static constexpr bool kClamp = true;
   int bits;
 
   uint8_t Scalar(float y, float v, uint32_t random) const {
@@ -141,6 +145,7 @@ struct UniformRounder {
 };
 
 struct DitheredRounder {
+  static constexpr bool kClamp = true;
   int bits;
 
   uint8_t Scalar(float y, float v, uint32_t random) const {
@@ -166,6 +171,7 @@ struct DitheredRounder {
 };
 
 struct HalvingRounder {
+  static constexpr bool kClamp = true;
   int bits;
   scalar::Halving halving;
 
@@ -214,6 +220,8 @@ HWY_INLINE void RoundAndSign(const VF (&r)[U], const VU (&v)[U], const VU (&rand
 // At most 8 levels, all in registers: a binary search by permutations. Positive floats compare
 // as integers do, and the sign of a difference is one digit of the index.
 struct FewLevelsRounder {
+  static constexpr bool kClamp = false;  // above the last level every place is 0
+
   FewLevelsRounder(const LevelTable& levels, int code_bits) : table(levels), bits(code_bits) {
 #if HWY_TARGET != HWY_SCALAR
     // With 1 taken off, so that equality counts as above.
@@ -268,8 +276,44 @@ struct FewLevelsRounder {
 #endif
 };
 
+#if HWY_TARGET <= HWY_AVX3
+// At most 8 levels with 16 bins, a vector's lanes: no search, one comparison.
+struct BinnedLevelsRounder {
+  static constexpr bool kClamp = true;  // bins end at 1
+  const LevelTable& table;
+  int bits;
+  Table8<DF> level{table.level.data()};
+  Table8<DF> inverse_width{table.inverse_width.data()};
+  VI start = hn::Load(DI(), table.few_start.data());
+  VI bound = hn::Load(DI(), table.few_bound.data());
+  VI first_bin = hn::Set(DI(), table.first_bin);
+
+  uint8_t Scalar(float r, float v, uint32_t random) const {
+    return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
+  }
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
+                          VU (&code)[U]) const {
+    const DI di;
+    VI bin[U];
+    for (size_t k = 0; k < U; ++k) {
+      bin[k] = hn::Max(hn::ShiftRightSame(hn::BitCast(di, r[k]), table.shift), first_bin);
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const VI below = VI{_mm512_permutexvar_epi32(bin[k].raw, start.raw)};
+      const VI above = VI{_mm512_permutexvar_epi32(bin[k].raw, bound.raw)};
+      const VI past = hn::BroadcastSignBit(hn::Sub(above, hn::BitCast(di, r[k])));
+      code[k] = hn::BitCast(DU(), hn::Sub(below, past));
+    }
+    RoundAndSign(r, v, random, level, inverse_width, bits, code);
+  }
+};
+#endif
+
 // Any number of levels: a table over the leading bits of r, then at most `advance` steps.
 struct ManyLevelsRounder {
+  static constexpr bool kClamp = true;  // bins end at 1
+
   const LevelTable& table;
   int bits;
 
@@ -322,6 +366,11 @@ void QuantizeHalvingOf(const float* v, size_t n, RandomRun random, const Scaler&
 
 void QuantizeLevelsOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                       const LevelTable& table, int bits, uint8_t* codes) {
+#if HWY_TARGET <= HWY_AVX3
+  if (table.has_few_bins) {
+    return Quantize(v, n, random, scaler, BinnedLevelsRounder{table, bits}, codes);
+  }
+#endif
   if (table.count <= 8) {
     Quantize(v, n, random, scaler, FewLevelsRounder{table, bits}, codes);
   } else {

@@ -6,7 +6,8 @@
 namespace elastiquant {
 
 // y = min(|v| * pre * mul, top) is |v| / norm * top. `pre` is a power of two that brings norms
-// from anywhere in fp32, denormals included, to where 1/norm is an ordinary number.
+// from anywhere in fp32, denormals included, to where 1/norm is an ordinary number; it is 1 for
+// norms of ordinary size.
 struct Scaler {
   float pre = 1;
   float mul = 0;
