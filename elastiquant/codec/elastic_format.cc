@@ -117,7 +117,7 @@ Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
 ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
     : coding_(format.coding), bits_(format.bits), elements_(elements) {
   bucket_ = format.bucket == 0 ? std::max<size_t>(elements, 1) : format.bucket;
-  const size_t goal = coding_ == IndexCoding::kFixed ? 4096 : kMaxTile;
+  const size_t goal = coding_ == IndexCoding::kFixed ? kFixedTile : kMaxTile;
   tile_ = bucket_ > kMaxTile ? kMaxTile : std::max<size_t>(goal / bucket_, 1) * bucket_;
   tiles_ = CeilDivide(elements, tile_);
   buckets_ = CeilDivide(elements, bucket_);

@@ -39,7 +39,9 @@ Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
                                             std::span<const uint8_t> payload);
 
 // A message is worked on in tiles of a fixed number of coordinates: the largest multiple of the
-// bucket that is at most kMaxTile, or kMaxTile if a bucket is longer than that.
+// bucket that is at most kFixedTile or (coded forms, which have a cost for each tile) kMaxTile;
+// one bucket if that is longer; and kMaxTile if a bucket is longer than even that.
+inline constexpr size_t kFixedTile = 4096;
 inline constexpr size_t kMaxTile = 32768;
 
 // A run of coordinates.

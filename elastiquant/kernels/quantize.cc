@@ -279,7 +279,7 @@ struct FewLevelsRounder {
 #if HWY_TARGET <= HWY_AVX3
 // At most 8 levels with 16 bins, a vector's lanes: no search, one comparison.
 struct BinnedLevelsRounder {
-  static constexpr bool kClamp = true;  // bins end at 1
+  static constexpr bool kClamp = false;  // as above
   const LevelTable& table;
   int bits;
   Table8<DF> level{table.level.data()};

@@ -335,7 +335,8 @@ def decode_elastic(frame):
     e, payload, n = parse_elastic(frame.parameters), frame.payload, frame.n
     levels = levels_of(e, payload)
     bucket = e.bucket or max(n, 1)
-    tile = 32768 if bucket > 32768 else 32768 // bucket * bucket
+    goal = 4096 if e.coding == 0 else 32768
+    tile = 32768 if bucket > 32768 else max(goal // bucket, 1) * bucket
     tiles, buckets = -(-n // tile), -(-n // bucket)
     at = 4 * e.listed
     ends_bytes = 0 if e.coding == 0 else 8 * tiles
