@@ -44,5 +44,6 @@ Command MakeCodecsCommand(CLI::App& program);
 Command MakeDecodeCommand(CLI::App& program);
 Command MakeEncodeCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
+Command MakeTrainCommand(CLI::App& program);  // needs libtorch
 
 }  // namespace elastiquant::cli

@@ -11,7 +11,7 @@ namespace {
 std::vector<Command> MakeCommands(CLI::App& program) {
   std::vector<Command> commands;
 #ifdef ELASTIQUANT_WITH_TORCH
-  // Commands that need libtorch.
+  commands.push_back(MakeTrainCommand(program));
 #endif
   commands.push_back(MakeReportCommand(program));
   commands.push_back(MakeCodecsCommand(program));

@@ -1,0 +1,219 @@
+// `train`: trains a model, on this machine's workers or as one worker of a torchrun job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "elastiquant/cli/command.h"
+#include "elastiquant/train/launcher.h"
+#include "elastiquant/train/train_options.h"
+#include "elastiquant/train/trainer.h"
+
+namespace elastiquant::cli {
+namespace {
+
+struct TrainFlags {
+  TrainOptions train;
+  CLI::Option* workers_given = nullptr;
+  uint16_t port = 0;
+  // Said by the launcher to its workers.
+  int worker_rank = -1;
+  uint16_t store_port = 0;
+};
+
+std::vector<std::string> OwnCommandLine() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
+}
+
+// As a shell would take it again.
+std::string Quoted(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    const bool plain = word.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                           "0123456789-_=+:,./@%^") == std::string::npos;
+    if (plain && !word.empty()) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+bool StartedByTorchrun() {
+  return std::getenv("RANK") && std::getenv("WORLD_SIZE") && std::getenv("MASTER_ADDR");
+}
+
+Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int workers_here) {
+  where.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(1000 * options.timeout_seconds));
+  if (!options.link.empty()) {
+    EQ_ASSIGN_OR_RETURN(where.link, ParseLink(options.link));
+  }
+  std::vector<std::string> words = OwnCommandLine();
+  // Those that the launcher added are no part of what was asked.
+  if (const auto added = std::find(words.begin(), words.end(), "--worker-rank");
+      added != words.end()) {
+    words.erase(added, words.end());
+  }
+  const RunInfo info{.command_line = Quoted(words),
+                     .version = ELASTIQUANT_VERSION,
+                     .workers_here = workers_here};
+  const Status status = TrainAsWorker(options, where, info);
+  if (!status.ok() && status.message().empty()) {
+    std::_Exit(ExitCodeOf(status));  // another worker has said what is wrong
+  }
+  return status;
+}
+
+Status RunUnderTorchrun(const TrainFlags& flags) {
+  EQ_ASSIGN_OR_RETURN(const CommunicatorOptions where, OptionsFromEnvironment());
+  if (flags.workers_given->count() > 0 && flags.train.workers != where.world_size) {
+    return InvalidArgument(fmt::format(
+        "--workers is {}, but torchrun started {}; leave --workers out under torchrun",
+        flags.train.workers, where.world_size));
+  }
+  const char* local = std::getenv("LOCAL_WORLD_SIZE");
+  return RunAsWorker(flags.train, where, local ? std::atoi(local) : 1);
+}
+
+Status Launch(const TrainFlags& flags) {
+  const TrainOptions& options = flags.train;
+  if (options.workers > kTestedWorkers) {
+    fmt::print(stderr, "warning: {} workers; up to {} are tested\n", options.workers,
+               kTestedWorkers);
+  }
+  if (options.workers == 1) return RunAsWorker(options, {}, 1);
+  return LaunchWorkers(
+      {.command = OwnCommandLine(), .workers = options.workers, .port = flags.port});
+}
+
+Status RunTrain(const TrainFlags& flags) {
+  EQ_RETURN_IF_ERROR(ValidateOptions(flags.train));
+  if (flags.worker_rank >= 0) {
+    CommunicatorOptions where;
+    where.rank = flags.worker_rank;
+    where.world_size = flags.train.workers;
+    where.store_port = flags.store_port;
+    return RunAsWorker(flags.train, where, flags.train.workers);
+  }
+  return StartedByTorchrun() ? RunUnderTorchrun(flags) : Launch(flags);
+}
+
+void AddModelAndData(CLI::App& app, TrainOptions& o) {
+  app.add_option("--model", o.model, "Network; `elastiquant models` lists them")
+      ->capture_default_str();
+  app.add_option("--data", o.data, "'generated', or a folder of CIFAR, idx or JPEG files")
+      ->capture_default_str();
+  app.add_option("--out", o.out, "Folder for metrics, summary and checkpoints")
+      ->capture_default_str();
+  app.add_flag("--augment,!--no-augment", o.augment, "Augment training images (the default)");
+  app.add_option("--generated-train", o.generated_train, "Images in the generated training set")
+      ->capture_default_str();
+  app.add_option("--generated-test", o.generated_test, "Images in the generated test set")
+      ->capture_default_str();
+  app.add_option("--data-seed", o.data_seed, "Seed of the generated set")
+      ->capture_default_str();
+  app.add_option("--image-size", o.image_size, "Pixels on a side, for JPEG folders");
+}
+
+void AddOptimiser(CLI::App& app, TrainOptions& o) {
+  app.add_option("--steps", o.steps, "Steps to train; overrides --epochs");
+  app.add_option("--epochs", o.epochs, "Passes over the training set")->capture_default_str();
+  app.add_option("--batch", o.batch, "Images a worker and step")->capture_default_str();
+  app.add_option("--seed", o.seed, "Of weights, data order, augmentation and codec")
+      ->capture_default_str();
+  app.add_option("--lr", o.learning_rate, "Learning rate after warm-up, of the mean gradient")
+      ->capture_default_str();
+  app.add_option("--momentum", o.momentum)->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay)->capture_default_str();
+  app.add_flag("--decay-1d,!--no-decay-1d", o.decay_1d,
+               "Weight decay of biases and norms too (the default)");
+  app.add_flag("--nesterov", o.nesterov, "Nesterov momentum");
+  app.add_option("--schedule", o.schedule, "constant, step or cosine")->capture_default_str();
+  app.add_option("--warmup", o.warmup_steps, "Steps over which the learning rate rises")
+      ->capture_default_str();
+  app.add_option("--milestones", o.milestones,
+                 "Of --schedule step: where it falls, in fractions of the run")
+      ->delimiter(',')
+      ->default_str("0.5,0.75");
+  app.add_option("--step-factor", o.step_factor, "Of --schedule step: by how much it falls")
+      ->capture_default_str();
+}
+
+void AddCommunication(CLI::App& app, TrainFlags& flags) {
+  TrainOptions& o = flags.train;
+  flags.workers_given =
+      app.add_option("--workers", o.workers, "Processes to start on this machine")
+          ->capture_default_str();
+  app.add_option("--codec", o.codec, "Spec of the gradients' codec; `elastiquant codecs`")
+      ->capture_default_str();
+  app.add_option("--exact", o.exact,
+                 "Gradients that stay fp32: none, 1d (biases and norms), name patterns; commas")
+      ->capture_default_str();
+  app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradient that travel together")
+      ->capture_default_str();
+  app.add_option("--link", o.link, "Emulate an access link: RATE[,DELAY], as 20mbit,10ms");
+  app.add_option("--port", flags.port, "Where the workers meet; default: a free one");
+  app.add_option("--timeout", o.timeout_seconds,
+                 "Seconds of silence after which a worker is lost")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "Of libtorch, a worker; default: cores / workers");
+  app.add_option("--codec-threads", o.codec_threads)->capture_default_str();
+  app.add_option("--loader-threads", o.loader_threads)->capture_default_str();
+}
+
+void AddRunning(CLI::App& app, TrainFlags& flags) {
+  TrainOptions& o = flags.train;
+  app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0: none")
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint in --out");
+  app.add_flag("--overwrite", o.overwrite, "Replace a run in --out that has checkpoints");
+  app.add_option("--eval-every", o.eval_every, "Epochs between evaluations; 0: at the end only")
+      ->capture_default_str();
+  app.add_option("--check-replicas", o.check_replicas,
+                 "When to compare the workers' weights: epoch (and at the end) or every (step)")
+      ->capture_default_str();
+  app.add_option("--measure-every", o.measure_every,
+                 "Steps between measurements of the codec's error; 0: never")
+      ->capture_default_str();
+  app.add_option("--max-skipped", o.max_skipped,
+                 "Steps skipped in a row for NaN or infinity after which the run gives up")
+      ->capture_default_str();
+  app.add_flag("--quiet", o.quiet, "A line an epoch instead of a live bar");
+  app.add_option("--inject", o.inject)->group("");
+  app.add_option("--worker-rank", flags.worker_rank)->group("");
+  app.add_option("--store-port", flags.store_port)->group("");
+}
+
+constexpr char kExample[] =
+    "  elastiquant train --model resnet20 --data generated --workers 4 --epochs 3 \\\n"
+    "    --codec 'elastic:bits=4' --link 20mbit --out runs/elastic4\n"
+    "On several machines, one worker each, started on every one of them:\n"
+    "  torchrun --no-python --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d \\\n"
+    "    --rdzv-endpoint HOST:29500 elastiquant train --epochs 3 --out runs/four";
+
+}  // namespace
+
+Command MakeTrainCommand(CLI::App& program) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App* app =
+      AddSubcommand(program, "train", "Train a model over a compressed all-reduce", kExample);
+  AddModelAndData(*app, flags->train);
+  AddOptimiser(*app, flags->train);
+  AddCommunication(*app, *flags);
+  AddRunning(*app, *flags);
+  return {app, [flags] { return RunTrain(*flags); }};
+}
+
+}  // namespace elastiquant::cli

@@ -1,0 +1,116 @@
+#include "elastiquant/train/bucket_plan.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace elastiquant {
+namespace {
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool Matches(const std::string& pattern, const ParameterShape& parameter) {
+  if (pattern == "1d") return parameter.dimensions <= 1;
+  return fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+}
+
+Result<std::vector<bool>> ChooseExact(std::span<const ParameterShape> parameters,
+                                      const std::string& policy) {
+  std::vector<bool> exact(parameters.size(), false);
+  if (policy == "none") return exact;
+  for (const std::string& pattern : SplitAtCommas(policy)) {
+    bool any = pattern == "1d";  // a model without biases and norms is no mistake
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!Matches(pattern, parameters[i])) continue;
+      exact[i] = true;
+      any = true;
+    }
+    if (!any) {
+      return InvalidArgument("no parameter's name matches '" + pattern +
+                             "'; valid are: none, 1d, or patterns of names such as '" +
+                             parameters.back().name + "' or '" + parameters.front().name + "'");
+    }
+  }
+  return exact;
+}
+
+std::string NameOf(const PlannedBucket& bucket, std::span<const ParameterShape> parameters) {
+  const auto name = [&](size_t slot) { return parameters[bucket.slots[slot].parameter].name; };
+  const size_t count = bucket.slots.size();
+  if (count == 0) return "loss";
+  if (count == 1) return name(0);
+  if (count == 2) return name(0) + ", " + name(1);
+  return name(0) + " ... " + name(count - 1) + ", " + std::to_string(count) + " tensors";
+}
+
+// Buckets being filled, of the two sorts.
+class Planner {
+ public:
+  explicit Planner(size_t limit) : limit_(limit) {}
+
+  void Add(size_t parameter, size_t elements, bool exact) {
+    std::optional<PlannedBucket>& open = open_[exact];
+    if (!open) open.emplace().exact = exact;
+    open->slots.push_back({parameter, open->elements});
+    open->elements += elements;
+    if (open->elements >= limit_) Close(exact);
+  }
+
+  std::vector<PlannedBucket> Finish() {
+    // Of two open buckets the one whose last tensor comes first in backward is filled first.
+    const auto last = [&](bool exact) { return open_[exact]->slots.back().parameter; };
+    const bool first = open_[0] && open_[1] && last(true) > last(false);
+    Close(first);
+    Close(!first);
+    return std::move(closed_);
+  }
+
+ private:
+  void Close(bool exact) {
+    if (open_[exact]) closed_.push_back(std::move(*open_[exact]));
+    open_[exact].reset();
+  }
+  size_t limit_;
+  std::optional<PlannedBucket> open_[2];
+  std::vector<PlannedBucket> closed_;
+};
+
+BucketPlace PlaceScalars(std::vector<PlannedBucket>& buckets, size_t scalars) {
+  if (scalars == 0) return {};
+  auto place = std::find_if(buckets.rbegin(), buckets.rend(), [](auto& b) { return b.exact; });
+  if (place == buckets.rend()) {
+    buckets.emplace_back().exact = true;
+    place = buckets.rbegin();
+  }
+  const size_t offset = place->elements;
+  place->elements += scalars;
+  return {static_cast<size_t>(buckets.rend() - place) - 1, offset};
+}
+
+}  // namespace
+
+Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
+                               const BucketPlanOptions& options) {
+  if (parameters.empty()) return InvalidArgument("the model has no parameters to train");
+  if (options.bucket_elements == 0) return InvalidArgument("a bucket must hold at least 1 KiB");
+  EQ_ASSIGN_OR_RETURN(const std::vector<bool> exact, ChooseExact(parameters, options.exact));
+
+  Planner planner(options.bucket_elements);
+  for (size_t i = parameters.size(); i-- > 0;) planner.Add(i, parameters[i].elements, exact[i]);
+  BucketPlan plan{.buckets = planner.Finish(), .scalars = {}};
+  plan.scalars = PlaceScalars(plan.buckets, options.scalars);
+  for (PlannedBucket& bucket : plan.buckets) bucket.name = NameOf(bucket, parameters);
+  return plan;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,60 @@
+// Which parameter's gradient lies where: parameters in reverse order (that in which backward
+// completes them) grouped into flat buckets, small ones apart so that they can stay exact.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+struct ParameterShape {
+  std::string name;  // "layer1.0.conv1.weight"
+  size_t elements = 0;
+  int64_t dimensions = 0;
+};
+
+struct BucketSlot {
+  size_t parameter = 0;  // its index in the list that was planned
+  size_t offset = 0;     // of its first element in the bucket
+};
+
+struct PlannedBucket {
+  std::vector<BucketSlot> slots;
+  size_t elements = 0;
+  bool exact = false;  // travels as fp32 whatever the codec
+  std::string name;    // the layers it holds, for messages
+};
+
+// Where a few extra values lie.
+struct BucketPlace {
+  size_t bucket = 0;
+  size_t offset = 0;
+};
+
+struct BucketPlan {
+  std::vector<PlannedBucket> buckets;  // in the order in which backward fills them
+  BucketPlace scalars;                 // `scalars` extra values, in an exact bucket
+};
+
+struct BucketPlanOptions {
+  size_t bucket_elements =
+      65536;  // a bucket closes once it has this many; larger tensors stay whole
+  // What stays exact: "none", or a comma-separated list of "1d" (biases and norms) and of name
+  // patterns as in a shell ("fc.*").
+  std::string exact = "1d";
+  // Values to be averaged beside the gradients: the loss, say. They make an exact bucket of
+  // their own where there is no other.
+  size_t scalars = 0;
+};
+
+// Errors: InvalidArgument for a bucket size of 0, no parameters, or a pattern that matches
+// none.
+Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
+                               const BucketPlanOptions& options);
+
+}  // namespace elastiquant

@@ -1,0 +1,34 @@
+// Faults made on purpose, so that tests can see what a run does about them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+enum class FaultKind {
+  kNan,    // NaN in the gradient of the last layer
+  kExit,   // the worker ends with exit code 9
+  kKill,   // the worker is killed by SIGKILL
+  kStop,   // the worker is stopped by SIGSTOP: it is there, but silent
+  kDrift,  // one weight changes by its last bit on this worker alone
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kNan;
+  int64_t step = 0;   // the first step, counted from 0, before whose gradients it strikes
+  int64_t times = 1;  // the number of steps in a row
+  int rank = 0;
+
+  bool Strikes(int64_t at_step, int at_rank) const {
+    return at_rank == rank && at_step >= step && at_step < step + times;
+  }
+};
+
+// "nan@step=5,rank=1;exit@step=9": faults apart by semicolons; times=N repeats one.
+Result<std::vector<Fault>> ParseFaults(std::string_view text);
+
+}  // namespace elastiquant

@@ -1,0 +1,91 @@
+#include "elastiquant/train/flat_gradients.h"
+
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace elastiquant {
+
+class FlatGradients::Hook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(FlatGradients* owner, size_t parameter, size_t bucket)
+      : owner_(owner), parameter_(parameter), bucket_(bucket) {}
+  void operator()(const at::Tensor&) override { owner_->OnGradient(parameter_, bucket_); }
+
+ private:
+  FlatGradients* owner_;
+  size_t parameter_;
+  size_t bucket_;
+};
+
+std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters) {
+  std::vector<ParameterShape> shapes;
+  for (const auto& [name, tensor] : parameters) {
+    shapes.push_back({name, static_cast<size_t>(tensor.numel()), tensor.dim()});
+  }
+  return shapes;
+}
+
+FlatGradients::FlatGradients(const std::vector<NamedTensor>& parameters, BucketPlan plan,
+                             ReadyFunction ready)
+    : plan_(std::move(plan)), ready_(std::move(ready)) {
+  for (const NamedTensor& parameter : parameters) parameters_.push_back(parameter.tensor);
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const PlannedBucket& bucket = plan_.buckets[b];
+    flat_.push_back(at::zeros({static_cast<int64_t>(bucket.elements)}));
+    for (const BucketSlot& slot : bucket.slots) {
+      at::Tensor& parameter = parameters_[slot.parameter];
+      parameter.mutable_grad() =
+          flat_[b]
+              .narrow(0, static_cast<int64_t>(slot.offset), parameter.numel())
+              .view(parameter.sizes());
+      torch::autograd::impl::set_post_acc_grad_hooks(
+          parameter, std::make_unique<Hook>(this, slot.parameter, b));
+    }
+  }
+  awaited_.resize(flat_.size());
+}
+
+FlatGradients::~FlatGradients() {
+  for (at::Tensor& parameter : parameters_) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+    parameter.mutable_grad().reset();
+  }
+}
+
+std::span<float> FlatGradients::bucket(size_t index) {
+  return {flat_[index].data_ptr<float>(), static_cast<size_t>(flat_[index].numel())};
+}
+
+std::span<float> FlatGradients::scalars() {
+  return bucket(plan_.scalars.bucket).subspan(plan_.scalars.offset);
+}
+
+void FlatGradients::Begin() {
+  const c10::NoGradGuard no_grad;
+  for (size_t b = 0; b < flat_.size(); ++b) {
+    flat_[b].zero_();
+    awaited_[b] = plan_.buckets[b].slots.size();
+  }
+  non_finite_ = -1;
+}
+
+void FlatGradients::OnGradient(size_t parameter, size_t bucket) {
+  if (inspect_ && non_finite_ < 0 &&
+      !at::isfinite(parameters_[parameter].grad()).all().item<bool>()) {
+    non_finite_ = static_cast<int64_t>(parameter);
+  }
+  if (--awaited_[bucket] == 0) ready_(bucket);
+}
+
+void FlatGradients::FinishBackward() {
+  for (size_t b = 0; b < awaited_.size(); ++b) {
+    // A bucket of extra values alone waits for no gradient, so nothing has told of it.
+    if (awaited_[b] != 0 || plan_.buckets[b].slots.empty()) ready_(b);
+    awaited_[b] = 0;
+  }
+}
+
+}  // namespace elastiquant

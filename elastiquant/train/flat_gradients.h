@@ -1,0 +1,64 @@
+// The gradients of a model as flat buckets that backward writes straight into.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/train/bucket_plan.h"
+
+namespace elastiquant {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters);
+
+// Each p.grad is a view into a bucket, so autograd accumulates in place; a hook on each
+// parameter counts down its bucket, and tells as soon as backward has filled it.
+class FlatGradients {
+ public:
+  // Called on the thread that runs backward, once a bucket and step.
+  using ReadyFunction = std::function<void(size_t bucket)>;
+
+  FlatGradients(const std::vector<NamedTensor>& parameters, BucketPlan plan,
+                ReadyFunction ready);
+  ~FlatGradients();
+  FlatGradients(const FlatGradients&) = delete;
+  FlatGradients& operator=(const FlatGradients&) = delete;
+
+  const BucketPlan& plan() const { return plan_; }
+  std::span<float> bucket(size_t index);
+  // The extra values of BucketPlanOptions::scalars. Set them after Begin and before backward.
+  std::span<float> scalars();
+
+  // Zeroes every gradient and expects a backward.
+  void Begin();
+  // Tells of the buckets that backward left unfilled because a parameter had no part in the
+  // loss: its gradient is zero.
+  void FinishBackward();
+
+  // Looks for NaN and infinity in each gradient as backward fills it; for naming a layer.
+  void set_inspect(bool inspect) { inspect_ = inspect; }
+  // The first parameter found to have one since Begin, or -1.
+  int64_t non_finite_parameter() const { return non_finite_; }
+
+ private:
+  class Hook;
+  void OnGradient(size_t parameter, size_t bucket);
+
+  BucketPlan plan_;
+  ReadyFunction ready_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> flat_;  // by bucket
+  std::vector<size_t> awaited_;   // by bucket: gradients still to come
+  bool inspect_ = false;
+  int64_t non_finite_ = -1;
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,62 @@
+// One worker's copy of what is trained: the model's parameters and buffers, and the optimiser's
+// momentum. Parameters and momentum are the same bits on every worker. Buffers (the running
+// statistics of batch normalisation) are each worker's own: they are no part of training, and
+// worker 0's are the model's. The others take them over before each evaluation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/train/flat_gradients.h"
+#include "elastiquant/train/model.h"
+#include "elastiquant/train/train_options.h"
+
+namespace torch::optim {
+class SGD;
+}
+
+namespace elastiquant {
+
+class Replica {
+ public:
+  Replica(std::shared_ptr<Model> model, const TrainOptions& options);
+  ~Replica();
+
+  Model& model() { return *model_; }
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+
+  // One step of SGD with the gradients that the parameters hold.
+  void Step(double learning_rate);
+
+  // Of all parameters' bits.
+  uint64_t Hash() const;
+
+  // Collective: everything, or the buffers alone, becomes worker 0's.
+  Status TakeOver(Communicator& comm);
+  Status TakeOverBuffers(Communicator& comm);
+
+  std::vector<uint8_t> CopyBuffers() const;
+  void RestoreBuffers(std::span<const uint8_t> copy);
+
+  // Sections "parameter/NAME", "momentum/NAME", "buffer/NAME".
+  void Save(Checkpoint* checkpoint) const;
+  // Errors: CorruptData naming the section that is missing or has another size.
+  Status Load(const Checkpoint& checkpoint);
+
+  // Changes the last bit of one weight: for testing that this is found.
+  void Drift();
+
+ private:
+  std::shared_ptr<Model> model_;
+  std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> momentum_;  // empty without momentum
+  std::vector<NamedTensor> buffers_;
+  std::unique_ptr<torch::optim::SGD> optimizer_;
+};
+
+}  // namespace elastiquant

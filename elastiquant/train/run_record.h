@@ -1,0 +1,108 @@
+// What a run tells of itself: metrics.jsonl, an object a step, and summary.json.
+// docs/metrics.md defines every field.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+// Where a step's wall time went, on one worker. compute and wait follow each other on the main
+// thread; encode, decode and transmit happen beside them, so the parts may exceed the total.
+struct StepSeconds {
+  double compute = 0;   // the main thread: data, forward, backward, optimiser
+  double encode = 0;    // codec threads
+  double transmit = 0;  // the uplink was busy with our bytes
+  double wait = 0;      // the main thread blocked for gradients: exposed communication
+  double decode = 0;    // codec threads
+  double total = 0;     // wall
+
+  StepSeconds& operator+=(const StepSeconds& other);
+};
+
+struct StepRecord {
+  int64_t step = 0;     // from 1: steps done, this one included
+  int64_t epoch = 0;    // from 1: the epoch that it belongs to
+  double loss = 0;      // mean over the global batch; NaN if skipped
+  double accuracy = 0;  // per cent of the global batch
+  double learning_rate = 0;
+  bool skipped = false;
+  StepSeconds seconds;
+  uint64_t bytes_up = 0;  // of this worker
+  uint64_t bytes_down = 0;
+  int64_t images = 0;        // of all workers
+  double squared_error = 0;  // of the frames measured in this step, and their inputs
+  double squared_norm = 0;
+};
+
+// Sums over many steps.
+struct StepTotals {
+  int64_t steps = 0;
+  int64_t skipped = 0;
+  double loss = 0;      // sum over the steps not skipped
+  double accuracy = 0;  // likewise
+  StepSeconds seconds;
+  uint64_t bytes_up = 0;
+  uint64_t bytes_down = 0;
+  int64_t images = 0;
+  double squared_error = 0;
+  double squared_norm = 0;
+
+  void Add(const StepRecord& step);
+  nlohmann::json ToJson() const;  // with the means that a reader wants
+};
+
+// The run's totals and a list of its epochs; part of a checkpoint, so that a resumed run's
+// summary tells of the whole run.
+class RunRecord {
+ public:
+  void AddStep(const StepRecord& step);
+  // Closes the epoch that the steps since the last call make up.
+  // test_accuracy in per cent, NaN if there was no evaluation.
+  void EndEpoch(int64_t epoch, double test_accuracy, double test_loss);
+  void AddOverhead(double evaluate_seconds, double checkpoint_seconds);
+
+  const StepTotals& run() const { return run_; }
+  const StepTotals& epoch() const { return epoch_; }
+  nlohmann::json SaveState() const;
+  void LoadState(const nlohmann::json& state);
+
+  // The fields of summary.json that come of the steps.
+  // coordinates: of the model; the bits per coordinate are those of one worker's uplink over
+  // the 2(N-1)/N copies of the gradient that an all-reduce must send, so fp32 has 32.
+  nlohmann::json Summary(int64_t coordinates, int world_size) const;
+
+ private:
+  StepTotals run_;
+  StepTotals epoch_;
+  nlohmann::json epochs_ = nlohmann::json::array();
+  std::vector<double> step_seconds_;  // of this process, for the median
+  double evaluate_seconds_ = 0;
+  double checkpoint_seconds_ = 0;
+};
+
+// Appends to metrics.jsonl.
+class MetricsLog {
+ public:
+  // Keeps the lines of steps up to `steps_done` and cuts off what a killed run wrote beyond.
+  static Result<MetricsLog> Open(const std::filesystem::path& file, int64_t steps_done);
+  Status Write(const StepRecord& record);
+
+ private:
+  explicit MetricsLog(std::ofstream stream) : stream_(std::move(stream)) {}
+  std::ofstream stream_;
+};
+
+// NaN and infinity have no JSON; they become null.
+nlohmann::json NumberOrNull(double value);
+
+// The machine's processor, cores and system, for the summary.
+nlohmann::json DescribeMachine();
+
+}  // namespace elastiquant

@@ -1,0 +1,134 @@
+#include "elastiquant/train/train_options.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/collective/communicator.h"
+
+namespace elastiquant {
+namespace {
+
+template <typename T>
+std::string Number(T value) {
+  return nlohmann::json(value).dump();
+}
+
+template <typename T>
+Status AtLeast(const char* option, T value, T least) {
+  if (value >= least) return Status::Ok();
+  return InvalidArgument(std::string(option) + " is " + Number(value) +
+                         "; it must be at least " + Number(least));
+}
+
+Status Within(const char* option, double value, double low, double high, bool open_high) {
+  if (value >= low && (open_high ? value < high : value <= high)) return Status::Ok();
+  return InvalidArgument(std::string(option) + " is " + Number(value) + "; it must be in [" +
+                         Number(low) + ", " + Number(high) + (open_high ? ")" : "]"));
+}
+
+Status ValidateOptimizer(const TrainOptions& o) {
+  if (!(o.learning_rate > 0) || !std::isfinite(o.learning_rate)) {
+    return InvalidArgument("--lr is " + Number(o.learning_rate) + "; it must be above 0");
+  }
+  EQ_RETURN_IF_ERROR(Within("--momentum", o.momentum, 0, 1, true));
+  EQ_RETURN_IF_ERROR(Within("--weight-decay", o.weight_decay, 0, 1, false));
+  if (o.nesterov && o.momentum == 0)
+    return InvalidArgument("--nesterov needs --momentum above 0");
+  EQ_RETURN_IF_ERROR(ParseScheduleKind(o.schedule).status());
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--warmup", o.warmup_steps, 0));
+  EQ_RETURN_IF_ERROR(Within("--step-factor", o.step_factor, 0, 1, false));
+  for (double m : o.milestones) EQ_RETURN_IF_ERROR(Within("--milestones", m, 0, 1, false));
+  return Status::Ok();
+}
+
+Status ValidateRun(const TrainOptions& o) {
+  if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
+  if (o.steps == 0) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--epochs", o.epochs, 1));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--batch", o.batch, 1));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--checkpoint-every", o.checkpoint_every, 0));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--eval-every", o.eval_every, 0));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--max-skipped", o.max_skipped, 1));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-every", o.measure_every, 0));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--bucket-kib", o.bucket_kib, 1));
+  EQ_RETURN_IF_ERROR(AtLeast("--threads", o.threads, 0));
+  EQ_RETURN_IF_ERROR(AtLeast("--codec-threads", o.codec_threads, 1));
+  EQ_RETURN_IF_ERROR(AtLeast("--loader-threads", o.loader_threads, 1));
+  EQ_RETURN_IF_ERROR(Within("--timeout", o.timeout_seconds, 1, 86400, false));
+  EQ_RETURN_IF_ERROR(Within("--workers", o.workers, 1, kMostWorkers, false));
+  if (o.check_replicas != "epoch" && o.check_replicas != "every") {
+    return InvalidArgument("--check-replicas is '" + o.check_replicas +
+                           "'; valid are: epoch, every");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status ValidateOptions(const TrainOptions& options) {
+  EQ_RETURN_IF_ERROR(ValidateRun(options));
+  EQ_RETURN_IF_ERROR(ValidateOptimizer(options));
+  EQ_RETURN_IF_ERROR(ParseFaults(options.inject).status());
+  EQ_RETURN_IF_ERROR(MakeCodec(options.codec).status());
+  if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
+  return Status::Ok();
+}
+
+nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
+  nlohmann::json print = {
+      {"--model", o.model},
+      {"--data", o.data},
+      {"--codec", MakeCodec(o.codec).value()->spec()},
+      {"--exact", o.exact},
+      {"--bucket-kib", o.bucket_kib},
+      {"--batch", o.batch},
+      {"--seed", o.seed},
+      {"--augment", o.augment},
+      {"--generated-train", o.generated_train},
+      {"--data-seed", o.data_seed},
+      {"--image-size", o.image_size},
+      {"--lr", o.learning_rate},
+      {"--momentum", o.momentum},
+      {"--weight-decay", o.weight_decay},
+      {"--decay-1d", o.decay_1d},
+      {"--nesterov", o.nesterov},
+      {"--schedule", o.schedule},
+      {"--warmup", o.warmup_steps},
+      {"--workers", world_size},
+  };
+  // How long the run is matters only to schedules that are stretched over it.
+  if (o.schedule != "constant")
+    print[o.steps > 0 ? "--steps" : "--epochs"] = o.steps > 0 ? o.steps : o.epochs;
+  if (o.schedule == "step") {
+    print["--milestones"] = o.milestones;
+    print["--step-factor"] = o.step_factor;
+  }
+  return print;
+}
+
+std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now) {
+  nlohmann::json all = saved;
+  all.update(now);
+  std::string differences;
+  for (const auto& [key, unused] : all.items()) {
+    const auto text = [&key = key](const nlohmann::json& print) {
+      return print.contains(key) ? print[key].dump() : std::string("not given");
+    };
+    if (text(saved) == text(now)) continue;
+    if (!differences.empty()) differences += "; ";
+    differences += key + " was " + text(saved) + " and is " + text(now);
+  }
+  return differences;
+}
+
+Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps) {
+  return {.kind = ParseScheduleKind(options.schedule).value(),
+          .peak = options.learning_rate,
+          .total_steps = total_steps,
+          .warmup_steps = options.warmup_steps,
+          .milestones = options.milestones,
+          .factor = options.step_factor};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,77 @@
+// What a training run is asked to do.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/train/fault.h"
+#include "elastiquant/train/schedule.h"
+
+namespace elastiquant {
+
+inline constexpr int kTestedWorkers = 16;
+inline constexpr int kMostWorkers = 1024;
+
+struct TrainOptions {
+  std::string model = "resnet20";
+  std::string data = "generated";
+  std::string out = "run";
+  std::string codec = "elastic:bits=4";
+  std::string exact = "1d";    // BucketPlanOptions::exact
+  int64_t bucket_kib = 256;    // of fp32 gradient
+  int64_t measure_every = 50;  // steps; 0 = never
+
+  int64_t steps = 0;  // 0: `epochs` says how long
+  int64_t epochs = 10;
+  int64_t batch = 32;  // images a worker and step
+  uint64_t seed = 1;
+  bool augment = true;
+  int64_t generated_train = 10000;  // images of the generated set
+  int64_t generated_test = 2000;
+  uint64_t data_seed = 0;  // of the generated set
+  int64_t image_size = 0;  // of JPEG folders; 0: the format's default
+
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  bool decay_1d = true;  // weight decay of biases and norms too
+  bool nesterov = false;
+  std::string schedule = "cosine";
+  int64_t warmup_steps = 0;
+  std::vector<double> milestones = {0.5, 0.75};
+  double step_factor = 0.1;
+
+  int workers = 1;
+  std::string link;             // "20mbit,10ms"; empty: as fast as it goes
+  double timeout_seconds = 20;  // a worker silent for longer is lost
+  int threads = 0;              // of libtorch, a worker; 0: the cores divided among the workers
+  int codec_threads = 1;
+  int loader_threads = 1;
+
+  int64_t checkpoint_every = 0;  // steps; 0: none
+  bool resume = false;
+  bool overwrite = false;
+  int64_t eval_every = 1;                // epochs; 0: at the end only
+  std::string check_replicas = "epoch";  // or "every" (step)
+  int64_t max_skipped = 10;              // steps skipped in a row after which the run gives up
+  bool quiet = false;
+  std::string inject;  // ParseFaults
+};
+
+// Checks every value that can be checked without the data: an error names the option, the value
+// and the valid range.
+Status ValidateOptions(const TrainOptions& options);
+
+// The options that the weights depend on, by option name. Two runs with equal fingerprints on
+// the same machine give the same weights; a checkpoint is only resumed by its own.
+nlohmann::json Fingerprint(const TrainOptions& options, int world_size);
+
+// Which entries differ: "--lr was 0.1 and is 0.2". Empty if none does.
+std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
+
+Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps);
+
+}  // namespace elastiquant
