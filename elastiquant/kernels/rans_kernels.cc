@@ -1,8 +1,384 @@
 #include "elastiquant/kernels/rans_kernels.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/rans_kernels.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#ifndef ELASTIQUANT_RANS_EXPAND_SHUFFLES
+#define ELASTIQUANT_RANS_EXPAND_SHUFFLES
 namespace elastiquant {
+
+// For each mask of 8 lanes of 16 bits, the byte shuffle that moves the front lanes to those
+// set.
+constexpr std::array<std::array<uint8_t, 16>, 256> MakeExpandShuffles() {
+  std::array<std::array<uint8_t, 16>, 256> shuffles{};
+  for (size_t mask = 0; mask < 256; ++mask) {
+    uint8_t from = 0;
+    for (size_t lane = 0; lane < 8; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      shuffles[mask][2 * lane] = from++;
+      shuffles[mask][2 * lane + 1] = from++;
+    }
+  }
+  return shuffles;
+}
+alignas(64) inline constexpr auto kExpandShuffles = MakeExpandShuffles();
+
+}  // namespace elastiquant
+#endif  // ELASTIQUANT_RANS_EXPAND_SHUFFLES
+
+HWY_BEFORE_NAMESPACE();
+namespace elastiquant {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// All rows are left to the scalar loops.
+size_t EncodeRows(const uint8_t*, size_t rows, const RansEncoderTable&, uint32_t*, uint8_t**,
+                  const uint8_t*) {
+  return rows;
+}
+size_t DecodeRows(const uint8_t**, const uint8_t*, const RansDecoderTable&, uint32_t*, uint8_t*,
+                  size_t) {
+  return 0;
+}
+
+#else
+
+// ---- Encoder: states in 32-bit lanes. The lanes of a vector stand in descending order, since
+// words are emitted from the last lane to the first.
+
+using D32 = hn::CappedTag<uint32_t, 16>;
+using V32 = hn::Vec<D32>;
+using DI32 = hn::RebindToSigned<D32>;
+using DF = hn::RebindToFloat<D32>;
+constexpr size_t kEncoderLanes = hn::MaxLanes(D32());
+constexpr size_t kEncoderVectors = kRansLanes / kEncoderLanes;
+
+HWY_INLINE hn::Vec<DF> FloatOf(V32 x) {
+#if HWY_TARGET <= HWY_AVX3
+  return hn::Vec<DF>{_mm512_cvtepu32_ps(x.raw)};
+#else
+  // Both halves and the product are exact: rounded once, as by the instruction above.
+  const DI32 di;
+  const DF df;
+  const auto high = hn::ConvertTo(df, hn::BitCast(di, hn::ShiftRight<16>(x)));
+  const auto low = hn::ConvertTo(df, hn::BitCast(di, hn::And(x, hn::Set(D32(), 0xFFFF))));
+  return hn::Add(hn::Mul(high, hn::Set(df, 65536.0f)), low);
+#endif
+}
+
+HWY_INLINE V32 Truncate(hn::Vec<DF> v) {
+#if HWY_TARGET <= HWY_AVX3
+  return V32{_mm512_cvttps_epi32(v.raw)};  // in range: ConvertTo would check
+#else
+  return hn::BitCast(D32(), hn::ConvertTo(DI32(), v));
+#endif
+}
+
+// Looks up the parameters of a vector of codes.
+template <bool kSmall>
+class EncoderLookup {
+ public:
+  explicit EncoderLookup(const RansEncoderTable& table) : table_(table) {
+    if constexpr (kSmall) {
+      frequency_start_ = hn::Load(D32(), table.frequency_start);
+      reciprocal_ = hn::Load(DF(), table.reciprocal);
+    }
+  }
+  HWY_INLINE void operator()(V32 codes, V32* frequency_start, hn::Vec<DF>* reciprocal) const {
+    if constexpr (kSmall) {
+      *frequency_start =
+          hn::TableLookupLanes(frequency_start_, hn::IndicesFromVec(D32(), codes));
+      *reciprocal = hn::TableLookupLanes(reciprocal_, hn::IndicesFromVec(DF(), codes));
+    } else {
+      const auto index = hn::BitCast(DI32(), codes);
+      *frequency_start = hn::GatherIndex(D32(), table_.frequency_start, index);
+      *reciprocal = hn::GatherIndex(DF(), table_.reciprocal, index);
+    }
+  }
+
+ private:
+  const RansEncoderTable& table_;
+  V32 frequency_start_ = hn::Undefined(D32());
+  hn::Vec<DF> reciprocal_ = hn::Undefined(DF());
+};
+
+// Emits words and returns the new states.
+template <class Lookup>
+HWY_INLINE V32 EncodeVector(V32 x, V32 codes, const Lookup& lookup, uint8_t** next) {
+  const D32 d;
+  const DI32 di;
+  V32 frequency_start = hn::Undefined(d);
+  auto reciprocal = hn::Undefined(DF());
+  lookup(codes, &frequency_start, &reciprocal);
+  const V32 f = hn::And(frequency_start, hn::Set(d, 0xFFFF));
+  const V32 start = hn::ShiftRight<16>(frequency_start);
+
+  const auto small =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, f), hn::BitCast(di, hn::ShiftRight<20>(x))));
+  const auto full = hn::Not(small);
+  const hn::Rebind<uint16_t, D32> d16;
+  const hn::Repartition<uint8_t, decltype(d16)> d8;
+  hn::StoreU(hn::BitCast(d8, hn::TruncateTo(d16, hn::Compress(x, full))), d8, *next);
+  *next += 2 * hn::CountTrue(d, full);
+  x = hn::IfThenElse(small, x, hn::ShiftRight<16>(x));
+
+  // x < f * 2^20, so the quotient q < 2^20. The float product is wrong by less than 7 * 2^-24
+  // of itself (two roundings and the reciprocal's, which is made 2^-22 too small, so that it is
+  // never above x / f): trunc gives q or q - 1.
+  const V32 q = Truncate(hn::Mul(FloatOf(x), reciprocal));
+  const V32 rest = hn::Sub(x, hn::Mul(q, f));
+  const V32 rest_to_scale = hn::Sub(hn::Set(d, kRansScale), f);
+  const V32 y = hn::Add(hn::Add(x, start), hn::Mul(q, rest_to_scale));
+  const auto exact = hn::RebindMask(d, hn::Gt(hn::BitCast(di, f), hn::BitCast(di, rest)));
+  return hn::IfThenElse(exact, y, hn::Add(y, rest_to_scale));
+}
+
+template <bool kSmall>
+size_t EncodeRowsWith(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
+                      uint32_t* states, uint8_t** next, const uint8_t* end) {
+  const D32 d;
+  const hn::Rebind<uint8_t, D32> d8;
+  const EncoderLookup<kSmall> lookup(table);
+  V32 x[kEncoderVectors];
+  for (size_t v = 0; v < kEncoderVectors; ++v) {
+    x[v] = hn::Reverse(d, hn::LoadU(d, states + v * kEncoderLanes));
+  }
+  uint8_t* words = *next;
+  while (rows > 0 && static_cast<size_t>(end - words) >= 2 * kRansLanes) {
+    --rows;
+    const uint8_t* row = codes + rows * kRansLanes;
+    HWY_UNROLL(8)
+    for (size_t v = kEncoderVectors; v-- > 0;) {
+      const V32 c = hn::PromoteTo(d, hn::LoadU(d8, row + v * kEncoderLanes));
+      x[v] = EncodeVector(x[v], hn::Reverse(d, c), lookup, &words);
+    }
+  }
+  for (size_t v = 0; v < kEncoderVectors; ++v) {
+    hn::StoreU(hn::Reverse(d, x[v]), d, states + v * kEncoderLanes);
+  }
+  *next = words;
+  return rows;
+}
+
+// Encodes rows from the last on while there is room; returns how many are left.
+size_t EncodeRows(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
+                  uint32_t* states, uint8_t** next, const uint8_t* end) {
+#if HWY_TARGET <= HWY_AVX3
+  if (table.small) return EncodeRowsWith<true>(codes, rows, table, states, next, end);
+#endif
+  return EncodeRowsWith<false>(codes, rows, table, states, next, end);
+}
+
+// ---- Decoder: states split into high and low halves, in 16-bit lanes.
+
+using D16 = hn::CappedTag<uint16_t, 32>;
+using V16 = hn::Vec<D16>;
+using M16 = hn::Mask<D16>;
+using DI16 = hn::RebindToSigned<D16>;
+constexpr size_t kDecoderLanes = hn::MaxLanes(D16());
+constexpr size_t kDecoderVectors = kRansLanes / kDecoderLanes;
+
+// The next words, in order, in the lanes that are set; advances past them.
+HWY_INLINE V16 ExpandWords(M16 mask, const uint8_t** next) {
+  const D16 d;
+  const uint8_t* words = *next;
+#if HWY_TARGET == HWY_AVX3_DL
+  *next += 2 * hn::CountTrue(d, mask);
+  return V16{_mm512_maskz_expand_epi16(mask.raw, _mm512_loadu_si512(words))};
+#elif HWY_TARGET == HWY_AVX3
+  const auto low = static_cast<__mmask16>(mask.raw);
+  const auto high = static_cast<__mmask16>(mask.raw >> 16);
+  const auto expand = [](__mmask16 lanes, const uint8_t* from) HWY_ATTR {
+    const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm512_cvtepi32_epi16(
+        _mm512_maskz_expand_epi32(lanes, _mm512_cvtepu16_epi32(packed)));
+  };
+  const __m256i a = expand(low, words);
+  words += 2 * std::popcount(low);
+  const __m256i b = expand(high, words);
+  *next = words + 2 * std::popcount(high);
+  return V16{_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)};
+#else
+  const hn::CappedTag<uint8_t, 16> d8;
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(d, mask, bits);
+  const auto expand = [&](uint8_t lanes) HWY_ATTR {
+    const auto shuffle = hn::Load(d8, kExpandShuffles[lanes].data());
+    const auto out = hn::TableLookupBytes(hn::LoadU(d8, words), shuffle);
+    words += 2 * std::popcount(lanes);
+    return out;
+  };
+  const auto a = expand(bits[0]);
+#if HWY_TARGET == HWY_AVX2
+  const hn::Repartition<uint8_t, D16> d8_full;
+  const auto b = expand(bits[1]);
+  *next = words;
+  return hn::BitCast(d, hn::Combine(d8_full, b, a));
+#else
+  *next = words;
+  return hn::BitCast(d, a);
+#endif
+#endif
+}
+
+// Finds the symbol of a slot by comparing it with where each symbol starts.
+template <int kSymbols>
+class DecoderSearch {
+ public:
+  explicit DecoderSearch(const RansDecoderTable& table) {
+    alignas(64) uint16_t frequencies[32] = {};
+    alignas(16) uint8_t low[16] = {}, high[16] = {};
+    for (int i = 0; i < kSymbols; ++i) {
+      const int symbol = std::min(i, table.symbols - 1);  // repeating the last does no harm
+      const int start_symbol = table.starts[symbol] << 4 | symbol;
+      starts_[i] = hn::Set(DI16(), static_cast<int16_t>(start_symbol - 0x8000));
+      frequencies[i] = table.frequencies[symbol];
+      low[i] = static_cast<uint8_t>(frequencies[i]);
+      high[i] = static_cast<uint8_t>(frequencies[i] >> 8);
+    }
+#if HWY_TARGET <= HWY_AVX3
+    frequencies_ = hn::Load(D16(), frequencies);
+#else
+    low_ = hn::LoadDup128(D8(), low);
+    high_ = hn::LoadDup128(D8(), high);
+#endif
+  }
+
+  // start << 4 | symbol of the slots in the low 12 bits of x.
+  HWY_INLINE V16 Find(V16 x) const {
+    const D16 d;
+    // As signed numbers, which all targets can compare: slot << 4 | 15, less 2^15.
+    const auto key = hn::BitCast(DI16(), hn::Xor(hn::ShiftLeft<4>(x), hn::Set(d, 0x800F)));
+    // Two chains side by side.
+    constexpr int kHalf = kSymbols / 2;
+    auto low = starts_[0];
+    auto high = starts_[kHalf];
+    HWY_UNROLL(8)
+    for (int i = 1; i < kHalf; ++i) {
+      low = hn::IfThenElse(hn::Gt(starts_[i], key), low, starts_[i]);
+      high = hn::IfThenElse(hn::Gt(starts_[kHalf + i], key), high, starts_[kHalf + i]);
+    }
+    const auto found = hn::IfThenElse(hn::Gt(starts_[kHalf], key), low, high);
+    return hn::Xor(hn::BitCast(d, found), hn::Set(d, 0x8000));
+  }
+
+  HWY_INLINE V16 Frequencies(V16 symbols) const {
+#if HWY_TARGET <= HWY_AVX3
+    return V16{_mm512_permutexvar_epi16(symbols.raw, frequencies_.raw)};
+#else
+    const D16 d;
+    const auto low_index = hn::BitCast(D8(), hn::Or(symbols, hn::Set(d, 0x8000)));
+    const auto high_index =
+        hn::BitCast(D8(), hn::Or(hn::ShiftLeft<8>(symbols), hn::Set(d, 0x0080)));
+    return hn::BitCast(d, hn::Or(hn::TableLookupBytesOr0(low_, low_index),
+                                 hn::TableLookupBytesOr0(high_, high_index)));
+#endif
+  }
+
+ private:
+  using D8 = hn::Repartition<uint8_t, D16>;
+  hn::Vec<DI16> starts_[kSymbols];
+#if HWY_TARGET <= HWY_AVX3
+  V16 frequencies_ = hn::Undefined(D16());
+#else
+  hn::Vec<D8> low_ = hn::Undefined(D8()), high_ = hn::Undefined(D8());
+#endif
+};
+
+// Steps the states and returns the indices of the symbols.
+template <class Search>
+HWY_INLINE V16 DecodeVector(V16* low, V16* high, const Search& search, const uint8_t** next) {
+  const D16 d;
+  const V16 found = search.Find(*low);
+  const V16 symbols = hn::And(found, hn::Set(d, 15));
+  const V16 f = search.Frequencies(symbols);
+  // f * (x >> 12) + slot - start, in halves.
+  const V16 offset = hn::Sub(hn::And(*low, hn::Set(d, 0xFFF)), hn::ShiftRight<4>(found));
+  const V16 q_low = hn::Or(hn::ShiftLeft<4>(*high), hn::ShiftRight<12>(*low));
+  const V16 q_high = hn::ShiftRight<12>(*high);
+  const V16 product_high = hn::Add(hn::MulHigh(q_low, f), hn::Mul(q_high, f));
+  const V16 new_low = hn::Add(hn::Mul(q_low, f), offset);
+  const auto carry = hn::Lt(new_low, offset);
+  const V16 new_high =
+      hn::IfThenElse(carry, hn::Add(product_high, hn::Set(d, 1)), product_high);
+  const auto empty = hn::Eq(new_high, hn::Zero(d));
+  const V16 words = ExpandWords(empty, next);
+  *high = hn::IfThenElse(empty, new_low, new_high);
+  *low = hn::IfThenElse(empty, words, new_low);
+  return symbols;
+}
+
+template <int kSymbols>
+size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
+                      uint32_t* states, uint8_t* codes, size_t rows) {
+  const D16 d;
+  const hn::Rebind<uint8_t, D16> d8;
+  const DecoderSearch<kSymbols> search(table);
+  const hn::FixedTag<uint8_t, HWY_MAX(kDecoderLanes, 16)> d_codes;
+  const auto code_of = hn::LoadDup128(d_codes, table.codes);
+  V16 low[kDecoderVectors], high[kDecoderVectors];
+  alignas(64) uint16_t halves[2][kRansLanes];
+  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+    halves[0][lane] = static_cast<uint16_t>(states[lane]);
+    halves[1][lane] = static_cast<uint16_t>(states[lane] >> 16);
+  }
+  for (size_t v = 0; v < kDecoderVectors; ++v) {
+    low[v] = hn::Load(d, halves[0] + v * kDecoderLanes);
+    high[v] = hn::Load(d, halves[1] + v * kDecoderLanes);
+  }
+  const uint8_t* words = *next;
+  size_t row = 0;
+  // A row uses at most kRansLanes words, and no load reaches beyond as many.
+  for (; row < rows && static_cast<size_t>(end - words) >= 2 * kRansLanes; ++row) {
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kDecoderVectors; ++v) {
+      const V16 symbols = DecodeVector(&low[v], &high[v], search, &words);
+      const auto out = hn::TableLookupBytes(code_of, hn::TruncateTo(d8, symbols));
+      hn::StoreU(out, d8, codes + row * kRansLanes + v * kDecoderLanes);
+    }
+  }
+  for (size_t v = 0; v < kDecoderVectors; ++v) {
+    hn::Store(low[v], d, halves[0] + v * kDecoderLanes);
+    hn::Store(high[v], d, halves[1] + v * kDecoderLanes);
+  }
+  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+    states[lane] = static_cast<uint32_t>(halves[1][lane]) << 16 | halves[0][lane];
+  }
+  *next = words;
+  return row;
+}
+
+// Decodes rows from the first on while words last; returns how many.
+size_t DecodeRows(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
+                  uint32_t* states, uint8_t* codes, size_t rows) {
+  if (table.symbols == 0) return 0;
+  if (table.symbols <= 4) return DecodeRowsWith<4>(next, end, table, states, codes, rows);
+  if (table.symbols <= 8) return DecodeRowsWith<8>(next, end, table, states, codes, rows);
+  return DecodeRowsWith<16>(next, end, table, states, codes, rows);
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace elastiquant
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace elastiquant {
+
+HWY_EXPORT(EncodeRows);
+HWY_EXPORT(DecodeRows);
+
 namespace {
 
 // One step of the encoder: the definition that every SIMD target must match.
@@ -105,6 +481,7 @@ size_t RansEncodeRows(const uint8_t* codes, size_t rows, const RansEncoderTable&
                       uint32_t* states, uint8_t* words, size_t capacity) {
   uint8_t* next = words;
   const uint8_t* end = words + 2 * capacity;
+  rows = HWY_DYNAMIC_DISPATCH(EncodeRows)(codes, rows, table, states, &next, end);
   for (size_t row = rows; row-- > 0;) {
     if (static_cast<size_t>(end - next) < 2 * kRansLanes) return kRansNoRoom;
     for (size_t lane = kRansLanes; lane-- > 0;) {
@@ -129,7 +506,8 @@ size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoder
                       uint32_t* states, uint8_t* codes, size_t rows) {
   const uint8_t* next = words;
   const uint8_t* end = words + 2 * word_count;
-  for (size_t row = 0; row < rows; ++row) {
+  size_t row = HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows);
+  for (; row < rows; ++row) {
     if (!DecodeRowChecked(&next, end, table, states, kRansLanes, codes + row * kRansLanes)) {
       return kRansNoRoom;
     }
@@ -138,3 +516,4 @@ size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoder
 }
 
 }  // namespace elastiquant
+#endif  // HWY_ONCE
