@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -14,13 +15,37 @@
 namespace elastiquant {
 namespace {
 
-enum Mode : uint8_t { kFixedMode = 0, kConstantMode = 1, kSingleMode = 2, kRowsMode = 3 };
+enum Mode : uint8_t {
+  kFixedMode = 0,
+  kConstantMode = 1,
+  kSingleMode = 2,
+  kRowsMode = 3,
+  kWideRowsMode = 4
+};
 
-// From here on 32 states are worth their bytes.
-constexpr size_t kMinRowsLength = 8192;
-constexpr size_t kMaxTailRows = 16;
-// Whole SIMD registers are stored, of which only the front may count.
-constexpr size_t kStoreSlack = 64;
+// log2(f) in 1/256 bits, straight between powers of 2: at most 0.09 bits too little.
+uint64_t Log2In256ths(uint32_t f) {
+  const unsigned exponent = static_cast<unsigned>(std::bit_width(f)) - 1;
+  return 256u * exponent + ((f << 8 >> exponent) - 256);
+}
+
+// Lanes make it fast but cost about a byte each: there should be enough bits to pay for them.
+Mode ChooseMode(const uint32_t counts[256], const RansFrequencies& frequencies) {
+  uint64_t n = 0;
+  uint64_t cost = 0;  // in 1/256 bits
+  for (size_t c = 0; c < 256; ++c) {
+    if (counts[c] == 0) continue;
+    n += counts[c];
+    cost += counts[c] * (256u * kRansScaleBits - Log2In256ths(frequencies.of[c]));
+  }
+  if (n < 8192) return kSingleMode;
+  return cost / 256 < 60000 ? kRowsMode : kWideRowsMode;
+}
+constexpr size_t LanesOf(uint8_t mode) { return mode == kRowsMode ? 32 : 64; }
+
+constexpr size_t kMaxTail = 512;  // decoded one by one, so slowly
+// The kernel wants room for as many words as a row can emit.
+constexpr size_t kStoreSlack = 2 * kMaxRansLanes;
 
 Status Corrupt(const char* what) { return CorruptData(std::string("rans coding: ") + what); }
 
@@ -62,25 +87,25 @@ void ReverseWords(uint8_t* words, size_t count) {
 struct Tail {
   size_t length = 0;
   uint32_t state = kRansLow;
-  std::array<uint16_t, kRansLanes> words{};  // in the order of reading
+  std::array<uint16_t, kMaxRansLanes> words{};  // in the order of reading
 };
 
 // Takes as many rows into the tail as the lanes can carry.
-Tail EncodeTail(std::span<const uint8_t> codes, const RansEncoderTable& table) {
+Tail EncodeTail(std::span<const uint8_t> codes, const RansEncoderTable& table, size_t lanes) {
   Tail tail;
-  uint8_t words[2 * kRansLanes];
+  uint8_t words[2 * kMaxRansLanes];
   size_t used = 0;
-  size_t take = codes.size() % kRansLanes;  // fits: a code emits at most one word
-  for (size_t row = 0; row <= kMaxTailRows && tail.length + take <= codes.size(); ++row) {
+  size_t take = codes.size() % lanes;  // fits: a code emits at most one word
+  while (tail.length + take <= std::min(codes.size(), kMaxTail)) {
     uint32_t state = tail.state;
     const uint8_t* begin = codes.data() + (codes.size() - tail.length - take);
     const size_t more =
-        RansEncodeOne(begin, take, table, &state, words + 2 * used, kRansLanes - used);
+        RansEncodeOne(begin, take, table, &state, words + 2 * used, lanes - used);
     if (more == kRansNoRoom) break;
     used += more;
     tail.state = state;
     tail.length += take;
-    take = kRansLanes;
+    take = lanes;
   }
   ReverseWords(words, used);
   std::memcpy(tail.words.data(), words, 2 * used);
@@ -102,20 +127,20 @@ uint8_t* EncodeSingle(std::span<const uint8_t> codes, const RansEncoderTable& ta
   return words + 2 * count;
 }
 
-uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& table,
+uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& table, size_t lanes,
                     uint8_t* next, const uint8_t* limit) {
-  const Tail tail = EncodeTail(codes, table);
-  const size_t rows = (codes.size() - tail.length) / kRansLanes;
-  uint32_t states[kRansLanes];
-  for (size_t lane = 0; lane < kRansLanes; ++lane) states[lane] = kRansLow | tail.words[lane];
+  const Tail tail = EncodeTail(codes, table, lanes);
+  const size_t rows = (codes.size() - tail.length) / lanes;
+  uint32_t states[kMaxRansLanes];
+  for (size_t lane = 0; lane < lanes; ++lane) states[lane] = kRansLow | tail.words[lane];
 
-  Append(static_cast<uint8_t>(tail.length / kRansLanes), &next);
+  Append(static_cast<uint8_t>(tail.length / lanes), &next);
   Append(tail.state, &next);
-  uint8_t* const words = next + sizeof(states);
-  const size_t count = RansEncodeRows(codes.data(), rows, table, states, words,
+  uint8_t* const words = next + lanes * sizeof(uint32_t);
+  const size_t count = RansEncodeRows(codes.data(), rows, lanes, table, states, words,
                                       static_cast<size_t>(limit - words) / 2);
   if (count == kRansNoRoom) return nullptr;
-  Append(states, &next);
+  std::memcpy(next, states, lanes * sizeof(uint32_t));
   ReverseWords(words, count);
   return words + 2 * count;
 }
@@ -123,9 +148,9 @@ uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& tabl
 // Returns the end, or null if kFixed is not longer.
 uint8_t* EncodeCoded(std::span<const uint8_t> codes, int bits, const uint32_t counts[256],
                      std::span<uint8_t> out) {
-  const bool in_rows = codes.size() >= kMinRowsLength;
   const RansFrequencies frequencies = NormalizeCounts(counts);
-  out[0] = in_rows ? kRowsMode : kSingleMode;
+  const Mode mode = ChooseMode(counts, frequencies);
+  out[0] = mode;
   BitWriter writer(out.subspan(1));
   WriteRansTable(frequencies, bits, writer);
   size_t table_bytes = 0;
@@ -135,8 +160,9 @@ uint8_t* EncodeCoded(std::span<const uint8_t> codes, int bits, const uint32_t co
   MakeRansEncoderTable(frequencies, &table);
   uint8_t* const next = out.data() + 1 + table_bytes;
   const uint8_t* const limit = out.data() + out.size();
-  uint8_t* const end =
-      in_rows ? EncodeRows(codes, table, next, limit) : EncodeSingle(codes, table, next, limit);
+  uint8_t* const end = mode == kSingleMode
+                           ? EncodeSingle(codes, table, next, limit)
+                           : EncodeRows(codes, table, LanesOf(mode), next, limit);
   const size_t worst = 1 + FixedBytes(codes.size(), bits);
   return end == nullptr || end - out.data() >= static_cast<ptrdiff_t>(worst) ? nullptr : end;
 }
@@ -156,43 +182,46 @@ Status DecodeSingle(std::span<const uint8_t> in, const RansDecoderTable& table,
   return Status::Ok();
 }
 
-Status DecodeTail(const uint32_t (&states)[kRansLanes], uint32_t state,
+Status DecodeTail(std::span<const uint32_t> states, uint32_t state,
                   const RansDecoderTable& table, std::span<uint8_t> codes) {
-  uint16_t words[kRansLanes];
-  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+  uint16_t words[kMaxRansLanes];
+  for (size_t lane = 0; lane < states.size(); ++lane) {
     if (states[lane] >> 16 != 1) return Corrupt("a final state is wrong");
     words[lane] = static_cast<uint16_t>(states[lane]);
   }
-  const size_t used = RansDecodeOne(reinterpret_cast<const uint8_t*>(words), kRansLanes, table,
-                                    &state, codes.data(), codes.size());
+  const size_t used = RansDecodeOne(reinterpret_cast<const uint8_t*>(words), states.size(),
+                                    table, &state, codes.data(), codes.size());
   if (used == kRansNoRoom) return Corrupt("the tail ends too early");
   const bool rest_is_zero =
-      std::all_of(words + used, words + kRansLanes, [](uint16_t word) { return word == 0; });
+      std::all_of(words + used, words + states.size(), [](uint16_t word) { return word == 0; });
   if (!rest_is_zero || state != kRansLow) return Corrupt("the tail's final state is wrong");
   return Status::Ok();
 }
 
-Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table,
+Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table, size_t lanes,
                   std::span<uint8_t> codes) {
   ByteReader reader(in);
   uint8_t tail_rows;
   uint32_t tail_state;
-  uint32_t states[kRansLanes];
-  if (!reader.Read(&tail_rows) || !reader.Read(&tail_state) || !reader.Read(&states)) {
+  std::span<const uint8_t> state_bytes;
+  if (!reader.Read(&tail_rows) || !reader.Read(&tail_state) ||
+      !reader.ReadSpan(lanes * sizeof(uint32_t), &state_bytes)) {
     return Corrupt("it ends before the states");
   }
-  const size_t tail = codes.size() % kRansLanes + kRansLanes * tail_rows;
+  const size_t tail = codes.size() % lanes + lanes * tail_rows;
   if (tail > codes.size()) return Corrupt("the tail is longer than the whole");
+  uint32_t states[kMaxRansLanes];
+  std::memcpy(states, state_bytes.data(), state_bytes.size());
   const auto too_small = [](uint32_t x) { return x < kRansLow; };
-  if (too_small(tail_state) || std::any_of(states, states + kRansLanes, too_small)) {
+  if (too_small(tail_state) || std::any_of(states, states + lanes, too_small)) {
     return Corrupt("a state is too small");
   }
-  const size_t rows = (codes.size() - tail) / kRansLanes;
+  const size_t rows = (codes.size() - tail) / lanes;
   const size_t used = RansDecodeRows(in.data() + reader.position(), reader.remaining() / 2,
-                                     table, states, codes.data(), rows);
+                                     table, states, codes.data(), rows, lanes);
   if (used == kRansNoRoom) return Corrupt("it ends too early");
   if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
-  return DecodeTail(states, tail_state, table, codes.last(tail));
+  return DecodeTail({states, lanes}, tail_state, table, codes.last(tail));
 }
 
 Status DecodeConstant(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes) {
@@ -206,7 +235,7 @@ Status DecodeConstant(std::span<const uint8_t> in, int bits, std::span<uint8_t> 
 
 size_t MaxRansBytes(size_t n, int bits) {
   return 1 + FixedBytes(n, bits) + MaxRansTableBytes(bits) +
-         sizeof(uint32_t) * (kRansLanes + 2) + kStoreSlack;
+         sizeof(uint32_t) * (kMaxRansLanes + 2) + kStoreSlack;
 }
 
 Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out) {
@@ -216,7 +245,7 @@ Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<ui
                           " bytes, but has " + std::to_string(out.size()));
   }
   uint32_t counts[256];
-  CountCodes(codes.data(), codes.size(), counts);
+  CountCodes(codes.data(), codes.size(), bits, counts);
   const size_t alphabet = size_t{1} << bits;
   const auto occurs = [](uint32_t count) { return count != 0; };
   if (std::any_of(counts + alphabet, counts + 256, occurs)) {
@@ -244,7 +273,7 @@ Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> code
   in = in.subspan(1);
   if (mode == kFixedMode) return DecodeFixed(in, bits, codes);
   if (mode == kConstantMode) return DecodeConstant(in, bits, codes);
-  if (mode != kSingleMode && mode != kRowsMode) return Corrupt("the mode is unknown");
+  if (mode > kWideRowsMode) return Corrupt("the mode is unknown");
 
   BitReader reader(in);
   RansFrequencies frequencies;
@@ -255,7 +284,8 @@ Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> code
   RansDecoderTable table;
   MakeRansDecoderTable(frequencies, &table);
   in = in.subspan(reader.position() / 8);
-  return mode == kRowsMode ? DecodeRows(in, table, codes) : DecodeSingle(in, table, codes);
+  return mode == kSingleMode ? DecodeSingle(in, table, codes)
+                             : DecodeRows(in, table, LanesOf(mode), codes);
 }
 
 }  // namespace elastiquant

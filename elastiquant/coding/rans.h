@@ -5,16 +5,17 @@
 //   1 constant  the code that all are (1 byte)
 //   2 single    table | state (4 bytes) | words
 //   3 rows      table | tail rows t (1 byte) | tail state (4) | 32 states (4 each) | words
+//   4 wide rows the same with 64 states, for speed
 // The table is as WriteRansTable has it, filled up to a byte. Words (2 bytes each) reach to the
 // end and are read front to back.
 //
-// In mode 2 one state decodes all codes. In mode 3 the first codes are decoded in rows of 32,
-// code i of a row with state i, which takes its words as it needs them, lane 0 first. The last
-// n % 32 + 32 t codes, the tail, are decoded with the tail state, after the rows: its words are
-// the low halves of the 32 states that the rows end with, lane 0 first, those not needed being
-// zero. (An encoder is free to choose the states that it starts from. Used so, a lane costs 8
-// bits on average, not 24.) Each high half must be 1 then, and the tail state, or the only
-// state of mode 2, must be 2^16: what the encoder began with.
+// In mode 2 one state decodes all codes. In mode 3 the first codes are decoded in rows of
+// L = 32 (mode 4: 64), code i of a row with state i; states take words as they need them, lane
+// 0 first. The last n % L + L t codes, the tail, are decoded with the tail state, after the
+// rows: its words are the low halves of the states that the rows end with, lane 0 first, those
+// not needed being zero. (An encoder is free to choose the states that it starts from. Used so,
+// a lane costs 8 bits on average, not 24.) Each high half must be 1 then, and the tail state,
+// or the only state of mode 2, must be 2^16: what the encoder began with.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ TEST(RansTableTest, WhatIsWrittenIsRead) {
     for (CodePattern pattern : kAllPatterns) {
       uint32_t counts[256];
       const auto codes = MakeCodes(pattern, 5000, bits);
-      CountCodes(codes.data(), codes.size(), counts);
+      CountCodes(codes.data(), codes.size(), bits, counts);
       counts[0] += 1;  // at least two codes
       counts[1] += 1;
       const RansFrequencies written = NormalizeCounts(counts);

@@ -34,8 +34,9 @@ double EntropyBits(const std::vector<uint8_t>& codes) {
   return bits;
 }
 
-const size_t kLengths[] = {0,    1,    2,    3,    31,   32,   33,   63,    64,    65,
-                           1000, 8191, 8192, 8193, 8223, 8224, 8225, 10007, 16384, 32768};
+const size_t kLengths[] = {0,     1,     2,     3,     31,    32,    33,   63,   64,
+                           65,    1000,  8191,  8192,  8193,  8223,  8224, 8225, 10007,
+                           16384, 24575, 24576, 24639, 24640, 24641, 32768};
 
 TEST(RansTest, RoundTripsWithTheSameBytesOnEveryTarget) {
   for (int bits = 2; bits <= 8; ++bits) {
@@ -123,18 +124,18 @@ TEST(RansTest, EncodeRefusesABadCodeOrBuffer) {
 // AddressSanitizer sees: each input stands alone in an allocation of its own size).
 TEST(RansTest, DamagedBytesAreHarmless) {
   ForEachTarget([] {
-    for (const size_t n : {500, 8200}) {
+    for (const size_t n : {500, 8200, 24600}) {
       for (const int bits : {4, 8}) {
         const auto codes = MakeCodes(CodePattern::kGaussian, n, bits);
         const std::vector<uint8_t> good = Encode(codes, bits);
         std::vector<uint8_t> back(n);
-        const size_t step = n > 1000 ? 37 : 1;
-        for (size_t size = 0; size < good.size(); size += size < 250 ? 1 : step) {
+        const size_t step = 1 + n / 100;
+        for (size_t size = 0; size < good.size(); size += size < 100 ? 1 : step) {
           const std::vector<uint8_t> cut(good.begin(), good.begin() + static_cast<long>(size));
           EXPECT_FALSE(Decode(cut, bits, back).ok()) << size;
         }
         size_t unnoticed = 0, flips = 0;
-        for (size_t at = 0; at < good.size(); at += at < 250 ? 1 : step) {
+        for (size_t at = 0; at < good.size(); at += at < 100 ? 1 : step) {
           for (const uint8_t flip : {uint8_t{1}, uint8_t{0x80}, uint8_t{0xFF}}) {
             std::vector<uint8_t> bad = good;
             bad[at] ^= flip;

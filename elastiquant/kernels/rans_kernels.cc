@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+// For the 16-bit expand instruction; a target that Highway leaves out by default.
+#define HWY_WANT_AVX3_DL 1
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/rans_kernels.cc"
 #include <hwy/foreach_target.h>
@@ -41,17 +43,67 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
+size_t CountSmallCodes(const uint8_t*, size_t, uint32_t[16], uint8_t*) { return 0; }
+
+void FillSlots(uint32_t first, uint32_t count, uint32_t* slots) {
+  for (uint32_t i = 0; i < count; ++i) slots[i] = first + (i << 20);
+}
+
 // All rows are left to the scalar loops.
-size_t EncodeRows(const uint8_t*, size_t rows, const RansEncoderTable&, uint32_t*, uint8_t**,
-                  const uint8_t*) {
+size_t EncodeRows(const uint8_t*, size_t rows, size_t, const RansEncoderTable&, uint32_t*,
+                  uint8_t**, const uint8_t*) {
   return rows;
 }
 size_t DecodeRows(const uint8_t**, const uint8_t*, const RansDecoderTable&, uint32_t*, uint8_t*,
-                  size_t) {
+                  size_t, size_t) {
   return 0;
 }
 
 #else
+
+// Adds up how often 0 to 15 occur in as many codes as it likes from the front, and the or of
+// these; returns how many they are.
+size_t CountSmallCodes(const uint8_t* codes, size_t n, uint32_t counts[16], uint8_t* all) {
+  const hn::ScalableTag<uint8_t> d;
+  const hn::Repartition<uint64_t, decltype(d)> d64;
+  const size_t lanes = hn::Lanes(d);
+  auto any = hn::Zero(d);
+  size_t i = 0;
+  while (i + lanes <= n) {
+    // Lanes of 8 bits: no more than 255 steps.
+    const size_t end = i + lanes * std::min<size_t>(255, (n - i) / lanes);
+    hn::Vec<decltype(d)> sums[16];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    for (; i < end; i += lanes) {
+      const auto v = hn::LoadU(d, codes + i);
+      any = hn::Or(any, v);
+      HWY_UNROLL(16)
+      for (uint8_t c = 0; c < 16; ++c) {
+        // A true mask is -1.
+        sums[c] = hn::Sub(sums[c], hn::VecFromMask(d, hn::Eq(v, hn::Set(d, c))));
+      }
+    }
+    for (size_t c = 0; c < 16; ++c) {
+      const auto sum = hn::SumOfLanes(d64, hn::SumsOf8(sums[c]));
+      counts[c] += static_cast<uint32_t>(hn::GetLane(sum));
+    }
+  }
+  alignas(64) uint8_t any_lanes[HWY_MAX_BYTES];
+  hn::Store(any, d, any_lanes);
+  for (size_t lane = 0; lane < lanes; ++lane) *all |= any_lanes[lane];
+  return i;
+}
+
+// slots[i] = first + (i << 20); may write up to 16 more.
+void FillSlots(uint32_t first, uint32_t count, uint32_t* slots) {
+  const hn::CappedTag<uint32_t, 16> d;
+  auto v = hn::Add(hn::Set(d, first), hn::ShiftLeft<20>(hn::Iota(d, 0)));
+  const auto step = hn::Set(d, static_cast<uint32_t>(hn::Lanes(d)) << 20);
+  for (uint32_t i = 0; i < count; i += static_cast<uint32_t>(hn::Lanes(d))) {
+    hn::StoreU(v, d, slots + i);
+    v = hn::Add(v, step);
+  }
+}
 
 // ---- Encoder: states in 32-bit lanes. The lanes of a vector stand in descending order, since
 // words are emitted from the last lane to the first.
@@ -61,7 +113,6 @@ using V32 = hn::Vec<D32>;
 using DI32 = hn::RebindToSigned<D32>;
 using DF = hn::RebindToFloat<D32>;
 constexpr size_t kEncoderLanes = hn::MaxLanes(D32());
-constexpr size_t kEncoderVectors = kRansLanes / kEncoderLanes;
 
 HWY_INLINE hn::Vec<DF> FloatOf(V32 x) {
 #if HWY_TARGET <= HWY_AVX3
@@ -143,27 +194,28 @@ HWY_INLINE V32 EncodeVector(V32 x, V32 codes, const Lookup& lookup, uint8_t** ne
   return hn::IfThenElse(exact, y, hn::Add(y, rest_to_scale));
 }
 
-template <bool kSmall>
+template <bool kSmall, size_t kRowLanes>
 size_t EncodeRowsWith(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
                       uint32_t* states, uint8_t** next, const uint8_t* end) {
   const D32 d;
   const hn::Rebind<uint8_t, D32> d8;
   const EncoderLookup<kSmall> lookup(table);
-  V32 x[kEncoderVectors];
-  for (size_t v = 0; v < kEncoderVectors; ++v) {
+  constexpr size_t kVectors = kRowLanes / kEncoderLanes;
+  V32 x[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) {
     x[v] = hn::Reverse(d, hn::LoadU(d, states + v * kEncoderLanes));
   }
   uint8_t* words = *next;
-  while (rows > 0 && static_cast<size_t>(end - words) >= 2 * kRansLanes) {
+  while (rows > 0 && static_cast<size_t>(end - words) >= 2 * kRowLanes) {
     --rows;
-    const uint8_t* row = codes + rows * kRansLanes;
+    const uint8_t* row = codes + rows * kRowLanes;
     HWY_UNROLL(8)
-    for (size_t v = kEncoderVectors; v-- > 0;) {
+    for (size_t v = kVectors; v-- > 0;) {
       const V32 c = hn::PromoteTo(d, hn::LoadU(d8, row + v * kEncoderLanes));
       x[v] = EncodeVector(x[v], hn::Reverse(d, c), lookup, &words);
     }
   }
-  for (size_t v = 0; v < kEncoderVectors; ++v) {
+  for (size_t v = 0; v < kVectors; ++v) {
     hn::StoreU(hn::Reverse(d, x[v]), d, states + v * kEncoderLanes);
   }
   *next = words;
@@ -171,12 +223,17 @@ size_t EncodeRowsWith(const uint8_t* codes, size_t rows, const RansEncoderTable&
 }
 
 // Encodes rows from the last on while there is room; returns how many are left.
-size_t EncodeRows(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
-                  uint32_t* states, uint8_t** next, const uint8_t* end) {
+size_t EncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
+                  const RansEncoderTable& table, uint32_t* states, uint8_t** next,
+                  const uint8_t* end) {
 #if HWY_TARGET <= HWY_AVX3
-  if (table.small) return EncodeRowsWith<true>(codes, rows, table, states, next, end);
+  if (table.small) {
+    return lanes == 32 ? EncodeRowsWith<true, 32>(codes, rows, table, states, next, end)
+                       : EncodeRowsWith<true, 64>(codes, rows, table, states, next, end);
+  }
 #endif
-  return EncodeRowsWith<false>(codes, rows, table, states, next, end);
+  return lanes == 32 ? EncodeRowsWith<false, 32>(codes, rows, table, states, next, end)
+                     : EncodeRowsWith<false, 64>(codes, rows, table, states, next, end);
 }
 
 // ---- Decoder: states split into high and low halves, in 16-bit lanes.
@@ -186,7 +243,6 @@ using V16 = hn::Vec<D16>;
 using M16 = hn::Mask<D16>;
 using DI16 = hn::RebindToSigned<D16>;
 constexpr size_t kDecoderLanes = hn::MaxLanes(D16());
-constexpr size_t kDecoderVectors = kRansLanes / kDecoderLanes;
 
 // The next words, in order, in the lanes that are set; advances past them.
 HWY_INLINE V16 ExpandWords(M16 mask, const uint8_t** next) {
@@ -318,7 +374,7 @@ HWY_INLINE V16 DecodeVector(V16* low, V16* high, const Search& search, const uin
   return symbols;
 }
 
-template <int kSymbols>
+template <int kSymbols, size_t kRowLanes>
 size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
                       uint32_t* states, uint8_t* codes, size_t rows) {
   const D16 d;
@@ -326,45 +382,55 @@ size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecode
   const DecoderSearch<kSymbols> search(table);
   const hn::FixedTag<uint8_t, HWY_MAX(kDecoderLanes, 16)> d_codes;
   const auto code_of = hn::LoadDup128(d_codes, table.codes);
-  V16 low[kDecoderVectors], high[kDecoderVectors];
-  alignas(64) uint16_t halves[2][kRansLanes];
-  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+  constexpr size_t kVectors = kRowLanes / kDecoderLanes;
+  V16 low[kVectors], high[kVectors];
+  alignas(64) uint16_t halves[2][kRowLanes];
+  for (size_t lane = 0; lane < kRowLanes; ++lane) {
     halves[0][lane] = static_cast<uint16_t>(states[lane]);
     halves[1][lane] = static_cast<uint16_t>(states[lane] >> 16);
   }
-  for (size_t v = 0; v < kDecoderVectors; ++v) {
+  for (size_t v = 0; v < kVectors; ++v) {
     low[v] = hn::Load(d, halves[0] + v * kDecoderLanes);
     high[v] = hn::Load(d, halves[1] + v * kDecoderLanes);
   }
   const uint8_t* words = *next;
   size_t row = 0;
-  // A row uses at most kRansLanes words, and no load reaches beyond as many.
-  for (; row < rows && static_cast<size_t>(end - words) >= 2 * kRansLanes; ++row) {
+  // A row uses at most kRowLanes words, and no load reaches beyond as many.
+  for (; row < rows && static_cast<size_t>(end - words) >= 2 * kRowLanes; ++row) {
     HWY_UNROLL(4)
-    for (size_t v = 0; v < kDecoderVectors; ++v) {
+    for (size_t v = 0; v < kVectors; ++v) {
       const V16 symbols = DecodeVector(&low[v], &high[v], search, &words);
       const auto out = hn::TableLookupBytes(code_of, hn::TruncateTo(d8, symbols));
-      hn::StoreU(out, d8, codes + row * kRansLanes + v * kDecoderLanes);
+      hn::StoreU(out, d8, codes + row * kRowLanes + v * kDecoderLanes);
     }
   }
-  for (size_t v = 0; v < kDecoderVectors; ++v) {
+  for (size_t v = 0; v < kVectors; ++v) {
     hn::Store(low[v], d, halves[0] + v * kDecoderLanes);
     hn::Store(high[v], d, halves[1] + v * kDecoderLanes);
   }
-  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+  for (size_t lane = 0; lane < kRowLanes; ++lane) {
     states[lane] = static_cast<uint32_t>(halves[1][lane]) << 16 | halves[0][lane];
   }
   *next = words;
   return row;
 }
 
+template <size_t kRowLanes>
+size_t DecodeRowsOf(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
+                    uint32_t* states, uint8_t* codes, size_t rows) {
+  if (table.symbols <= 4)
+    return DecodeRowsWith<4, kRowLanes>(next, end, table, states, codes, rows);
+  if (table.symbols <= 8)
+    return DecodeRowsWith<8, kRowLanes>(next, end, table, states, codes, rows);
+  return DecodeRowsWith<16, kRowLanes>(next, end, table, states, codes, rows);
+}
+
 // Decodes rows from the first on while words last; returns how many.
 size_t DecodeRows(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
-                  uint32_t* states, uint8_t* codes, size_t rows) {
+                  uint32_t* states, uint8_t* codes, size_t rows, size_t lanes) {
   if (table.symbols == 0) return 0;
-  if (table.symbols <= 4) return DecodeRowsWith<4>(next, end, table, states, codes, rows);
-  if (table.symbols <= 8) return DecodeRowsWith<8>(next, end, table, states, codes, rows);
-  return DecodeRowsWith<16>(next, end, table, states, codes, rows);
+  return lanes == 32 ? DecodeRowsOf<32>(next, end, table, states, codes, rows)
+                     : DecodeRowsOf<64>(next, end, table, states, codes, rows);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -376,6 +442,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace elastiquant {
 
+HWY_EXPORT(CountSmallCodes);
+HWY_EXPORT(FillSlots);
 HWY_EXPORT(EncodeRows);
 HWY_EXPORT(DecodeRows);
 
@@ -439,7 +507,7 @@ void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* 
   for (uint32_t code = 0; code < 256; ++code) {
     const uint32_t f = frequencies.of[code];
     if (f == 0) continue;
-    for (uint32_t i = 0; i < f; ++i) table->slots[start + i] = code | f << 8 | i << 20;
+    HWY_DYNAMIC_DISPATCH(FillSlots)(code | f << 8, f, table->slots + start);
     if (symbols < 16) {
       table->codes[symbols] = static_cast<uint8_t>(code);
       table->frequencies[symbols] = static_cast<uint16_t>(f);
@@ -451,7 +519,9 @@ void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* 
   table->symbols = symbols <= 16 ? symbols : 0;
 }
 
-void CountCodes(const uint8_t* codes, size_t n, uint32_t counts[256]) {
+namespace {
+
+void CountAnyCodes(const uint8_t* codes, size_t n, uint32_t counts[256]) {
   // Four counters a code, since counting the same one again must wait for the store before it.
   uint32_t parts[4][256] = {};
   size_t i = 0;
@@ -462,7 +532,27 @@ void CountCodes(const uint8_t* codes, size_t n, uint32_t counts[256]) {
   }
   for (; i < n; ++i) ++parts[0][codes[i]];
   for (size_t c = 0; c < 256; ++c) {
-    counts[c] = parts[0][c] + parts[1][c] + parts[2][c] + parts[3][c];
+    counts[c] += parts[0][c] + parts[1][c] + parts[2][c] + parts[3][c];
+  }
+}
+
+}  // namespace
+
+void CountCodes(const uint8_t* codes, size_t n, int bits, uint32_t counts[256]) {
+  std::fill_n(counts, 256, 0u);
+  size_t done = 0;
+  if (bits <= 4) {
+    uint8_t all = 0;
+    done = HWY_DYNAMIC_DISPATCH(CountSmallCodes)(codes, n, counts, &all);
+    if (all >= 16) {
+      std::fill_n(counts, 16, 0u);
+      done = 0;
+    }
+  }
+  if (n - done < 64) {
+    for (; done < n; ++done) ++counts[codes[done]];
+  } else {
+    CountAnyCodes(codes + done, n - done, counts);
   }
 }
 
@@ -477,15 +567,16 @@ size_t RansEncodeOne(const uint8_t* codes, size_t n, const RansEncoderTable& tab
   return static_cast<size_t>(next - words) / 2;
 }
 
-size_t RansEncodeRows(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
-                      uint32_t* states, uint8_t* words, size_t capacity) {
+size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
+                      const RansEncoderTable& table, uint32_t* states, uint8_t* words,
+                      size_t capacity) {
   uint8_t* next = words;
   const uint8_t* end = words + 2 * capacity;
-  rows = HWY_DYNAMIC_DISPATCH(EncodeRows)(codes, rows, table, states, &next, end);
+  rows = HWY_DYNAMIC_DISPATCH(EncodeRows)(codes, rows, lanes, table, states, &next, end);
   for (size_t row = rows; row-- > 0;) {
-    if (static_cast<size_t>(end - next) < 2 * kRansLanes) return kRansNoRoom;
-    for (size_t lane = kRansLanes; lane-- > 0;) {
-      const uint32_t entry = table.frequency_start[codes[row * kRansLanes + lane]];
+    if (static_cast<size_t>(end - next) < 2 * lanes) return kRansNoRoom;
+    for (size_t lane = lanes; lane-- > 0;) {
+      const uint32_t entry = table.frequency_start[codes[row * lanes + lane]];
       states[lane] = EncodeStep(states[lane], entry, &next);
     }
   }
@@ -503,12 +594,12 @@ size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderT
 }
 
 size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
-                      uint32_t* states, uint8_t* codes, size_t rows) {
+                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes) {
   const uint8_t* next = words;
   const uint8_t* end = words + 2 * word_count;
-  size_t row = HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows);
+  size_t row = HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows, lanes);
   for (; row < rows; ++row) {
-    if (!DecodeRowChecked(&next, end, table, states, kRansLanes, codes + row * kRansLanes)) {
+    if (!DecodeRowChecked(&next, end, table, states, lanes, codes + row * lanes)) {
       return kRansNoRoom;
     }
   }

@@ -1,6 +1,6 @@
 // The inner loops of rANS (range asymmetric numeral systems; Duda, 2013) with 12-bit
-// frequencies, 32-bit states in [2^16, 2^32) and 16-bit words. 32 states run side by side: code
-// i of a row belongs to lane i. Bytes do not depend on the SIMD target.
+// frequencies, 32-bit states in [2^16, 2^32) and 16-bit words. 32 or 64 states run side by
+// side: code i of a row belongs to lane i. Bytes do not depend on the SIMD target.
 //
 // With f the frequency of a code and c the sum of those before it, encoding is
 //   if (x >= f << 20) emit the low 16 bits of x, x >>= 16;   x = (x / f << 12) + x % f + c
@@ -15,7 +15,7 @@ namespace elastiquant {
 inline constexpr int kRansScaleBits = 12;
 inline constexpr uint32_t kRansScale = 1u << kRansScaleBits;  // all frequencies add up to it
 inline constexpr uint32_t kRansLow = 1u << 16;                // no state is below
-inline constexpr size_t kRansLanes = 32;
+inline constexpr size_t kMaxRansLanes = 64;
 
 // Frequencies of all codes: 0 if a code does not occur, else 1 to 4095.
 struct RansFrequencies {
@@ -32,7 +32,8 @@ void MakeRansEncoderTable(const RansFrequencies& frequencies, RansEncoderTable* 
 
 // What the decoder needs of each of the 4096 values of a state's low bits.
 struct RansDecoderTable {
-  alignas(64) uint32_t slots[kRansScale];  // code | f << 8 | (slot - c) << 20
+  alignas(64)
+      uint32_t slots[kRansScale + 16];  // code | f << 8 | (slot - c) << 20; SIMD stores overlap
   // The codes that occur, if they are 2 to 16 of them, in increasing order.
   int symbols;  // 0 if there are more
   alignas(16) uint8_t codes[16];
@@ -41,8 +42,8 @@ struct RansDecoderTable {
 };
 void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* table);
 
-// counts[c] = how often c occurs in `codes`.
-void CountCodes(const uint8_t* codes, size_t n, uint32_t counts[256]);
+// counts[c] = how often c occurs in `codes`. It is faster if all are < 2^bits with bits <= 4.
+void CountCodes(const uint8_t* codes, size_t n, int bits, uint32_t counts[256]);
 
 // Encodes one after the other, the last code first. Words go to `words` (any alignment) in the
 // order of emission, the reverse of the order of reading. Returns how many, or kRansNoRoom if
@@ -50,16 +51,17 @@ void CountCodes(const uint8_t* codes, size_t n, uint32_t counts[256]);
 inline constexpr size_t kRansNoRoom = ~size_t{0};
 size_t RansEncodeOne(const uint8_t* codes, size_t n, const RansEncoderTable& table,
                      uint32_t* state, uint8_t* words, size_t capacity);
-// The same for `rows` rows of kRansLanes codes and states. Up to 64 bytes after the words may
-// be written, if they are within the capacity.
-size_t RansEncodeRows(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
-                      uint32_t* states, uint8_t* words, size_t capacity);
+// The same for `rows` rows of `lanes` (32 or 64) codes and as many states. What is beyond the
+// words, up to the capacity, is unspecified afterwards.
+size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
+                      const RansEncoderTable& table, uint32_t* states, uint8_t* words,
+                      size_t capacity);
 
 // Decodes n codes with one state. `words` (any alignment) are in the order of reading. Returns
 // how many words were used, or kRansNoRoom if there are too few.
 size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
                      uint32_t* state, uint8_t* codes, size_t n);
 size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
-                      uint32_t* states, uint8_t* codes, size_t rows);
+                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes);
 
 }  // namespace elastiquant
