@@ -61,8 +61,8 @@ std::string InputName(const BenchCommandOptions& options) {
 class TextTable {
  public:
   TextTable(const BenchCommandOptions& options, size_t elements,
-            const std::vector<std::shared_ptr<const Codec>>& codecs) {
-    for (const auto& codec : codecs) width_ = std::max(width_, codec->spec().size());
+            const std::vector<std::string>& specs) {
+    for (const std::string& spec : specs) width_ = std::max(width_, spec.size());
     fmt::print("{} floats ({:.0f} MB), {}; target {}, threads {}\n", elements,
                static_cast<double>(elements) * sizeof(float) / 1e6, InputName(options),
                CurrentSimdTarget(), options.compute.threads);
@@ -71,11 +71,12 @@ class TextTable {
     fmt::print("{:<{}}  {:>8}  {:>9}  {:>7}  {:>14}  {:>14}  {:>14}\n", "codec", width_,
                "bits/co.", "NMSE", "memcpy", "encode", "decode", "decode-add");
   }
-  void Print(const BenchResult& r) const {
+  // `spec` as it was given: the canonical one names every default.
+  void Print(const std::string& spec, const BenchResult& r) const {
     const auto cell = [](const Speed& speed) {
       return fmt::format("{:.2f} ({:.2f}x)", speed.gigabytes_per_second, speed.ratio_to_memcpy);
     };
-    fmt::print("{:<{}}  {:>8.3f}  {:>9.3g}  {:>7.2f}  {:>14}  {:>14}  {:>14}\n", r.spec, width_,
+    fmt::print("{:<{}}  {:>8.3f}  {:>9.3g}  {:>7.2f}  {:>14}  {:>14}  {:>14}\n", spec, width_,
                r.bits_per_coordinate, r.nmse, r.memcpy_gigabytes_per_second, cell(r.encode),
                cell(r.decode), cell(r.decode_add));
     std::fflush(stdout);
@@ -101,18 +102,20 @@ void ListTargets() {
 
 Status Measure(const BenchCommandOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
+  const std::vector<std::string> specs =
+      options.codecs.empty() ? DefaultCodecs() : options.codecs;
   std::vector<std::shared_ptr<const Codec>> codecs;
-  for (const std::string& spec : options.codecs.empty() ? DefaultCodecs() : options.codecs) {
+  for (const std::string& spec : specs) {
     EQ_ASSIGN_OR_RETURN(codecs.emplace_back(), MakeCodec(spec));
   }
   EQ_ASSIGN_OR_RETURN(const std::vector<float> values, Input(options));
   CodecBench bench(values, options.compute.threads);
   std::unique_ptr<TextTable> table;
-  if (!options.json) table = std::make_unique<TextTable>(options, values.size(), codecs);
+  if (!options.json) table = std::make_unique<TextTable>(options, values.size(), specs);
   auto results = nlohmann::ordered_json::array();
-  for (const auto& codec : codecs) {
-    EQ_ASSIGN_OR_RETURN(const BenchResult result, bench.Run(*codec, options.bench));
-    table ? table->Print(result) : results.push_back(ToJson(result));
+  for (size_t i = 0; i < codecs.size(); ++i) {
+    EQ_ASSIGN_OR_RETURN(const BenchResult result, bench.Run(*codecs[i], options.bench));
+    table ? table->Print(specs[i], result) : results.push_back(ToJson(result));
   }
   if (options.json) {
     const nlohmann::ordered_json report = {{"input", InputName(options)},
