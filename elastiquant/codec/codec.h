@@ -32,8 +32,8 @@ struct CodecParameter {
 
 // One registered scheme, as `elastiquant codecs` lists it.
 struct CodecInfo {
-  std::string name;     // "elastic"
-  std::string spec;     // a spec string that works as it stands
+  std::string name;  // "elastic"
+  std::string spec;  // a spec string that works as it stands
   CodecClass codec_class;
   std::string summary;  // one line
   std::vector<CodecParameter> parameters;

@@ -73,7 +73,7 @@ def parse_frame(data):
     check(version == 1, "version")
     check(len(data) == HEADER.size + a + b, "length")
     check(crc32c(data[:12] + bytes(4) + data[16:]) == checksum, "checksum")
-    body = data[HEADER.size:]
+    body = data[HEADER.size :]
     return Frame(codec, flags, n, key, body[:a], body[a:])
 
 
@@ -141,7 +141,7 @@ class BitReader:
 def decode_fixed(data, bits, count):
     check(len(data) == -(-count * bits // 8), "length of fixed codes")
     stream = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    check(not stream[count * bits:].any(), "filling bits")
+    check(not stream[count * bits :].any(), "filling bits")
     weights = 1 << np.arange(bits)
     return (stream[: count * bits].reshape(count, bits) * weights).sum(axis=1)
 
@@ -176,7 +176,7 @@ class Words:
         return self.words[self.at - 1]
 
     def rest(self):
-        return self.words[self.at:]
+        return self.words[self.at :]
 
 
 class RansTable:
@@ -237,7 +237,7 @@ def decode_rans(data, bits, count):
     reader = BitReader(data)
     table = RansTable(reader, bits)
     check(reader.rest_of_byte_is_zero(), "filling bits of the table")
-    data = data[reader.at // 8:]
+    data = data[reader.at // 8 :]
     if mode == 2:
         check(len(data) >= 4, "the state is missing")
         words = take_words(data[4:])
@@ -284,7 +284,7 @@ def parse_elastic(parameters):
     e = Elastic(*small, bucket, p, q)
     check(2 <= e.bits <= 8, "bits")
     check(e.family <= 2 and e.norm <= 3 and e.coding <= 2 and reserved == 0, "a field")
-    check(e.rounding == 0 or e.rounding == 1 and e.family == 1, "rounding")
+    check(e.rounding == 0 or (e.rounding == 1 and e.family == 1), "rounding")
     check(1 <= e.listed < e.half if e.family == 2 else e.listed == 0, "number of levels")
     check(0 < p < 1 if e.family == 0 else p == 0, "p")
     check(1 <= q < np.inf if e.norm == 3 else q == 0, "q")
@@ -345,7 +345,7 @@ def decode_elastic(frame):
     norms = np.frombuffer(payload, "<f4", buckets, at + ends_bytes)
     largest = np.finfo(np.float32).max / np.float32(2 if e.rounding == 1 else 1)
     check(((norms >= 0) & (norms <= largest)).all(), "a norm")
-    data = payload[at + ends_bytes + 4 * buckets:]
+    data = payload[at + ends_bytes + 4 * buckets :]
     codes = decode_codes(e, data, ends, n, tile, min(bucket, tile))
     index, negative = codes & (e.half - 1), codes >> (e.bits - 1) == 1
     check((index < len(levels)).all(), "a code names no level")
@@ -381,7 +381,7 @@ def check_folder(folder):
         if values.tobytes() != expected.astype("<f4").tobytes():
             differ = np.flatnonzero(values.view(np.uint32) != expected.view(np.uint32))
             wrong.append(f"{path.name}: {len(differ)} values differ, the first at {differ[0]}")
-    print("\n".join(wrong + [f"{len(frames)} frames, {len(wrong)} wrong"]))
+    print("\n".join([*wrong, f"{len(frames)} frames, {len(wrong)} wrong"]))
     return 1 if wrong or not frames else 0
 
 

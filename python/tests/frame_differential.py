@@ -33,8 +33,12 @@ class Library:
         """The values, or None and why not."""
         values = np.zeros(n, np.float32)
         status = self.lib.eq_decode(
-            self.work, data, ctypes.c_size_t(len(data)),
-            values.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(n))
+            self.work,
+            data,
+            ctypes.c_size_t(len(data)),
+            values.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(n),
+        )
         return (values, "") if status == 0 else (None, self.lib.eq_last_error().decode())
 
 
@@ -50,7 +54,7 @@ def damage(frame, rng):
     data = bytearray(frame)
     kind = rng.randrange(8)
     if kind == 0:  # cut off or drawn out at the end
-        del data[len(data) - rng.randrange(min(9, len(data) - 31)):]
+        del data[len(data) - rng.randrange(min(9, len(data) - 31)) :]
         data += rng.randbytes(rng.randrange(3))
     elif kind == 1:  # another number of values
         n = struct.unpack_from("<I", data, 8)[0]
@@ -58,8 +62,9 @@ def damage(frame, rng):
     if kind >= 1:
         for _ in range(rng.choice([0, 1, 1, 2]) if kind == 1 else rng.choice([1, 1, 2, 4])):
             at = rng.choice([6, *range(32, len(data))])
-            data[at] = rng.choice([0, 1, 255, data[at] ^ 1 << rng.randrange(8),
-                                   rng.randrange(256)])
+            data[at] = rng.choice(
+                [0, 1, 255, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)]
+            )
     data[7] = min(data[7], len(data) - 32)
     struct.pack_into("<Q", data, 24, len(data) - 32 - data[7])
     struct.pack_into("<I", data, 12, 0)
@@ -87,11 +92,14 @@ def main(arguments):
             first, why_first = library.decode(bad, n)
             second, why_second = decode_second(bad)
             same = (first is None) == (second is None) and (
-                first is None or first.tobytes() == second.tobytes())
+                first is None or first.tobytes() == second.tobytes()
+            )
             if not same:
-                print(f"{path.name}, damaged to {bad.hex()}:\n  the library: "
-                      f"{why_first or 'decodes'}\n  the second decoder: "
-                      f"{why_second or 'decodes'}")
+                print(
+                    f"{path.name}, damaged to {bad.hex()}:\n  the library: "
+                    f"{why_first or 'decodes'}\n  the second decoder: "
+                    f"{why_second or 'decodes'}"
+                )
                 return 1
             decoded += first is not None
             refused += first is None
