@@ -82,6 +82,8 @@ const std::vector<GoldenCase>& GoldenCases() {
        1500},
       {"elastic-rans-listed", "elastic:bits=3,levels=0.25/1,bucket=40|rans", "bell", 550},
       {"elastic-rans-rows", "elastic:bits=3,norm=l2|rans", "bell", 9001},
+      {"elastic-rans-wide-rows", "elastic:bits=8,p=0.95,bucket=64|rans", "bell", 12345},
+      {"elastic-several-tiles", "elastic:bits=5,levels=uniform,bucket=500", "bell", 4900},
 
       // Buckets longer than a tile, and several tiles.
       {"elastic-wide", "elastic:bits=2,levels=uniform,bucket=40000", "bell", 40100},

@@ -5,11 +5,16 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <set>
 
 #include "elastiquant/codec/codec.h"
 
 namespace elastiquant {
+
+// What GoogleTest calls a case.
+static void PrintTo(const GoldenCase& golden, std::ostream* out) { *out << golden.name; }
+
 namespace {
 
 std::vector<uint8_t> ReadGolden(const std::string& name) {

@@ -214,7 +214,7 @@ class RansTable:
         check(min(states) >= 1 << 16, "a state is too small")
         codes = []
         for _ in range(rows):
-            for lane in range(32):
+            for lane in range(len(states)):
                 code, states[lane] = self.step(states[lane], words)
                 codes.append(code)
         return codes
@@ -233,7 +233,7 @@ def decode_rans(data, bits, count):
     if mode == 1:
         check(len(data) == 1 and data[0] < 1 << bits, "the constant code")
         return np.full(count, data[0])
-    check(mode in (2, 3), "the mode is unknown")
+    check(mode in (2, 3, 4), "the mode is unknown")
     reader = BitReader(data)
     table = RansTable(reader, bits)
     check(reader.rest_of_byte_is_zero(), "filling bits of the table")
@@ -244,12 +244,14 @@ def decode_rans(data, bits, count):
         codes = table.decode(*struct.unpack_from("<I", data), words, count)
         check(not words.rest(), "words are left")
         return np.array(codes)
-    check(len(data) >= 1 + 4 + 128, "the states are missing")
-    tail_rows, tail_state, *states = struct.unpack_from("<BI32I", data)
-    tail = count % 32 + 32 * tail_rows
+    lanes = 32 if mode == 3 else 64
+    layout = struct.Struct(f"<BI{lanes}I")
+    check(len(data) >= layout.size, "the states are missing")
+    tail_rows, tail_state, *states = layout.unpack_from(data)
+    tail = count % lanes + lanes * tail_rows
     check(tail <= count, "the tail is longer than the tile")
-    words = take_words(data[133:])
-    codes = table.decode_rows(states, words, (count - tail) // 32)
+    words = take_words(data[layout.size :])
+    codes = table.decode_rows(states, words, (count - tail) // lanes)
     check(not words.rest(), "words are left")
     check(max(states) < 1 << 17, "a final state")
     tail_words = Words([x & 0xFFFF for x in states])
