@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "elastiquant/base/crc32c.h"
 #include "elastiquant/codec/codec.h"
 
 namespace elastiquant {

@@ -1,0 +1,103 @@
+#include "elastiquant/kernels/norms.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/kernels/each_target_test.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr float kMax = std::numeric_limits<float>::max();
+constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Values of very different sizes, so that another order of summation shows.
+std::vector<float> Values(size_t n) {
+  std::vector<float> v(n);
+  const LaneKeys keys = MakeLaneKeys(DeriveKey(1, n, 0, 0));
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t random = RandomBits(keys, i);
+    v[i] = std::ldexp(UniformFloat(random) - 0.5f, static_cast<int>(random % 61) - 30);
+  }
+  return v;
+}
+
+std::vector<size_t> Lengths() {
+  std::vector<size_t> lengths;
+  for (size_t n = 0; n <= 140; ++n) lengths.push_back(n);
+  for (size_t n : {511, 512, 513, 4095, 32768, 32771}) lengths.push_back(n);
+  return lengths;
+}
+
+// The definition: lane i mod 16, then a tree.
+template <typename Term>
+double SumInLanes(const std::vector<float>& v, Term term) {
+  double lanes[16] = {};
+  for (size_t i = 0; i < v.size(); ++i) lanes[i % 16] += term(static_cast<double>(v[i]));
+  for (int width = 8; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return lanes[0];
+}
+
+TEST(Norms, EveryTargetSumsInTheSameOrder) {
+  ForEachTarget([] {
+    for (size_t n : Lengths()) {
+      const std::vector<float> v = Values(n);
+      EXPECT_EQ(SumAbs(v.data(), n), SumInLanes(v, [](double x) { return std::fabs(x); })) << n;
+      EXPECT_EQ(SumSquares(v.data(), n), SumInLanes(v, [](double x) { return x * x; })) << n;
+    }
+  });
+}
+
+TEST(Norms, LargestIsFoundAtEveryPlace) {
+  ForEachTarget([] {
+    for (size_t n : Lengths()) {
+      std::vector<float> v(n, -0.0f);
+      EXPECT_EQ(AbsMaxBits(v.data(), n), 0u);
+      for (size_t i = 0; i < n; i += 1 + n / 64) {
+        v[i] = -1 - static_cast<float>(i);
+        EXPECT_EQ(std::bit_cast<float>(AbsMaxBits(v.data(), n)), -v[i]) << n << " at " << i;
+      }
+    }
+  });
+}
+
+TEST(Norms, ExtremesStayExactAndNonFiniteOnesShow) {
+  ForEachTarget([] {
+    for (size_t n : {1, 16, 17, 100}) {
+      std::vector<float> v(n, kMax);
+      EXPECT_EQ(AbsMaxBits(v.data(), n), std::bit_cast<uint32_t>(kMax));
+      EXPECT_TRUE(std::isfinite(SumSquares(v.data(), n)));
+      v.assign(n, kDenormal);
+      EXPECT_EQ(AbsMaxBits(v.data(), n), 1u);
+      EXPECT_EQ(SumAbs(v.data(), n), static_cast<double>(n) * 0x1p-149);
+      EXPECT_EQ(SumSquares(v.data(), n), static_cast<double>(n) * 0x1p-298);
+      for (float poison : {kInfinity, -kInfinity, std::nanf("")}) {
+        for (size_t at : {size_t{0}, n / 2, n - 1}) {
+          v.assign(n, 1.0f);
+          v[at] = poison;
+          EXPECT_GE(AbsMaxBits(v.data(), n), kNonFiniteBits);
+          EXPECT_FALSE(std::isfinite(SumAbs(v.data(), n)));
+          EXPECT_FALSE(std::isfinite(SumSquares(v.data(), n)));
+        }
+      }
+    }
+  });
+}
+
+TEST(Norms, PowersOfAWorkedExample) {
+  const std::vector<float> v = {3, -4, 0, 12};
+  EXPECT_DOUBLE_EQ(SumPowers(v.data(), 4, 1.0 / 12, 3), (27.0 + 64 + 1728) / 1728);
+  EXPECT_EQ(SumSquares(v.data(), 4), 169);
+  EXPECT_EQ(SumAbs(v.data(), 4), 19);
+}
+
+}  // namespace
+}  // namespace elastiquant
