@@ -6,9 +6,6 @@ import math
 
 from elastiquant_report.runs import Run, baseline_index
 
-# Two runs that differ in their rounding alone end this close in test accuracy, per cent.
-NOISE = 1.0
-
 
 def _others(runs: list[Run]) -> tuple[Run, list[Run]]:
     at = baseline_index(runs)
@@ -38,12 +35,10 @@ def _link(runs: list[Run]) -> str:
 
 
 def _accuracy_words(base: Run, run: Run) -> str:
-    gap = run.number("test_accuracy") - base.number("test_accuracy")
-    if math.isnan(gap):
+    accuracies = [each.number("test_accuracy") for each in (run, base)]
+    if any(math.isnan(accuracy) for accuracy in accuracies):
         return ""
-    if abs(gap) <= NOISE:
-        return f" at the same accuracy ({run.number('test_accuracy'):.1f} %)"
-    return f", {abs(gap):.1f} points {'above' if gap > 0 else 'below'} in accuracy"
+    return f", with {accuracies[0]:.1f} % accuracy against {accuracies[1]:.1f} %"
 
 
 def speed(runs: list[Run]) -> str:

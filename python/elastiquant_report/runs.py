@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -147,9 +148,18 @@ def _split(spec: str) -> tuple[str, list[str], str]:
     return name, pairs.split(",") if pairs else [], bar + modifiers
 
 
+def _given_codec(run: Run) -> str:
+    """The codec as the command named it: the canonical spec spells out every default."""
+    try:
+        words = shlex.split(run["command"] or "")
+    except ValueError:
+        words = []
+    return words[words.index("--codec") + 1] if "--codec" in words[:-1] else run.codec
+
+
 def _labels(runs: list[Run]) -> list[str]:
     """First the codec, then what else differs."""
-    specs = [_split(run.codec) for run in runs]
+    specs = [_split(_given_codec(run)) for run in runs]
     labels = []
     for name, pairs, modifiers in specs:
         same_name = [set(other[1]) for other in specs if other[0] == name]

@@ -148,12 +148,20 @@ class NumbersTest(unittest.TestCase):
             [run.label for run in runs],
             ["fp32", "elastic:bits=8", "elastic:bits=4", "elastic:bits=4|rans"],
         )
+        short = load_runs([self._with_command("c", "elastiquant train --codec 'elastic|rans'")])
+        self.assertEqual(short[0].label, "elastic|rans")
         pair = [write_run(self.folder / f"w{n}", workers=n) for n in (2, 4)]
         self.assertEqual(
             [r.label for r in load_runs(pair)], ["fp32, 2 workers", "fp32, 4 workers"]
         )
         twins = [write_run(self.folder / name) for name in ("a", "b")]
         self.assertEqual([r.label for r in load_runs(twins)], ["fp32 (a)", "fp32 (b)"])
+
+    def _with_command(self, name: str, command: str) -> Path:
+        folder = write_run(self.folder / name, "elastic:bits=4,norm=linf|rans")
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps({**summary, "command": command}))
+        return folder
 
     def test_names_what_else_differs(self):
         runs = load_runs(
@@ -166,10 +174,10 @@ class NumbersTest(unittest.TestCase):
         runs = load_runs(write_comparison(self.folder))
         self.assertIn("elastic:bits=4|rans trains 5.8× faster than fp32", findings.speed(runs))
         self.assertIn("13.9× fewer bytes", findings.size(runs))
-        self.assertIn("same accuracy (88.0 %)", findings.speed(runs))
+        self.assertIn("with 88.0 % accuracy against 88.0 %", findings.speed(runs))
         write_run(self.folder / "elastic4-rans", "elastic:bits=4|rans", 2.3, accuracy=80)
         runs = load_runs([run.folder for run in runs])
-        self.assertIn("8.0 points below in accuracy", findings.speed(runs))
+        self.assertIn("with 80.0 % accuracy against 88.0 %", findings.speed(runs))
         unlimited = [
             write_run(self.folder / "fast", link=None),
             write_run(self.folder / "slow", "elastic:bits=4", 4.07, link=None, compute=0.12),
