@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 namespace elastiquant {
@@ -67,11 +68,12 @@ class Planner {
   }
 
   std::vector<PlannedBucket> Finish() {
-    // Of two open buckets the one whose last tensor comes first in backward is filled first.
-    const auto last = [&](bool exact) { return open_[exact]->slots.back().parameter; };
-    const bool first = open_[0] && open_[1] && last(true) > last(false);
-    Close(first);
-    Close(!first);
+    Close(false);
+    Close(true);
+    // Backward fills first the bucket whose last tensor it comes to first.
+    std::ranges::sort(closed_, std::greater(), [](const PlannedBucket& bucket) {
+      return bucket.slots.back().parameter;
+    });
     return std::move(closed_);
   }
 

@@ -1,0 +1,286 @@
+"""Runs `elastiquant train` as a person would, and breaks it as the world would.
+
+usage: train_command_test.py PROGRAM [unittest arguments]
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+STEPS = 12
+COMMON = {
+    "--model": "resnet20",
+    "--generated-train": "384",
+    "--generated-test": "64",
+    "--batch": "8",
+    "--seed": "3",
+    "--lr": "0.05",
+    "--workers": "2",
+    "--codec": "elastic:bits=4",
+    "--checkpoint-every": "4",
+    "--steps": str(STEPS),
+    "--measure-every": "5",
+}
+
+
+def command_line(out, *flags, **options):
+    """options override COMMON: max_skipped=3 is --max-skipped 3, workers=None leaves it out."""
+    named = {"--" + name.replace("_", "-"): value for name, value in options.items()}
+    words = [PROGRAM, "train", "--out", str(out), *flags]
+    for name, value in (COMMON | named).items():
+        words += [] if value is None else [name, str(value)]
+    return words
+
+
+def run(command):
+    """The finished process; stdout and stderr as text."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def train(out, *flags, **options):
+    return run(command_line(out, *flags, **options))
+
+
+def start(out, *flags, **options):
+    """The process under way, leader of a process group of its own."""
+    return subprocess.Popen(
+        command_line(out, *flags, **options),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+def summary(out):
+    return json.loads((out / "summary.json").read_text())
+
+
+def metrics(out):
+    """The lines of metrics.jsonl without what depends on the clock."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["seconds"], line["images_per_second"]
+    return lines
+
+
+def steps_done(out):
+    file = out / "metrics.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def workers_of(process):
+    """The process ids of a launcher's workers, by rank."""
+    by_rank = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            words = (folder / "cmdline").read_text().split("\0")
+        except (OSError, IndexError):
+            continue  # it ended while we looked
+        if parent == process.pid and "--worker-rank" in words:
+            by_rank[int(words[words.index("--worker-rank") + 1])] = int(folder.name)
+    return by_rank
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class TrainTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="eq_train_")
+        cls.root = Path(cls.folder.name)
+        cls.reference = cls.root / "reference"
+        done = train(cls.reference)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def out(self):
+        return self.root / self.id().rsplit(".", 1)[1]
+
+    def wait_until(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, "nothing happened in time")
+            time.sleep(0.05)
+
+    def expect_same_as_reference(self, out):
+        self.assertEqual(summary(out)["weights_hash"], summary(self.reference)["weights_hash"])
+        self.assertEqual(
+            summary(out)["test_accuracy"], summary(self.reference)["test_accuracy"]
+        )
+        self.assertEqual(summary(out)["bytes_up"], summary(self.reference)["bytes_up"])
+        self.assertEqual(metrics(out), metrics(self.reference))
+
+    def test_summary_has_what_scripts_rely_on(self):
+        told = summary(self.reference)
+        self.assertEqual(told["model"], "resnet20")
+        self.assertEqual(told["world_size"], 2)
+        self.assertEqual(told["steps"], STEPS)
+        self.assertIs(told["replicas_identical"], True)
+        self.assertGreater(told["train_loss"], 0)
+        self.assertTrue(0 <= told["test_accuracy"] <= 100)
+        self.assertTrue(3 < told["bits_per_coordinate"] < 6, told["bits_per_coordinate"])
+        sent = sum(line["bytes_up"] for line in metrics(self.reference))
+        self.assertEqual(told["bytes_up"], sent)
+        self.assertGreater(told["bytes_down"], 0)
+        parts = told["seconds"]
+        for part in ("compute", "encode", "transmit", "wait", "decode", "total"):
+            self.assertGreaterEqual(parts[part], 0)
+        self.assertAlmostEqual(parts["compute"] + parts["wait"], parts["total"], places=3)
+        self.assertAlmostEqual(told["seconds_per_step"], parts["total"] / STEPS)
+        self.assertEqual([line["step"] for line in metrics(self.reference)], list(range(1, 13)))
+        self.assertGreater(told["epochs"][0]["nmse"], 0)
+
+    def test_a_killed_worker_is_named_and_the_run_resumes_exactly(self):
+        broken = train(self.out(), inject="kill@step=7,rank=1")
+        self.assertEqual(broken.returncode, 3, broken.stderr)
+        self.assertIn("worker 1 was killed by SIGKILL", broken.stderr)
+        self.assertEqual(steps_done(self.out()), 7)
+        resumed = train(self.out(), "--resume")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("after step 4", resumed.stderr)
+        self.expect_same_as_reference(self.out())
+
+    def test_killing_everything_at_any_moment_loses_only_the_work_since_the_checkpoint(self):
+        moments = random.Random(5)
+        for wanted in (3, 9):
+            process = start(self.out(), "--resume")
+            with process:
+                self.wait_until(lambda n=wanted: steps_done(self.out()) >= n)
+                time.sleep(moments.uniform(0, 0.1))
+                workers = workers_of(process)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+            self.wait_until(lambda pids=workers: not any(map(alive, pids.values())), 10)
+        resumed = train(self.out(), "--resume")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.expect_same_as_reference(self.out())
+
+    def test_workers_die_with_their_launcher(self):
+        with start(self.out(), steps=5000) as process:
+            self.wait_until(lambda: steps_done(self.out()) >= 1)
+            workers = workers_of(process)
+            self.assertEqual(sorted(workers), [0, 1])
+            process.kill()
+            process.communicate()
+        self.wait_until(lambda: not any(map(alive, workers.values())), 10)
+
+    def test_sigterm_to_the_launcher_ends_the_workers(self):
+        with start(self.out(), steps=5000) as process:
+            self.wait_until(lambda: steps_done(self.out()) >= 1)
+            workers = workers_of(process)
+            process.terminate()
+            _, said = process.communicate(timeout=20)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("SIGTERM", said)
+        self.assertFalse(any(map(alive, workers.values())))
+
+    def test_a_silent_worker_is_lost_within_the_time_out(self):
+        begin = time.monotonic()
+        broken = train(self.out(), inject="stop@step=2,rank=1", timeout=3)
+        self.assertEqual(broken.returncode, 3, broken.stderr)
+        self.assertIn("worker 1", broken.stderr)
+        self.assertLess(time.monotonic() - begin, 45)
+
+    def test_a_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), inject="nan@step=3,rank=1,times=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = summary(self.out())
+        self.assertEqual(told["skipped_steps"], 2)
+        self.assertIs(told["replicas_identical"], True)
+        lines = metrics(self.out())
+        self.assertEqual([line["step"] for line in lines if line.get("skipped")], [4, 5])
+        self.assertEqual(lines[:3], metrics(self.reference)[:3])
+        self.assertIsNotNone(told["test_accuracy"])
+        self.assertGreater(lines[-1]["loss"], 0)
+
+    def test_too_many_nans_in_a_row_stop_the_run_with_the_layers_name(self):
+        broken = train(self.out(), inject="nan@step=2,rank=1,times=9", max_skipped=3)
+        self.assertEqual(broken.returncode, 5, broken.stderr)
+        self.assertRegex(
+            broken.stderr, r"step 5 after 3 skipped steps in a row.*layer fc\.bias on worker 1"
+        )
+
+    def test_a_replica_that_drifts_is_named(self):
+        broken = train(self.out(), inject="drift@step=2,rank=1", check_replicas="every")
+        self.assertEqual(broken.returncode, 1, broken.stderr)
+        self.assertRegex(broken.stderr, r"after step 3 the weights of worker\(s\) 1 differ")
+        self.assertIs(summary(self.out())["replicas_identical"], False)
+
+    def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(self):
+        self.assertEqual(train(self.out(), inject="kill@step=10,rank=0").returncode, 3)
+        newest = self.out() / "checkpoint-8.eqc"
+        content = bytearray(newest.read_bytes())
+        content[len(content) // 2] ^= 1
+        newest.write_bytes(content)
+        resumed = train(self.out(), "--resume")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("checkpoint-8.eqc: checksum check failed", resumed.stderr)
+        self.assertIn("after step 4", resumed.stderr)
+        self.expect_same_as_reference(self.out())
+        for file in self.out().glob("checkpoint-*.eqc"):
+            os.truncate(file, 1000)
+        broken = train(self.out(), "--resume")
+        self.assertEqual(broken.returncode, 4, broken.stderr)
+        self.assertIn("checkpoint-12.eqc: length check failed", broken.stderr)
+
+    def test_resuming_with_other_options_says_which(self):
+        broken = train(self.reference, "--resume", lr=0.5)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("--lr was 0.05 and is 0.5", broken.stderr)
+        unforced = train(self.reference)
+        self.assertEqual(unforced.returncode, 2, unforced.stderr)
+        self.assertIn("--overwrite", unforced.stderr)
+
+    def test_bad_input_is_explained(self):
+        for option, value, words in (
+            ("codec", "fp33", "fp32"),
+            ("model", "resnet21", "resnet20"),
+            ("data", "/nowhere", "/nowhere"),
+            ("lr", 0, "--lr"),
+            ("workers", 0, "--workers"),
+            ("link", "fast", "mbit"),
+            ("exact", "nolayer.*", "nolayer"),
+        ):
+            with self.subTest(option=option):
+                broken = train(self.out(), **{option: value})
+                self.assertEqual(broken.returncode, 2, broken.stderr)
+                self.assertIn(words, broken.stderr)
+
+    def test_a_port_in_use_is_explained(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            broken = train(self.out(), port=port)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn(f"port {port}", broken.stderr)
+        self.assertIn("--port", broken.stderr)
+
+    def test_torchrun_gives_the_same_weights(self):
+        command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
+        command += ["--nproc-per-node", "2", *command_line(self.out(), workers=None)]
+        done = run(command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_same_as_reference(self.out())
+
+
+if __name__ == "__main__":
+    unittest.main()

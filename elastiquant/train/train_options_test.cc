@@ -1,0 +1,79 @@
+#include "elastiquant/train/train_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace elastiquant {
+namespace {
+
+using testing::HasSubstr;
+
+TrainOptions Valid() {
+  TrainOptions options;
+  options.codec = "fp32";
+  return options;
+}
+
+std::string ErrorOf(const TrainOptions& options) { return ValidateOptions(options).message(); }
+
+TEST(TrainOptionsTest, TheDefaultsAreValid) {
+  EXPECT_TRUE(ValidateOptions(Valid()).ok()) << ErrorOf(Valid());
+}
+
+TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
+  TrainOptions o = Valid();
+  for (double lr : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                    std::numeric_limits<double>::infinity()}) {
+    o.learning_rate = lr;
+    EXPECT_THAT(ErrorOf(o), HasSubstr("--lr")) << lr;
+  }
+  o = Valid();
+  o.momentum = 1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--momentum is 1.0; it must be in [0.0, 1.0)"));
+  o = Valid();
+  o.workers = 0;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--workers"));
+  o = Valid();
+  o.batch = 0;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--batch is 0; it must be at least 1"));
+  o = Valid();
+  o.schedule = "linear";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("constant, step, cosine"));
+  o = Valid();
+  o.codec = "fp33";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("fp32"));
+  o = Valid();
+  o.link = "20 bananas";
+  EXPECT_FALSE(ErrorOf(o).empty());
+  o = Valid();
+  o.nesterov = true;
+  o.momentum = 0;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--nesterov"));
+}
+
+TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
+  TrainOptions a = Valid(), b = Valid();
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
+  b.quiet = true;  // no weight depends on it
+  b.checkpoint_every = 7;
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
+  b.learning_rate = 0.2;
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)),
+            "--lr was 0.1 and is 0.2");
+  EXPECT_THAT(CompareFingerprints(Fingerprint(a, 2), Fingerprint(a, 4)),
+              HasSubstr("--workers was 2 and is 4"));
+}
+
+TEST(TrainOptionsTest, OnlyAConstantScheduleMayGrowLonger) {
+  TrainOptions a = Valid(), b = Valid();
+  b.epochs = a.epochs + 1;
+  EXPECT_THAT(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), HasSubstr("--epochs"));
+  a.schedule = b.schedule = "constant";
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
+}
+
+}  // namespace
+}  // namespace elastiquant
