@@ -159,8 +159,8 @@ class EncoderLookup {
 
  private:
   const RansEncoderTable& table_;
-  V32 frequency_start_ = hn::Undefined(D32());
-  hn::Vec<DF> reciprocal_ = hn::Undefined(DF());
+  V32 frequency_start_ = hn::Zero(D32());
+  hn::Vec<DF> reciprocal_ = hn::Zero(DF());
 };
 
 // Emits words and returns the new states.
@@ -168,8 +168,8 @@ template <class Lookup>
 HWY_INLINE V32 EncodeVector(V32 x, V32 codes, const Lookup& lookup, uint8_t** next) {
   const D32 d;
   const DI32 di;
-  V32 frequency_start = hn::Undefined(d);
-  auto reciprocal = hn::Undefined(DF());
+  V32 frequency_start = hn::Zero(d);
+  auto reciprocal = hn::Zero(DF());
   lookup(codes, &frequency_start, &reciprocal);
   const V32 f = hn::And(frequency_start, hn::Set(d, 0xFFFF));
   const V32 start = hn::ShiftRight<16>(frequency_start);
@@ -345,9 +345,9 @@ class DecoderSearch {
   using D8 = hn::Repartition<uint8_t, D16>;
   hn::Vec<DI16> starts_[kSymbols];
 #if HWY_TARGET <= HWY_AVX3
-  V16 frequencies_ = hn::Undefined(D16());
+  V16 frequencies_ = hn::Zero(D16());
 #else
-  hn::Vec<D8> low_ = hn::Undefined(D8()), high_ = hn::Undefined(D8());
+  hn::Vec<D8> low_ = hn::Zero(D8()), high_ = hn::Zero(D8());
 #endif
 };
 
