@@ -45,6 +45,7 @@ int Main(char** argv) {
   options.rank = std::atoi(argv[2]);
   options.world_size = std::atoi(argv[3]);
   options.timeout = std::chrono::milliseconds(std::atoi(argv[4]));
+  options.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
   const Status status = Run(options, argv[5]);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());

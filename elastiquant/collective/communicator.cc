@@ -172,7 +172,7 @@ Status GlooCommunicator::Connect() {
     EQ_ASSIGN_OR_RETURN(store_host_, StoreHost::Listen(options_.store_port));
   }
   EQ_ASSIGN_OR_RETURN(auto store, Store::Connect(options_.store_host, options_.store_port,
-                                                 prefix, options_.timeout));
+                                                 prefix, options_.connect_timeout));
   EQ_RETURN_IF_ERROR(Rendezvous(*store, options_));
 
   LivenessOptions liveness;
@@ -184,8 +184,9 @@ Status GlooCommunicator::Connect() {
   liveness.on_lost = [this](const Status& verdict) { OnLost(verdict); };
   liveness_ = std::make_unique<Liveness>(std::move(store), liveness);
 
-  auto group = GlooGroup::Connect({options_.rank, options_.world_size, options_.store_host,
-                                   options_.store_port, prefix + "gloo/", options_.timeout});
+  auto group =
+      GlooGroup::Connect({options_.rank, options_.world_size, options_.store_host,
+                          options_.store_port, prefix + "gloo/", options_.connect_timeout});
   if (!group.ok()) {
     liveness_->Fail(group.status());
     return group.status();

@@ -31,7 +31,8 @@ struct CommunicatorOptions {
   uint16_t store_port = 0;         // rank 0 listens there, unless store_is_external
   bool store_is_external = false;  // torchrun's agent or a StoreHost already listens there
   std::string job;                 // keeps apart jobs that share an external store
-  std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost
+  std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost; at least 1 s
+  std::chrono::milliseconds connect_timeout{20000};  // for all workers to come to Connect
   std::optional<LinkSpec> link;
   // Called from a watcher thread, at most once, when a peer is lost; must not return into
   // training: the default prints the status to stderr and ends the process with exit code 3.

@@ -223,7 +223,7 @@ TEST(Connect, WorldSizesThatDisagreeAreRefusedEverywhere) {
 
 TEST(Connect, NamesTheWorkersThatDoNotCome) {
   CommunicatorOptions options = WorldOptions(4);
-  options.timeout = std::chrono::milliseconds(1000);
+  options.connect_timeout = std::chrono::milliseconds(1000);
   std::vector<CommunicatorOptions> all(2, options);
   all[1].rank = 2;
   for (const Status& status : ConnectAll(all)) {
@@ -243,7 +243,7 @@ TEST(Connect, APortInUseIsSaid) {
 TEST(Connect, NoStoreIsSaid) {
   CommunicatorOptions options = WorldOptions(2);
   options.rank = 1;
-  options.timeout = std::chrono::milliseconds(1000);
+  options.connect_timeout = std::chrono::milliseconds(1000);
   options.store_port = 1;  // needs root to listen on, and nobody does
   const Status status = Communicator::Connect(options).status();
   EXPECT_TRUE(Contains(status.message(), "no rendezvous store at 127.0.0.1:1"))

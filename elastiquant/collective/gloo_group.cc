@@ -36,7 +36,7 @@ class TorchWork final : public GlooWork {
     try {
       if (!work_->wait(kForever)) return Unavailable("aborted");
     } catch (const std::exception& e) {
-      return Unavailable(FirstLine(e));
+      return Unavailable(Words(e));
     }
     return {};
   }
@@ -75,7 +75,7 @@ class TorchGlooGroup final : public GlooGroup {
       std::vector<at::Tensor> tensors{Wrap(bytes)};
       return std::unique_ptr<GlooWork>(std::make_unique<TorchWork>(post(tensors)));
     } catch (const std::exception& e) {
-      return Unavailable(FirstLine(e));
+      return Unavailable(Words(e));
     }
   }
 
@@ -138,7 +138,7 @@ Result<std::unique_ptr<GlooGroup>> GlooGroup::Connect(const GlooOptions& options
         std::make_unique<TorchGlooGroup>(c10::make_intrusive<c10d::ProcessGroupGloo>(
             store, options.rank, options.world_size, gloo)));
   } catch (const std::exception& e) {
-    return Unavailable("connecting the workers failed: " + FirstLine(e));
+    return Unavailable("connecting the workers failed: " + Words(e));
   }
 }
 

@@ -20,7 +20,7 @@ namespace elastiquant {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kTimeoutMs = 2000;
+constexpr int kTimeoutMs = 3000;
 constexpr int kWorkers = 3;
 
 int FreePort() {

@@ -52,8 +52,9 @@ Result<std::string> Missing(Store& store, int world_size) {
 
 Status AwaitAll(Store& store, const CommunicatorOptions& options) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(options.world_size));
   for (int r = 0; r < options.world_size; ++r) keys.push_back(PresentKey(r));
-  const auto deadline = Clock::now() + options.timeout;
+  const auto deadline = Clock::now() + options.connect_timeout;
   for (;;) {
     EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, milliseconds(250)));
     if (all) return {};
@@ -64,9 +65,9 @@ Status AwaitAll(Store& store, const CommunicatorOptions& options) {
     }
     if (Clock::now() < deadline) continue;
     EQ_ASSIGN_OR_RETURN(const std::string missing, Missing(store, options.world_size));
-    return Unavailable("of " + std::to_string(options.world_size) +
-                       " workers these did not come within " +
-                       std::to_string(options.timeout.count() / 1000) + " s: " + missing);
+    return Unavailable(
+        "of " + std::to_string(options.world_size) + " workers these did not come within " +
+        std::to_string(options.connect_timeout.count() / 1000) + " s: " + missing);
   }
 }
 

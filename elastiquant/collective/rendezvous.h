@@ -8,7 +8,7 @@
 namespace elastiquant {
 
 // Returns when every rank of the job is there. Fails on all workers if two claim one rank or
-// world sizes disagree, and after options.timeout if somebody has not come.
+// world sizes disagree, and after options.connect_timeout if somebody has not come.
 Status Rendezvous(Store& store, const CommunicatorOptions& options);
 
 }  // namespace elastiquant

@@ -1,6 +1,7 @@
 #include "elastiquant/collective/store.h"
 
 #include <arpa/inet.h>
+#include <c10/util/Logging.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -90,7 +92,7 @@ class TorchStore final : public Store {
     try {
       call();
     } catch (const std::exception& e) {
-      return Unavailable("the rendezvous store failed: " + FirstLine(e));
+      return Unavailable("the rendezvous store failed: " + Words(e));
     }
     return {};
   }
@@ -197,6 +199,12 @@ struct Attempt {
   std::string error;
 };
 
+// c10d logs whatever it throws as well, stack traces included, and we have better words for it.
+// Whoever debugs c10d itself sets its environment variable.
+void KeepTorchQuiet() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+}
+
 }  // namespace
 
 // c10d waits without limit for the first answer of whatever listens at the port, so a thread
@@ -204,6 +212,7 @@ struct Attempt {
 Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
                                               const std::string& prefix, milliseconds timeout) {
   EQ_RETURN_IF_ERROR(AwaitListener(host, port, timeout));
+  KeepTorchQuiet();
   auto attempt = std::make_shared<Attempt>();
   std::thread([=] {
     std::unique_ptr<Store> store;
@@ -211,7 +220,7 @@ Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t 
     try {
       store = std::make_unique<TorchStore>(host, port, prefix, timeout);
     } catch (const std::exception& e) {
-      error = FirstLine(e);
+      error = Words(e);
     }
     std::lock_guard lock(attempt->mutex);
     attempt->store = std::move(store);
@@ -244,7 +253,7 @@ Result<std::unique_ptr<StoreHost>> StoreHost::Listen(uint16_t port) {
   try {
     return std::unique_ptr<StoreHost>(std::make_unique<TorchStoreHost>(fd));
   } catch (const std::exception& e) {
-    return Unavailable("cannot serve a rendezvous store on " + name + ": " + FirstLine(e));
+    return Unavailable("cannot serve a rendezvous store on " + name + ": " + Words(e));
   }
 }
 
