@@ -151,6 +151,11 @@ case "${1:-}" in
   -h | --help) usage && exit 0 ;;
   *) usage >&2 && exit 2 ;;
 esac
+# Two set-ups at once would write into the same .venv and leave it broken.
+if command -v flock >/dev/null; then
+  exec 9<"scripts/setup.sh"
+  flock --nonblock 9 || { say "waiting for another set-up of this tree" && flock 9; }
+fi
 python=${PYTHON:-python3}
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_packages
