@@ -89,11 +89,24 @@ def colours(count: int, baseline: int | None = None) -> list[str]:
     ]
 
 
+def _wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters, or of one longer word."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
 def _balanced(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters and of about the same length."""
-    count = len(textwrap.wrap(text, width))
-    shorter = next(w for w in range(width + 1) if w and len(textwrap.wrap(text, w)) == count)
-    return textwrap.wrap(text, shorter)
+    """As few lines as _wrap() makes, but of about the same length."""
+    count = len(_wrap(text, width))
+    shortest = max((len(word) for word in text.split()), default=1)
+    shorter = next(
+        w for w in range(min(shortest, width), width + 1) if len(_wrap(text, w)) == count
+    )
+    return _wrap(text, shorter)
+
+
+def wrap_name(name: str, width: int = 27) -> str:
+    """A codec's name broken after commas."""
+    return "\n".join(_wrap(name.replace(",", ", "), width)).replace(", ", ",")
 
 
 def figure(
@@ -131,11 +144,10 @@ def name_series(fig, lines, names: list[str], details: list[str]) -> None:
             figure=fig,
         )
         fig.add_artist(mark)
-        wrapped = textwrap.wrap(name.replace(",", ", "), 27)
-        text = "\n".join(wrapped).replace(", ", ",")
+        text = wrap_name(name)
         x = left + 0.22 / fig.get_figwidth()
         fig.text(x, y, text, size=9.5, weight="bold", color=line.get_color(), va="top")
-        y -= 0.165 * len(wrapped) / height
+        y -= 0.165 * (text.count("\n") + 1) / height
         fig.text(x, y, detail, size=9, color=QUIET, va="top")
         y -= (0.165 * (detail.count("\n") + 1) + 0.14) / height
 

@@ -119,7 +119,7 @@ def _seconds(runs: list[Run], stem: Path) -> list[Path]:
                 f"  ({factor:.1f}× faster)" if factor >= 1 else f"  ({1 / factor:.1f}× slower)"
             )
         axes.text(total, i, text, va="center", weight="bold", size=9.5)
-    axes.set_yticks(range(len(runs)), [run.label for run in runs])
+    axes.set_yticks(range(len(runs)), [look.wrap_name(run.label) for run in runs])
     for tick in axes.get_yticklabels():
         tick.set(color=look.INK, weight="bold", size=9.5)
     axes.invert_yaxis()
