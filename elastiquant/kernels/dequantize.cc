@@ -62,16 +62,18 @@ HWY_INLINE void Dequantize(const uint8_t* codes, size_t n, const Source& source,
   }
 }
 
-// Up to 8 levels: a permutation of registers, and the sign put on as a bit.
-struct FewValues {
+// Levels looked up by the index, and the sign put on as a bit.
+template <class Table>
+struct TableValues {
+  TableValues(const ValueTable& values, float bucket_norm) : table(values), norm(bucket_norm) {}
+
   const ValueTable& table;
   float norm;
-#if HWY_TARGET != HWY_SCALAR
-  Table8<DF> level{table.value.data()};
-#endif
 
   float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
 #if HWY_TARGET != HWY_SCALAR
+  Table level{table.value.data()};
+
   HWY_INLINE VF Vector(VU code) const {
     const DF df;
     const DU du;
@@ -81,20 +83,13 @@ struct FewValues {
   }
 #endif
 };
-
-struct ManyValues {
-  const ValueTable& table;
-  float norm;
-
-  float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
-#if HWY_TARGET != HWY_SCALAR
-  HWY_INLINE VF Vector(VU code) const {
-    const DF df;
-    const VF level = hn::GatherIndex(df, table.value.data(), hn::BitCast(DI(), code));
-    return hn::Mul(hn::Set(df, norm), level);
-  }
+#if HWY_TARGET == HWY_SCALAR
+using FewValues = TableValues<void>;
+using ManyValues = TableValues<void>;
+#else
+using FewValues = TableValues<Table8<DF> >;
+using ManyValues = TableValues<Table128<DF> >;
 #endif
-};
 
 // k - u in fixed point with UniformDigits(bits) digits, where u + 1/2 has the random digits.
 struct DitheredValues {

@@ -202,7 +202,8 @@ struct HalvingRounder {
 // From level j to j+1 iff the random fraction is below the place between them, then the sign.
 template <size_t U, class Level, class InverseWidth>
 HWY_INLINE void RoundAndSign(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                             Level level, InverseWidth inverse_width, int bits, VU (&j)[U]) {
+                             const Level& level, const InverseWidth& inverse_width, int bits,
+                             VU (&j)[U]) {
   VU place[U];
   for (size_t k = 0; k < U; ++k) {
     const VF fraction = hn::Mul(hn::Sub(r[k], level(j[k])), inverse_width(j[k]));
@@ -321,30 +322,28 @@ struct ManyLevelsRounder {
     return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
   }
 #if HWY_TARGET != HWY_SCALAR
+  Table128<DF> level{table.level.data()};
+  Table128<DF> next_level{table.level.data() + 1};
+  Table128<DF> inverse_width{table.inverse_width.data()};
+
   template <size_t U>
   HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
                           VU (&code)[U]) const {
-    const DF df;
+    const DU du;
     const DI di;
     const VI first = hn::Set(di, table.first_bin);
-    VI j[U];
     for (size_t k = 0; k < U; ++k) {
       const VI leading = hn::ShiftRightSame(hn::BitCast(di, r[k]), table.shift);
-      j[k] = hn::GatherIndex(di, table.start.data(), hn::Sub(hn::Max(leading, first), first));
+      const VI bin = hn::Sub(hn::Max(leading, first), first);
+      code[k] = hn::BitCast(du, hn::GatherIndex(di, table.start.data(), bin));
     }
     for (int step = 0; step < table.advance; ++step) {
       for (size_t k = 0; k < U; ++k) {
-        const VF next = hn::GatherIndex(df, table.level.data() + 1, j[k]);
-        j[k] = hn::Sub(j[k], hn::VecFromMask(di, hn::RebindMask(di, hn::Ge(r[k], next))));
+        const auto past = hn::RebindMask(du, hn::Ge(r[k], next_level(code[k])));
+        code[k] = hn::Sub(code[k], hn::VecFromMask(du, past));
       }
     }
-    for (size_t k = 0; k < U; ++k) code[k] = hn::BitCast(DU(), j[k]);
-    const auto gather = [&](const float* from) HWY_ATTR {
-      return [=](VU index)
-                 HWY_ATTR { return hn::GatherIndex(DF(), from, hn::BitCast(DI(), index)); };
-    };
-    RoundAndSign(r, v, random, gather(table.level.data()), gather(table.inverse_width.data()),
-                 bits, code);
+    RoundAndSign(r, v, random, level, inverse_width, bits, code);
   }
 #endif
 };
