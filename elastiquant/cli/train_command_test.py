@@ -265,6 +265,7 @@ class TrainTest(unittest.TestCase):
                 broken = train(self.out(), **{option: value})
                 self.assertEqual(broken.returncode, 2, broken.stderr)
                 self.assertIn(words, broken.stderr)
+                self.assertNotIn("worker 1", broken.stderr)
 
     def test_a_port_in_use_is_explained(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:

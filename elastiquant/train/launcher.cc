@@ -176,6 +176,10 @@ class Launcher {
     if (interrupted_ != 0) {
       return Unavailable("stopped by " + SignalName(interrupted_));
     }
+    if (const auto code = CommonExitCode()) {
+      return {CodeOfExit(*code), "all workers ended with exit code " + std::to_string(*code) +
+                                     ", for the reason given above"};
+    }
     if (culprit_) return Describe(*culprit_);
     if (stuck_) {
       return Unavailable("worker " + std::to_string(*stuck_) +
@@ -185,6 +189,14 @@ class Launcher {
       if (workers_[rank].status != 0) return Describe(rank);
     }
     return Status::Ok();
+  }
+
+  // An error that the workers agreed on is no single one's.
+  std::optional<int> CommonExitCode() const {
+    const int status = workers_.front().status;
+    const auto same = [&](const Worker& worker) { return worker.status == status; };
+    if (status == 0 || !WIFEXITED(status) || !std::ranges::all_of(workers_, same)) return {};
+    return WEXITSTATUS(status);
   }
 
   static std::string SignalName(int signal) {

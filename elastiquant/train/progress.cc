@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +18,13 @@ constexpr std::chrono::milliseconds kRedraw{200};
 double Compression(double bytes_up, int64_t coordinates, int world_size) {
   if (bytes_up <= 0) return 1;
   return 4.0 * static_cast<double>(coordinates) * 2 * (world_size - 1) / world_size / bytes_up;
+}
+
+// The columns of the terminal that `file` is; a line that wraps could not be redrawn.
+size_t Columns(std::FILE* file) {
+  winsize size{};
+  const bool known = ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 1000;
 }
 
 }  // namespace
@@ -42,7 +51,7 @@ void Progress::Step(const StepRecord& record) {
   if (now - drawn_ < kRedraw && record.step < options_.total_steps) return;
   drawn_ = now;
   // \r and "erase to the end of the line", so that a shorter line leaves nothing behind.
-  fmt::print(options_.out, "\r{}\x1b[K", Line(record));
+  fmt::print(options_.out, "\r{}\x1b[K", Line(record).substr(0, Columns(options_.out)));
   std::fflush(options_.out);
   bar_shown_ = true;
 }

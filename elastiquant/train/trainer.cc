@@ -504,7 +504,8 @@ Status Trainer::WriteSummary() {
   json summary = record_.Summary(coordinates_, comm_.world_size());
   summary["model"] = options_.model;
   summary["data"] = options_.data;
-  summary["codec"] = MakeCodec(options_.codec).value()->spec();
+  summary["codec"] = options_.codec;
+  summary["codec_spec"] = MakeCodec(options_.codec).value()->spec();
   summary["world_size"] = comm_.world_size();
   summary["batch"] = options_.batch;
   summary["seed"] = options_.seed;
