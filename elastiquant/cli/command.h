@@ -41,8 +41,10 @@ CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
 
 Command MakeBenchCommand(CLI::App& program);
 Command MakeCodecsCommand(CLI::App& program);
+Command MakeDataCommand(CLI::App& program);
 Command MakeDecodeCommand(CLI::App& program);
 Command MakeEncodeCommand(CLI::App& program);
+Command MakeModelsCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
 Command MakeTrainCommand(CLI::App& program);  // needs libtorch
 

@@ -12,6 +12,8 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   std::vector<Command> commands;
 #ifdef ELASTIQUANT_WITH_TORCH
   commands.push_back(MakeTrainCommand(program));
+  commands.push_back(MakeModelsCommand(program));
+  commands.push_back(MakeDataCommand(program));
 #endif
   commands.push_back(MakeReportCommand(program));
   commands.push_back(MakeCodecsCommand(program));

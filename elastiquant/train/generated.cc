@@ -122,7 +122,7 @@ float ClassShape(int64_t label, float u, float v, float r) {
 }
 
 void PaintSpecks(Draws* draws, Canvas* canvas) {
-  const int specks = 2 + static_cast<int>(draws->Bits() % 5);
+  const int specks = static_cast<int>(draws->Bits() % 6);
   for (int i = 0; i < specks; ++i) {
     const float x = draws->Uniform(0, kSide);
     const float y = draws->Uniform(0, kSide);
@@ -136,13 +136,13 @@ void PaintSpecks(Draws* draws, Canvas* canvas) {
 }
 
 void PaintObject(int64_t label, const Colour& background, Draws* draws, Canvas* canvas) {
-  const float radius = draws->Uniform(5.0f, 10.0f);
-  const float x = draws->Uniform(radius, kSide - 1 - radius);
-  const float y = draws->Uniform(radius, kSide - 1 - radius);
-  const float contrast = draws->Uniform(25, 90);
+  const float radius = draws->Uniform(4.5f, 10.5f);
+  const float x = draws->Uniform(9.5f, 21.5f);
+  const float y = draws->Uniform(9.5f, 21.5f);
+  const float contrast = draws->Uniform(25, 120);
   Colour colour;
   for (size_t c = 0; c < 3; ++c) {
-    colour[c] = background[c] + draws->Sign() * contrast * draws->Uniform(0.4f, 1.0f);
+    colour[c] = background[c] + contrast * draws->Uniform(0.3f, 1.0f);
   }
   // A tilt of up to about 17 degrees, by its tangent.
   const float tangent = draws->Uniform(-0.3f, 0.3f);
@@ -174,12 +174,12 @@ int64_t DrawGenerated(uint64_t seed, Split split, int64_t index, std::span<uint8
   Draws draws(DeriveKey(seed, split == Split::kTrain ? 0 : 1, static_cast<uint64_t>(index), 0));
   const int64_t label = index % kGeneratedClasses;
   Canvas canvas;
-  const Colour background{draws.Uniform(70, 185), draws.Uniform(70, 185),
-                          draws.Uniform(70, 185)};
-  PaintBackground(background, draws.Uniform(5, 40), &draws, &canvas);
+  const Colour background{draws.Uniform(30, 130), draws.Uniform(30, 130),
+                          draws.Uniform(30, 130)};
+  PaintBackground(background, draws.Uniform(5, 35), &draws, &canvas);
   PaintObject(label, background, &draws, &canvas);
   PaintSpecks(&draws, &canvas);
-  QuantiseWithNoise(canvas, draws.Uniform(5, 50), &draws, pixels);
+  QuantiseWithNoise(canvas, draws.Uniform(5, 65), &draws, pixels);
   return label;
 }
 
@@ -203,7 +203,7 @@ Result<std::shared_ptr<const Dataset>> OpenGenerated(const DatasetOptions& optio
   };
   draw(Split::kTrain, options.generated_train, &set.train);
   draw(Split::kTest, options.generated_test, &set.test);
-  set.statistics = {{0.5f, 0.5f, 0.5f}, {0.2f, 0.2f, 0.2f}};
+  set.statistics = MeasureStatistics(set.train, 3, kSide * kSide, set.planar);
   DatasetInfo info;
   info.name = "generated";
   info.format = "generated";
