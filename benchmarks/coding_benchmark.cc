@@ -62,7 +62,7 @@ Coded Prepare(benchmark::State& state, IndexCoding coding, int bits) {
   Coded coded;
   coded.codes = GaussianCodes(bits, state.range(1));
   coded.bytes.resize(MaxIndexBytes(coding, kTile, bits, kTile / kRun));
-  auto size = EncodeIndices(coding, coded.codes, bits, kRun, {}, coded.bytes);
+  auto size = EncodeIndices(coding, coded.codes, bits, kRun, coded.bytes);
   if (!size.ok()) state.SkipWithError(size.status().ToString().c_str());
   coded.size = size.ok() ? *size : 0;
   return coded;
@@ -83,7 +83,7 @@ void Encode(benchmark::State& state, IndexCoding coding) {
   Coded coded = Prepare(state, coding, bits);
   MemcpySpeed();
   for (auto _ : state) {
-    auto size = EncodeIndices(coding, coded.codes, bits, kRun, {}, coded.bytes);
+    auto size = EncodeIndices(coding, coded.codes, bits, kRun, coded.bytes);
     benchmark::DoNotOptimize(size);
   }
   Report(state, coded.size);
@@ -95,7 +95,7 @@ void Decode(benchmark::State& state, IndexCoding coding) {
   MemcpySpeed();
   for (auto _ : state) {
     const Status status =
-        DecodeIndices(coding, {coded.bytes.data(), coded.size}, bits, kRun, {}, coded.codes);
+        DecodeIndices(coding, {coded.bytes.data(), coded.size}, bits, kRun, coded.codes);
     if (!status.ok()) state.SkipWithError(status.ToString().c_str());
     benchmark::ClobberMemory();
   }

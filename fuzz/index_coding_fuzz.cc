@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const uint8_t> rest(data + 4, size - 4);
 
   std::vector<uint8_t> decoded(size_t{data[3]} * data[3]);
-  (void)DecodeIndices(coding, rest, bits, run, {}, decoded).ok();
+  (void)DecodeIndices(coding, rest, bits, run, decoded).ok();
 
   std::vector<uint8_t> codes(rest.begin(), rest.end());
   for (uint8_t& code : codes) {
@@ -25,10 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const size_t runs = (codes.size() + run - 1) / run;
   std::vector<uint8_t> bytes(MaxIndexBytes(coding, codes.size(), bits, runs));
-  const auto written = EncodeIndices(coding, codes, bits, run, {}, bytes);
+  const auto written = EncodeIndices(coding, codes, bits, run, bytes);
   FUZZ_CHECK(written.ok());
   std::vector<uint8_t> back(codes.size());
-  FUZZ_CHECK(DecodeIndices(coding, {bytes.data(), *written}, bits, run, {}, back).ok());
+  FUZZ_CHECK(DecodeIndices(coding, {bytes.data(), *written}, bits, run, back).ok());
   FUZZ_CHECK(back == codes);
   return 0;
 }

@@ -58,13 +58,11 @@ class Encoder {
 
   void EncodeTile(size_t tile, int thread) {
     const Piece piece = layout_.Tile(tile);
-    const std::span<uint8_t> scratch =
-        work_.Scratch(thread, kMaxTile + IndexScratchBytes(format_.coding));
-    const std::span<uint8_t> codes = scratch.first(piece.size);
+    const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
     if (!QuantizeTile(tile, piece, codes)) return;
     const auto out = payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
-    const Result<size_t> size = EncodeIndices(format_.coding, codes, format_.bits,
-                                              layout_.run(), scratch.subspan(kMaxTile), out);
+    const Result<size_t> size =
+        EncodeIndices(format_.coding, codes, format_.bits, layout_.run(), out);
     if (!size.ok()) return error_.Report(piece.begin, size.status());
     if (format_.coding != IndexCoding::kFixed) WriteEnd(tile, *size);
   }

@@ -14,7 +14,7 @@ inline constexpr uint8_t kFrameVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kMaxFrameElements = (size_t{1} << 32) - 1;
 
-// Stable numbers: they travel in frames.
+// Stable numbers: they travel in frames. 255 is taken by collective/skip_notice.h.
 enum class CodecId : uint8_t { kFp32 = 1, kFp16 = 2, kBf16 = 3, kElastic = 4 };
 
 // A frame taken apart; the spans point into it.

@@ -13,7 +13,7 @@ namespace {
 std::vector<uint8_t> Encode(const std::vector<uint8_t>& codes, int bits, size_t run) {
   const size_t runs = (codes.size() + run - 1) / run;
   std::vector<uint8_t> out(MaxIndexBytes(IndexCoding::kElias, codes.size(), bits, runs));
-  const auto size = EncodeIndices(IndexCoding::kElias, codes, bits, run, {}, out);
+  const auto size = EncodeIndices(IndexCoding::kElias, codes, bits, run, out);
   EXPECT_TRUE(size.ok()) << size.status().ToString();
   out.resize(size.ok() ? *size : 0);
   return out;
@@ -21,7 +21,7 @@ std::vector<uint8_t> Encode(const std::vector<uint8_t>& codes, int bits, size_t 
 
 Status Decode(const std::vector<uint8_t>& in, int bits, size_t run,
               std::vector<uint8_t>& codes) {
-  return DecodeIndices(IndexCoding::kElias, in, bits, run, {}, codes);
+  return DecodeIndices(IndexCoding::kElias, in, bits, run, codes);
 }
 
 TEST(EliasTest, PublishedExample) {
@@ -78,15 +78,14 @@ TEST(EliasTest, EncodeRefusesWhatHasNoCode) {
   std::vector<uint8_t> out(100);
   for (const int bad : {8, 16, 255}) {  // negative zero, too wide
     const std::vector<uint8_t> codes = {1, static_cast<uint8_t>(bad), 2};
-    EXPECT_EQ(EncodeIndices(IndexCoding::kElias, codes, 4, 3, {}, out).status().code(),
+    EXPECT_EQ(EncodeIndices(IndexCoding::kElias, codes, 4, 3, out).status().code(),
               StatusCode::kInvalidArgument);
   }
   const std::vector<uint8_t> codes = {1, 2};
-  EXPECT_EQ(EncodeIndices(IndexCoding::kElias, codes, 4, 0, {}, out).status().code(),
+  EXPECT_EQ(EncodeIndices(IndexCoding::kElias, codes, 4, 0, out).status().code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      EncodeIndices(IndexCoding::kElias, codes, 4, 2, {}, {out.data(), 2}).status().code(),
-      StatusCode::kBufferTooSmall);
+  EXPECT_EQ(EncodeIndices(IndexCoding::kElias, codes, 4, 2, {out.data(), 2}).status().code(),
+            StatusCode::kBufferTooSmall);
 }
 
 TEST(EliasTest, DecodeChecksCountDistanceLevelAndEnd) {

@@ -25,12 +25,12 @@ TEST(FixedTest, RoundTripsAnyCodeAtAnyLength) {
       }
       const size_t max = MaxIndexBytes(IndexCoding::kFixed, n, bits, 1);
       std::vector<uint8_t> out(max);
-      const auto size = EncodeIndices(IndexCoding::kFixed, codes, bits, 512, {}, out);
+      const auto size = EncodeIndices(IndexCoding::kFixed, codes, bits, 512, out);
       ASSERT_TRUE(size.ok()) << size.status().ToString();
       ASSERT_EQ(*size, (n * bits + 7) / 8);
       std::vector<uint8_t> back(n);
       const Status status =
-          DecodeIndices(IndexCoding::kFixed, {out.data(), *size}, bits, 512, {}, back);
+          DecodeIndices(IndexCoding::kFixed, {out.data(), *size}, bits, 512, back);
       ASSERT_TRUE(status.ok()) << status.ToString();
       ASSERT_EQ(back, codes);
     }
@@ -44,10 +44,10 @@ TEST(FixedTest, EncodeRefusesABadCodeBitsOrBuffer) {
   EXPECT_EQ(EncodeFixed(codes, 5, {out.data(), 1}).status().code(),
             StatusCode::kBufferTooSmall);
   for (int bits : {-1, 0, 1, 9}) {
-    EXPECT_EQ(EncodeIndices(IndexCoding::kFixed, codes, bits, 4, {}, out).status().code(),
+    EXPECT_EQ(EncodeIndices(IndexCoding::kFixed, codes, bits, 4, out).status().code(),
               StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(EncodeIndices(static_cast<IndexCoding>(9), codes, 5, 4, {}, out).status().code(),
+  EXPECT_EQ(EncodeIndices(static_cast<IndexCoding>(9), codes, 5, 4, out).status().code(),
             StatusCode::kInvalidArgument);
 }
 

@@ -33,11 +33,8 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs) {
   return 0;
 }
 
-size_t IndexScratchBytes(IndexCoding /*coding*/) { return 0; }
-
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
-                             size_t run, std::span<uint8_t> /*scratch*/,
-                             std::span<uint8_t> out) {
+                             size_t run, std::span<uint8_t> out) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:
@@ -51,7 +48,7 @@ Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes,
 }
 
 Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
-                     std::span<uint8_t> /*scratch*/, std::span<uint8_t> codes) {
+                     std::span<uint8_t> codes) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:

@@ -22,18 +22,15 @@ enum class IndexCoding : uint8_t {
 // The most bytes that EncodeIndices can write for n codes in `runs` runs.
 size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs);
 
-// Scratch bytes that EncodeIndices and DecodeIndices need; a small constant.
-size_t IndexScratchBytes(IndexCoding coding);
-
 // Codes `codes` into `out` and returns the bytes written. `run` cuts the codes into runs (the
 // buckets), the last one may be short; only kElias looks at it, since its gaps restart there.
 // out.size() >= MaxIndexBytes(...), or the call fails.
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
-                             size_t run, std::span<uint8_t> scratch, std::span<uint8_t> out);
+                             size_t run, std::span<uint8_t> out);
 
 // The inverse: fills all of `codes`, or says what is wrong with `in`. All of `in` must be used.
 // Never reads or writes outside the spans, whatever `in` holds.
 Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
-                     std::span<uint8_t> scratch, std::span<uint8_t> codes);
+                     std::span<uint8_t> codes);
 
 }  // namespace elastiquant

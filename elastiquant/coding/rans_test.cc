@@ -15,14 +15,14 @@ namespace {
 
 std::vector<uint8_t> Encode(const std::vector<uint8_t>& codes, int bits) {
   std::vector<uint8_t> out(MaxIndexBytes(IndexCoding::kRans, codes.size(), bits, 1));
-  const auto size = EncodeIndices(IndexCoding::kRans, codes, bits, 512, {}, out);
+  const auto size = EncodeIndices(IndexCoding::kRans, codes, bits, 512, out);
   EXPECT_TRUE(size.ok()) << size.status().ToString();
   out.resize(size.ok() ? *size : 0);
   return out;
 }
 
 Status Decode(std::span<const uint8_t> in, int bits, std::vector<uint8_t>& codes) {
-  return DecodeIndices(IndexCoding::kRans, in, bits, 512, {}, codes);
+  return DecodeIndices(IndexCoding::kRans, in, bits, 512, codes);
 }
 
 double EntropyBits(const std::vector<uint8_t>& codes) {

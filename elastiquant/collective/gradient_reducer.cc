@@ -65,7 +65,7 @@ class CompressedReducer final : public GradientReducer {
   enum Stage : size_t { kEncode, kReduce, kGather, kStages };
   using StageFunction = Status (CompressedReducer::*)(size_t bucket);
 
-  void Run(Stage stage, StageFunction function);
+  void Run(StageFunction function);
   void Fail(const Status& status);
   bool AwaitReady(size_t bucket);
 
@@ -160,7 +160,7 @@ CompressedReducer::CompressedReducer(Communicator* comm, std::vector<GradientBuc
                                                      &CompressedReducer::ReduceBucket,
                                                      &CompressedReducer::GatherBucket};
   for (size_t s = 0; s < kStages; ++s) {
-    threads_[s] = std::thread([this, s, f = functions[s]] { Run(static_cast<Stage>(s), f); });
+    threads_[s] = std::thread([this, f = functions[s]] { Run(f); });
   }
 }
 
@@ -261,8 +261,7 @@ ReducerStats CompressedReducer::TakeStats() {
   return std::exchange(stats_, {});
 }
 
-void CompressedReducer::Run(Stage stage, StageFunction function) {
-  (void)stage;
+void CompressedReducer::Run(StageFunction function) {
   for (uint64_t seen = 0;;) {
     {
       std::unique_lock lock(mutex_);
