@@ -6,8 +6,8 @@
 Runs the same short training twice for each codec and rate: once as local processes that pace
 their own traffic, once in network namespaces whose links tc holds to the rate. Prints the
 seconds per step side by side with their ratio, and writes them to agreement.md and
-agreement.json. The paced link counts ElastiQuant's messages; tc counts the TCP, IP and Ethernet
-headers too, some 4 % more at full packets, so a ratio a little above 1 is right.
+agreement.json. The paced link counts TCP, IP and Ethernet headers as tc does, but not TCP's
+acknowledgements or its slow start, so a ratio a little above 1 is right.
 """
 
 import argparse

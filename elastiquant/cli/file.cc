@@ -54,6 +54,7 @@ Status WriteFile(const std::string& path,
   if (file == nullptr) return FileError(path, "cannot be created");
   bool good = true;
   for (const std::span<const uint8_t> part : parts) {
+    if (part.empty()) continue;  // fwrite may not be given a null pointer
     good = good && std::fwrite(part.data(), 1, part.size(), file) == part.size();
   }
   int error = good ? 0 : errno;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <mutex>
 #include <utility>
@@ -23,6 +24,15 @@ namespace {
 constexpr uint32_t kTagEnd = 1u << 24;
 constexpr uint32_t kAllGatherTag = kTagEnd;
 constexpr uint32_t kBroadcastTag = kTagEnd + 1;
+
+// c10d writes to its sockets without MSG_NOSIGNAL, so the death of a peer would kill us
+// unheard. (Python ignores the signal for every program that it runs.)
+void IgnoreBrokenPipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+}
 
 // A transfer that failed before it began.
 class FailedTransfer final : public Transfer {
@@ -357,6 +367,7 @@ Result<std::unique_ptr<Communicator>> Communicator::Connect(
   if (options.store_port == 0) {
     return InvalidArgument("the workers need a port to meet at: give one from 1 to 65535");
   }
+  IgnoreBrokenPipes();
   auto comm = std::make_unique<GlooCommunicator>(options);
   EQ_RETURN_IF_ERROR(comm->Connect());
   return std::unique_ptr<Communicator>(std::move(comm));

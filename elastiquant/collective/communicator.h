@@ -61,6 +61,7 @@ class Transfer {
 // Thread-safe: any thread may post; messages between a pair with the same tag keep their order.
 class Communicator {
  public:
+  // With more than one worker the process ignores SIGPIPE from here on, unless it handles it.
   static Result<std::unique_ptr<Communicator>> Connect(const CommunicatorOptions& options);
   virtual ~Communicator() = default;
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -53,6 +54,15 @@ TEST(Communicator, ReceivesIntoLargerBuffersAndTellsTheSize) {
     EXPECT_EQ(comm.traffic().bytes_down, sent);
     EXPECT_GT(comm.traffic().transmit_seconds, 0);
   });
+}
+
+// A peer that dies while we write to it must not take us along.
+TEST(Communicator, SurvivesBrokenPipes) {
+  std::signal(SIGPIPE, SIG_DFL);
+  RunWorld(WorldOptions(2), [](Communicator& comm) { ASSERT_TRUE(comm.Barrier().ok()); });
+  struct sigaction now {};
+  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
 }
 
 TEST(Communicator, KeepsOrderWithinATagAndTagsApart) {
