@@ -11,13 +11,13 @@
 #include <optional>
 #include <string_view>
 
+#include "elastiquant/base/npy_front.h"
 #include "elastiquant/cli/file.h"
 
 namespace elastiquant::cli {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kAlignment = 64;  // of the first element; NumPy's writer does the same
 // Far above any real header, far below what would hurt: names bound what is read first.
 constexpr size_t kMaxHeaderBytes = 1 << 16;
 
@@ -216,18 +216,8 @@ Result<NpyArray> ReadNpy(const std::string& path) {
 }
 
 Status WriteNpy(const std::string& path, std::span<const float> values) {
-  std::string header = fmt::format(
-      "{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.size());
-  const size_t before = kMagic.size() + 4;
-  const size_t unpadded = before + header.size() + 1;
-  header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
-  header.push_back('\n');
-  const uint8_t front[] = {1, 0, static_cast<uint8_t>(header.size()),
-                           static_cast<uint8_t>(header.size() >> 8)};
-  std::string bytes(kMagic);
-  bytes.append(reinterpret_cast<const char*>(front), sizeof(front));
-  bytes.append(header);
-  return WriteFile(path, {AsBytes(std::span<const char>(bytes)), AsBytes(values)});
+  const std::string front = NpyFront(values.size());
+  return WriteFile(path, {AsBytes(std::span<const char>(front)), AsBytes(values)});
 }
 
 }  // namespace elastiquant::cli

@@ -190,6 +190,9 @@ void AddRunning(CLI::App& app, TrainFlags& flags) {
   app.add_option("--max-skipped", o.max_skipped,
                  "Steps skipped in a row for NaN or infinity after which the run gives up")
       ->capture_default_str();
+  app.add_option("--dump-gradients", o.dump_gradients,
+                 "Write worker 0's gradients of these steps, before compression, to "
+                 "OUT/gradients: step numbers or per cent of the run, as 1,390,50%,100%");
   app.add_flag("--quiet", o.quiet, "A line an epoch instead of a live bar");
   app.add_option("--inject", o.inject)->group("");
   app.add_option("--worker-rank", flags.worker_rank)->group("");

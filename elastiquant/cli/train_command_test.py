@@ -8,12 +8,15 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+
+import numpy as np
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 STEPS = 12
@@ -76,6 +79,24 @@ def metrics(out):
 def steps_done(out):
     file = out / "metrics.jsonl"
     return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def weights(checkpoint):
+    """All parameters of a checkpoint by name, flat; checkpoint.h has the layout."""
+    data = checkpoint.read_bytes()
+    (count,), at = struct.unpack_from("<I", data, 20), 24
+    parameters = {}
+    for _ in range(count):
+        (length,) = struct.unpack_from("<H", data, at)
+        name = data[at + 2 : at + 2 + length].decode()
+        (size,) = struct.unpack_from("<Q", data, at + 2 + length)
+        at += 2 + length + 8
+        if name.startswith("parameter/"):
+            parameters[name.removeprefix("parameter/")] = np.frombuffer(
+                data[at : at + size], np.float32
+            )
+        at += size
+    return parameters
 
 
 def workers_of(process):
@@ -260,6 +281,8 @@ class TrainTest(unittest.TestCase):
             ("workers", 0, "--workers"),
             ("link", "fast", "mbit"),
             ("exact", "nolayer.*", "nolayer"),
+            ("dump_gradients", "half", "'half'"),
+            ("dump_gradients", STEPS + 1, f"which has {STEPS} steps"),
         ):
             with self.subTest(option=option):
                 broken = train(self.out(), **{option: value})
@@ -274,6 +297,67 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(broken.returncode, 2, broken.stderr)
         self.assertIn(f"port {port}", broken.stderr)
         self.assertIn("--port", broken.stderr)
+
+    def test_a_dumped_gradient_is_what_moves_the_weights(self):
+        done = train(
+            self.out(),
+            codec="fp32",
+            workers=1,
+            steps=3,
+            schedule="constant",
+            momentum=0,
+            weight_decay=0,
+            checkpoint_every=1,
+            dump_gradients="3",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        before = weights(self.out() / "checkpoint-2.eqc")
+        after = weights(self.out() / "checkpoint-3.eqc")
+        gradient = np.load(self.out() / "gradients/gradient-000003.npy")
+        self.assertEqual((gradient.dtype, gradient.ndim), (np.float32, 1))
+        layers = json.loads((self.out() / "gradients/layers.json").read_text())
+        self.assertEqual({layer["name"] for layer in layers}, set(before))
+        self.assertEqual(sum(layer["elements"] for layer in layers), gradient.size)
+        for layer in layers:
+            name, begin = layer["name"], layer["offset"]
+            self.assertEqual(layer["elements"], np.prod(layer["shape"]))
+            part = gradient[begin : begin + layer["elements"]]
+            self.assertGreater(np.abs(part).max(), 0, name)
+            moved = (before[name].astype(float) - after[name]) / 0.05
+            np.testing.assert_allclose(part, moved, rtol=1e-3, atol=1e-5, err_msg=name)
+
+    def test_gradients_are_dumped_before_compression_and_change_nothing(self):
+        done = train(self.out(), dump_gradients="0%,5,100%")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_same_as_reference(self.out())
+        files = sorted(file.name for file in (self.out() / "gradients").iterdir())
+        steps = ["gradient-000001.npy", "gradient-000005.npy", "gradient-000012.npy"]
+        self.assertEqual(files, [*steps, "layers.json"])
+        # The first step's own gradient knows nothing of the codec.
+        exact = self.out() / "exact"
+        self.assertEqual(train(exact, codec="fp32", steps=1, dump_gradients="1").returncode, 0)
+        first, other = (
+            np.load(run / "gradients/gradient-000001.npy") for run in (self.out(), exact)
+        )
+        np.testing.assert_array_equal(first, other)
+        # A new run takes away what an old one left.
+        again = train(exact, "--overwrite", steps=1)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertFalse((exact / "gradients").exists())
+
+    def test_a_dumped_gradient_can_be_given_to_bench_and_encode(self):
+        self.assertEqual(train(self.out(), steps=1, dump_gradients="1").returncode, 0)
+        file = self.out() / "gradients/gradient-000001.npy"
+        bench = run([PROGRAM, "bench", "--input", file, "--codec", "elastic:bits=4", "--json"])
+        self.assertEqual(bench.returncode, 0, bench.stderr)
+        told = json.loads(bench.stdout)
+        self.assertEqual(told["elements"], np.load(file).size)
+        self.assertTrue(0 < told["results"][0]["nmse"] < 1)
+        frame = self.out() / "gradient.eqf"
+        encode = run([PROGRAM, "encode", "--codec", "fp32", "--seed", "1", file, frame])
+        self.assertEqual(encode.returncode, 0, encode.stderr)
+        self.assertEqual(run([PROGRAM, "decode", frame, self.out() / "back.npy"]).returncode, 0)
+        np.testing.assert_array_equal(np.load(self.out() / "back.npy"), np.load(file))
 
     def test_torchrun_gives_the_same_weights(self):
         command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]

@@ -1,10 +1,12 @@
 #include "elastiquant/train/train_options.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/collective/communicator.h"
+#include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {
 namespace {
@@ -70,6 +72,12 @@ Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidateRun(options));
   EQ_RETURN_IF_ERROR(ValidateOptimizer(options));
   EQ_RETURN_IF_ERROR(ParseFaults(options.inject).status());
+  if (!options.dump_gradients.empty()) {
+    // The data says how many steps epochs are, so some steps prove too large only then.
+    constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+    const int64_t steps = options.steps > 0 ? options.steps : kUnknown;
+    EQ_RETURN_IF_ERROR(ParseDumpSteps(options.dump_gradients, steps).status());
+  }
   EQ_RETURN_IF_ERROR(MakeCodec(options.codec).status());
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();

@@ -58,7 +58,8 @@ struct TrainOptions {
   std::string check_replicas = "epoch";  // or "every" (step)
   int64_t max_skipped = 10;              // steps skipped in a row after which the run gives up
   bool quiet = false;
-  std::string inject;  // ParseFaults
+  std::string dump_gradients;  // ParseDumpSteps; empty: none
+  std::string inject;          // ParseFaults
 };
 
 // Checks every value that can be checked without the data: an error names the option, the value

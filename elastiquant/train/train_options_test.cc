@@ -49,6 +49,13 @@ TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
   o.link = "20 bananas";
   EXPECT_FALSE(ErrorOf(o).empty());
   o = Valid();
+  o.dump_gradients = "first";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--dump-gradients: 'first'"));
+  o.dump_gradients = "1,50%,1000000";  // epochs may have as many
+  EXPECT_EQ(ErrorOf(o), "");
+  o.steps = 40;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("step 1000000 is beyond the run, which has 40 steps"));
+  o = Valid();
   o.nesterov = true;
   o.momentum = 0;
   EXPECT_THAT(ErrorOf(o), HasSubstr("--nesterov"));
@@ -58,6 +65,7 @@ TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
   TrainOptions a = Valid(), b = Valid();
   EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
   b.quiet = true;  // no weight depends on it
+  b.dump_gradients = "1";
   b.checkpoint_every = 7;
   EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
   b.learning_rate = 0.2;

@@ -20,6 +20,7 @@
 
 #include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/train/dataset.h"
+#include "elastiquant/train/gradient_dump.h"
 #include "elastiquant/train/loader.h"
 #include "elastiquant/train/progress.h"
 #include "elastiquant/train/replica.h"
@@ -33,7 +34,8 @@ using nlohmann::json;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kEvaluationBatch = 128;
-constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
+constexpr size_t kScalars = 2;                   // loss and accuracy travel with the gradients
+constexpr char kGradientFolder[] = "gradients";  // in the run's
 
 class Stopwatch {
  public:
@@ -77,6 +79,7 @@ class Trainer {
   Status MakeReplica();
   Status MakeReducer();
   Status PrepareFolder();
+  Status MakeDump();
   Status LoadCheckpoint();
   Status ShareStart();
 
@@ -106,6 +109,7 @@ class Trainer {
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<MetricsLog> log_;
+  std::unique_ptr<GradientDump> dump_;  // if there is something to dump here
   RunRecord record_;
   Schedule schedule_;
 
@@ -114,6 +118,7 @@ class Trainer {
   int64_t total_steps_ = 0;
   int64_t step_ = 0;  // done
   int64_t skipped_in_a_row_ = 0;
+  bool dumping_ = false;  // the gradient of this step
   bool replicas_identical_ = true;
   Status backward_status_;
   bool agreed_ = false;
@@ -178,6 +183,8 @@ Status Trainer::MakeReducer() {
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes, plan_options));
   gradients_ = std::make_unique<FlatGradients>(
       replica_->parameters(), std::move(plan), [this](size_t bucket) {
+        if (dumping_)
+          dump_->Capture(gradients_->plan().buckets[bucket], gradients_->bucket(bucket));
         const Status status = reducer_->MarkReady(bucket);
         if (!status.ok()) backward_status_ = status;
       });
@@ -210,7 +217,18 @@ Status Trainer::PrepareFolder() {
     }
     fs::remove(file.path, error);
   }
+  RemoveGradientDumps(fs::path(options_.out) / kGradientFolder);
   fs::remove(fs::path(options_.out) / "summary.json", error);
+  return Status::Ok();
+}
+
+Status Trainer::MakeDump() {
+  if (options_.dump_gradients.empty()) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(auto steps, ParseDumpSteps(options_.dump_gradients, total_steps_));
+  if (is_first()) {
+    dump_ = std::make_unique<GradientDump>(fs::path(options_.out) / kGradientFolder,
+                                           std::move(steps), replica_->parameters());
+  }
   return Status::Ok();
 }
 
@@ -280,8 +298,10 @@ Status Trainer::SetUp() {
                         .coordinates = coordinates_,
                         .world_size = comm_.world_size(),
                         .live = is_first() && !options_.quiet && isatty(STDERR_FILENO) == 1});
+    EQ_RETURN_IF_ERROR(MakeDump());
     if (!is_first()) return Status::Ok();
     EQ_RETURN_IF_ERROR(PrepareFolder());
+    if (dump_) EQ_RETURN_IF_ERROR(dump_->WriteLayers());
     if (options_.resume) EQ_RETURN_IF_ERROR(LoadCheckpoint());
     EQ_ASSIGN_OR_RETURN(MetricsLog log,
                         MetricsLog::Open(fs::path(options_.out) / "metrics.jsonl", step_));
@@ -352,6 +372,7 @@ Status Trainer::TrainStep() {
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
   // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
   const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  dumping_ = dump_ && dump_->Due(step_ + 1);
   gradients_->Begin();
   gradients_->set_inspect(skipped_in_a_row_ + 1 >= options_.max_skipped);
   EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step_)));
@@ -369,6 +390,7 @@ Status Trainer::TrainStep() {
     replica_->Step(record.learning_rate);
   }
   record.seconds.total = watch.Seconds();
+  if (dumping_) EQ_RETURN_IF_ERROR(dump_->Write(step_));
   EQ_RETURN_IF_ERROR(RecordStep(record, before));
   return outcome.skipped ? Skip(outcome) : Status::Ok();
 }

@@ -1,0 +1,115 @@
+#include "elastiquant/train/gradient_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "elastiquant/base/npy_front.h"
+#include "elastiquant/train/checkpoint.h"
+
+namespace elastiquant {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLayersFile[] = "layers.json";
+
+Result<int64_t> ParseDumpStep(std::string_view word, int64_t total_steps) {
+  const bool per_cent = word.ends_with('%');
+  const std::string_view digits = word.substr(0, word.size() - (per_cent ? 1 : 0));
+  int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool valid = error == std::errc() && end == digits.data() + digits.size() &&
+                     (per_cent ? value >= 0 && value <= 100 : value >= 1);
+  if (!valid) {
+    return InvalidArgument(
+        fmt::format("--dump-gradients: '{}' is neither a step, counted from 1, nor per cent of "
+                    "the run; give a list such as 1,390,50%,100%",
+                    word));
+  }
+  if (per_cent) {
+    // total * value / 100, rounded up, without overflow.
+    const int64_t rest = total_steps % 100 * value;
+    return std::max<int64_t>(1, total_steps / 100 * value + (rest + 99) / 100);
+  }
+  if (value > total_steps) {
+    return InvalidArgument(fmt::format(
+        "--dump-gradients: step {} is beyond the run, which has {} steps", value, total_steps));
+  }
+  return value;
+}
+
+}  // namespace
+
+Result<std::set<int64_t>> ParseDumpSteps(std::string_view text, int64_t total_steps) {
+  std::set<int64_t> steps;
+  while (true) {
+    const size_t comma = text.find(',');
+    EQ_ASSIGN_OR_RETURN(const int64_t step, ParseDumpStep(text.substr(0, comma), total_steps));
+    steps.insert(step);
+    if (comma == std::string_view::npos) return steps;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+GradientDump::GradientDump(fs::path folder, std::set<int64_t> steps,
+                           const std::vector<NamedTensor>& parameters)
+    : folder_(std::move(folder)), steps_(std::move(steps)) {
+  size_t offset = 0;
+  for (const auto& [name, tensor] : parameters) {
+    const auto elements = static_cast<size_t>(tensor.numel());
+    layers_.push_back({name, tensor.sizes().vec(), offset, elements});
+    offset += elements;
+  }
+  const std::string front = NpyFront(offset);
+  front_bytes_ = front.size();
+  bytes_.assign(front.begin(), front.end());
+  bytes_.resize(front_bytes_ + offset * sizeof(float));
+}
+
+Status GradientDump::WriteLayers() const {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    return IoError("cannot make the folder " + folder_.string() + ": " + error.message());
+  }
+  auto list = nlohmann::ordered_json::array();
+  for (const Layer& layer : layers_) {
+    list.push_back({{"name", layer.name},
+                    {"shape", layer.shape},
+                    {"offset", layer.offset},
+                    {"elements", layer.elements}});
+  }
+  const std::string text = list.dump(1) + "\n";
+  return WriteFileAtomically(folder_ / kLayersFile,
+                             {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+void GradientDump::Capture(const PlannedBucket& bucket, std::span<const float> gradient) {
+  for (const BucketSlot& slot : bucket.slots) {
+    const Layer& layer = layers_[slot.parameter];
+    std::memcpy(bytes_.data() + front_bytes_ + layer.offset * sizeof(float),
+                gradient.data() + slot.offset, layer.elements * sizeof(float));
+  }
+}
+
+Status GradientDump::Write(int64_t step) const {
+  return WriteFileAtomically(folder_ / fmt::format("gradient-{:06}.npy", step), bytes_);
+}
+
+void RemoveGradientDumps(const fs::path& folder) {
+  std::error_code ignored;  // no folder; or the new files will say that it cannot be written
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours =
+        name == kLayersFile || (name.starts_with("gradient-") && name.ends_with(".npy"));
+    if (ours) fs::remove(entry.path(), ignored);
+  }
+  fs::remove(folder, ignored);  // unless something else is in it
+}
+
+}  // namespace elastiquant
