@@ -4,7 +4,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace elastiquant {
@@ -45,77 +45,110 @@ uint32_t Portable(const uint8_t* p, size_t n, uint32_t crc) {
 }
 
 #if defined(__x86_64__)
-// The instruction takes three cycles but one can start each cycle: three stripes run at once,
-// and the state of a stripe is carried over the zero bytes that stand for those behind it.
-constexpr size_t kStripe = 1024;
-
-// Carries a state over kStripe zero bytes, byte by byte of the state (the map is linear).
-using Carry = std::array<std::array<uint32_t, 256>, 4>;
-constexpr Carry MakeCarry() {
-  // columns[i] is where bit i of a state goes; squaring the map doubles the zero bytes.
-  std::array<uint32_t, 32> columns{};
-  for (size_t i = 0; i < 32; ++i) columns[i] = ShiftByte(uint32_t{1} << i);
-  const auto apply = [&columns](uint32_t state) {
-    uint32_t moved = 0;
-    for (size_t i = 0; i < 32; ++i) moved ^= (state >> i & 1) ? columns[i] : 0;
-    return moved;
-  };
-  for (size_t bytes = 1; bytes < kStripe; bytes *= 2) {
-    std::array<uint32_t, 32> squared{};
-    for (size_t i = 0; i < 32; ++i) squared[i] = apply(columns[i]);
-    columns = squared;
+__attribute__((target("sse4.2"))) uint32_t Instruction(const uint8_t* p, size_t n,
+                                                       uint32_t crc) {
+  uint64_t state = crc;
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, 8);
+    state = _mm_crc32_u64(state, word);
   }
-  Carry carry{};
-  for (size_t k = 0; k < 4; ++k) {
-    for (uint32_t b = 0; b < 256; ++b) carry[k][b] = apply(b << 8 * k);
-  }
-  return carry;
-}
-constexpr Carry kCarry = MakeCarry();
-
-uint32_t CarryOverStripe(uint32_t crc) {
-  return kCarry[0][crc & 0xFF] ^ kCarry[1][crc >> 8 & 0xFF] ^ kCarry[2][crc >> 16 & 0xFF] ^
-         kCarry[3][crc >> 24];
-}
-
-__attribute__((target("sse4.2"))) uint64_t Step(const uint8_t* p, uint64_t crc) {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return _mm_crc32_u64(crc, word);
-}
-
-__attribute__((target("sse4.2"))) uint32_t Hardware(const uint8_t* p, size_t n, uint32_t crc) {
-  for (; n >= 3 * kStripe; n -= 3 * kStripe, p += 3 * kStripe) {
-    uint64_t a = crc, b = 0, c = 0;
-    for (size_t i = 0; i < kStripe; i += 8) {
-      a = Step(p + i, a);
-      b = Step(p + kStripe + i, b);
-      c = Step(p + 2 * kStripe + i, c);
-    }
-    const uint32_t ab = CarryOverStripe(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b);
-    crc = CarryOverStripe(ab) ^ static_cast<uint32_t>(c);
-  }
-  uint64_t tail = crc;
-  for (; n >= 8; n -= 8, p += 8) tail = Step(p, tail);
-  crc = static_cast<uint32_t>(tail);
+  crc = static_cast<uint32_t>(state);
   for (; n > 0; --n, ++p) crc = _mm_crc32_u8(crc, *p);
   return crc;
 }
+
+// x^n modulo the polynomial, bit-reversed as in a 64-bit half of a carry-less multiplication.
+constexpr int64_t PowerOfX(size_t n) {
+  uint32_t power = 1u << 31;
+  for (; n > 0; --n) power = (power & 1) ? (power >> 1) ^ 0x82F63B78u : power >> 1;
+  return static_cast<int64_t>(uint64_t{power} << 32);
+}
+
+// Folding (Gopal et al., Fast CRC Computation Using PCLMULQDQ Instruction, 2009): the data is
+// cut into blocks, and each 128-bit lane of a block is carried over to the next block by two
+// carry-less multiplications; the block that is left has the checksum of all of them. The
+// instruction above, whose steps wait for each other, is several times slower. A lane's first
+// half stands 64 bits further from the end, and a product of reversed polynomials comes out
+// times x: hence the exponents.
+__attribute__((target("pclmul,sse4.2"))) uint32_t Fold128(const uint8_t* p, size_t n,
+                                                          uint32_t crc) {
+  constexpr size_t kLanes = 8;
+  constexpr size_t kBlock = kLanes * 16;
+  if (n < 4 * kBlock) return Instruction(p, n, crc);
+  const auto load = [](const uint8_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  };
+  constexpr int64_t kFirst = PowerOfX(8 * kBlock + 63);
+  constexpr int64_t kSecond = PowerOfX(8 * kBlock - 1);
+  const __m128i powers = _mm_set_epi64x(kSecond, kFirst);
+  __m128i lanes[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) lanes[i] = load(p + 16 * i);
+  lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(static_cast<int>(crc)));
+  for (p += kBlock, n -= kBlock; n >= kBlock; p += kBlock, n -= kBlock) {
+    for (size_t i = 0; i < kLanes; ++i) {
+      const __m128i first = _mm_clmulepi64_si128(lanes[i], powers, 0x00);
+      const __m128i second = _mm_clmulepi64_si128(lanes[i], powers, 0x11);
+      lanes[i] = _mm_xor_si128(_mm_xor_si128(first, second), load(p + 16 * i));
+    }
+  }
+  uint8_t block[kBlock];
+  std::memcpy(block, lanes, kBlock);
+  return Instruction(p, n, Instruction(block, kBlock, 0));
+}
+
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) uint32_t Fold512(const uint8_t* p,
+                                                                      size_t n, uint32_t crc) {
+  constexpr size_t kVectors = 4;
+  constexpr size_t kBlock = kVectors * 64;
+  if (n < 4 * kBlock) return Instruction(p, n, crc);
+  constexpr int64_t kFirst = PowerOfX(8 * kBlock + 63);
+  constexpr int64_t kSecond = PowerOfX(8 * kBlock - 1);
+  const __m512i powers = _mm512_set4_epi64(kSecond, kFirst, kSecond, kFirst);
+  __m512i vectors[kVectors];
+  for (size_t i = 0; i < kVectors; ++i) vectors[i] = _mm512_loadu_si512(p + 64 * i);
+  vectors[0] = _mm512_xor_si512(
+      vectors[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+  for (p += kBlock, n -= kBlock; n >= kBlock; p += kBlock, n -= kBlock) {
+    for (size_t i = 0; i < kVectors; ++i) {
+      const __m512i first = _mm512_clmulepi64_epi128(vectors[i], powers, 0x00);
+      const __m512i second = _mm512_clmulepi64_epi128(vectors[i], powers, 0x11);
+      const __m512i next = _mm512_loadu_si512(p + 64 * i);
+      vectors[i] = _mm512_ternarylogic_epi64(first, second, next, 0x96);  // xor of the three
+    }
+  }
+  uint8_t block[kBlock];
+  std::memcpy(block, vectors, kBlock);
+  return Instruction(p, n, Instruction(block, kBlock, 0));
+}
 #endif
+
+using Update = uint32_t (*)(const uint8_t* p, size_t n, uint32_t crc);
+template <Update update>
+uint32_t Finished(std::span<const uint8_t> data, uint32_t crc) {
+  return ~update(data.data(), data.size(), ~crc);
+}
 
 }  // namespace
 
-uint32_t Crc32c(std::span<const uint8_t> data, uint32_t crc) {
-  crc = ~crc;
+std::vector<Crc32cFunction> Crc32cFunctions() {
+  std::vector<Crc32cFunction> functions;
 #if defined(__x86_64__)
-  static const bool hardware = __builtin_cpu_supports("sse4.2");
-  if (hardware) return ~Hardware(data.data(), data.size(), crc);
+  if (__builtin_cpu_supports("sse4.2")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+      functions.push_back(Finished<Fold512>);
+    }
+    if (__builtin_cpu_supports("pclmul")) functions.push_back(Finished<Fold128>);
+    functions.push_back(Finished<Instruction>);
+  }
 #endif
-  return ~Portable(data.data(), data.size(), crc);
+  functions.push_back(Finished<Portable>);
+  return functions;
 }
 
-uint32_t Crc32cPortable(std::span<const uint8_t> data, uint32_t crc) {
-  return ~Portable(data.data(), data.size(), ~crc);
+uint32_t Crc32c(std::span<const uint8_t> data, uint32_t crc) {
+  static const Crc32cFunction best = Crc32cFunctions().front();
+  return best(data, crc);
 }
 
 }  // namespace elastiquant

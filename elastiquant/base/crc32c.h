@@ -1,8 +1,9 @@
-// CRC-32C (Castagnoli; RFC 3720 appendix B.4), with the CPU's instruction where there is one.
+// CRC-32C (Castagnoli; RFC 3720 appendix B.4), by the CPU's instructions where it has any.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace elastiquant {
 
@@ -10,7 +11,8 @@ namespace elastiquant {
 // Crc32c over "123456789" is 0xE3069283.
 uint32_t Crc32c(std::span<const uint8_t> data, uint32_t crc = 0);
 
-// The same without the CPU's instruction: what Crc32c falls back to, and is tested against.
-uint32_t Crc32cPortable(std::span<const uint8_t> data, uint32_t crc = 0);
+// The ways to compute it that this CPU has, best first: Crc32c takes the first; tests try all.
+using Crc32cFunction = uint32_t (*)(std::span<const uint8_t> data, uint32_t crc);
+std::vector<Crc32cFunction> Crc32cFunctions();
 
 }  // namespace elastiquant
