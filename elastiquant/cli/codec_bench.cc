@@ -1,13 +1,13 @@
 #include "elastiquant/cli/codec_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <numbers>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -17,9 +17,9 @@ constexpr int kMaxRepetitions = 200;
 constexpr double kSecondsPerCodec = 1.5;
 
 double SecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.Seconds();
 }
 
 double Median(std::vector<double> values) {

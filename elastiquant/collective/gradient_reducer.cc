@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -11,16 +10,12 @@
 #include <utility>
 
 #include "elastiquant/base/crc32c.h"
+#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/skip_notice.h"
 
 namespace elastiquant {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 constexpr size_t kMaxBuckets = size_t{1} << 23;  // two tags each
 
@@ -84,7 +79,7 @@ class CompressedReducer final : public GradientReducer {
   Status FrameError(size_t bucket, int rank, const Status& status) const;
   Status Measure(std::span<const uint8_t> frame, std::span<const float> values);
   void Record(const SkipNotice& notice);
-  void AddSeconds(double ReducerStats::*field, Clock::time_point since);
+  void AddSeconds(double ReducerStats::*field, const Stopwatch& watch);
 
   std::span<float> Part(size_t bucket, Chunk chunk) const {
     return slots_[bucket].bucket.gradient.subspan(chunk.begin, chunk.size);
@@ -230,7 +225,7 @@ Status CompressedReducer::MarkReady(size_t bucket) {
 }
 
 Result<StepOutcome> CompressedReducer::Finish() {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   std::unique_lock lock(mutex_);
   EQ_RETURN_IF_ERROR(error_);
   if (!in_step_) return Internal("Finish was called outside a step");
@@ -245,7 +240,7 @@ Result<StepOutcome> CompressedReducer::Finish() {
   changed_.wait(lock, [&] { return stages_done_ == kStages || !error_.ok(); });
   EQ_RETURN_IF_ERROR(error_);
   in_step_ = false;
-  stats_.wait_seconds += SecondsSince(start);
+  stats_.wait_seconds += watch.Seconds();
   for (const Slot& slot : slots_) stats_.coordinates += slot.bucket.gradient.size();
   StepOutcome outcome;
   if (skip_) {
@@ -299,8 +294,8 @@ void CompressedReducer::Fail(const Status& status) {
   if (status.code() != StatusCode::kUnavailable) comm_->Abort(status);
 }
 
-void CompressedReducer::AddSeconds(double ReducerStats::*field, Clock::time_point since) {
-  const double seconds = SecondsSince(since);
+void CompressedReducer::AddSeconds(double ReducerStats::*field, const Stopwatch& watch) {
+  const double seconds = watch.Seconds();
   std::lock_guard lock(mutex_);
   stats_.*field += seconds;
 }
@@ -315,13 +310,13 @@ void CompressedReducer::Record(const SkipNotice& notice) {
 Result<size_t> CompressedReducer::EncodeOrNotice(Stage stage, size_t bucket,
                                                  std::span<const float> values, size_t offset,
                                                  Phase phase, int chunk, const Buffer& frame) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   const auto n = static_cast<uint64_t>(world_size_);
   const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
   const StreamKey key = DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
   Result<size_t> size =
       slots_[bucket].bucket.codec->Encode(values, key, *work_[stage], frame.span());
-  AddSeconds(&ReducerStats::encode_seconds, start);
+  AddSeconds(&ReducerStats::encode_seconds, watch);
   if (size.ok()) return size;
   const StatusCode code = size.status().code();
   if (code != StatusCode::kNonFinite && code != StatusCode::kOutOfRange) return size;
@@ -412,9 +407,9 @@ Status CompressedReducer::AddPart(size_t bucket, int rank, std::span<float> sum,
     if (!*notice || **theirs < **notice) *notice = *theirs;
     return {};
   }
-  const auto start = Clock::now();
+  const Stopwatch watch;
   const Status status = DecodeAddFrame(frame, 1.0f, *work_[kReduce], sum);
-  AddSeconds(&ReducerStats::decode_seconds, start);
+  AddSeconds(&ReducerStats::decode_seconds, watch);
   return status.ok() ? status : FrameError(bucket, rank, status);
 }
 
@@ -441,9 +436,9 @@ Status CompressedReducer::ShareMean(size_t bucket, std::span<const float> mean,
     Record(*notice);
     return {};
   }
-  const auto start = Clock::now();
+  const Stopwatch watch;
   EQ_RETURN_IF_ERROR(DecodeFrame(frame, *work_[kReduce], Part(bucket, slot.own)));
-  AddSeconds(&ReducerStats::decode_seconds, start);
+  AddSeconds(&ReducerStats::decode_seconds, watch);
   return {};
 }
 
@@ -460,9 +455,9 @@ Status CompressedReducer::GatherBucket(size_t bucket) {
       Record(**notice);
       continue;
     }
-    const auto start = Clock::now();
+    const Stopwatch watch;
     const Status status = DecodeFrame(frame, *work_[kGather], Part(bucket, peer.chunk));
-    AddSeconds(&ReducerStats::decode_seconds, start);
+    AddSeconds(&ReducerStats::decode_seconds, watch);
     if (!status.ok()) return FrameError(bucket, r, status);
   }
   return {};

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -18,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/train/dataset.h"
 #include "elastiquant/train/gradient_dump.h"
@@ -36,16 +36,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kEvaluationBatch = 128;
 constexpr size_t kScalars = 2;                   // loss and accuracy travel with the gradients
 constexpr char kGradientFolder[] = "gradients";  // in the run's
-
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 int ChooseThreads(const TrainOptions& options, int workers_here) {
   if (options.threads > 0) return options.threads;
