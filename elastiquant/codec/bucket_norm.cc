@@ -63,6 +63,19 @@ float NormParts::Finish(double combined, double scale) const {
   }
 }
 
+double OrderOf(NormOrder norm) {
+  switch (norm.kind) {
+    case NormKind::kL1:
+      return 1;
+    case NormKind::kL2:
+      return 2;
+    case NormKind::kLq:
+      return norm.q;
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
 float BucketNorm(NormOrder order, std::span<const float> v) {
   const NormParts parts(order);
   const double scale = parts.needs_scale() ? NormParts::LargestPart(v) : 0;

@@ -14,6 +14,9 @@ struct NormOrder {
   double q = 0;  // kLq only: finite, >= 1
 };
 
+// q: 1, 2, kLq's, or infinity.
+double OrderOf(NormOrder norm);
+
 // The norm of `v`, rounded up to a float so that |v_i| / norm <= 1. NaN if some v_i is NaN or
 // infinite; infinity if all are finite, but the norm is above fp32. Allocates nothing.
 float BucketNorm(NormOrder order, std::span<const float> v);

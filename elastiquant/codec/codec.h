@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,11 @@ class Codec {
   // The canonical spec string: MakeCodec(spec()) gives an equal codec.
   virtual std::string spec() const = 0;
   virtual CodecClass codec_class() const = 0;
+
+  // The least upper bound that is known on the NMSE of a message of n values, whatever they are
+  // as long as their squares are normal numbers: omega of an unbiased codec, 1 - delta of a
+  // contractive one. Absent if none is known; always there and below 1 if kContractive.
+  virtual std::optional<double> NmseBound(size_t n) const = 0;
 
   // The most bytes that a frame of n floats can have. n < 2^32.
   virtual size_t MaxFrameBytes(size_t n) const = 0;

@@ -1,4 +1,5 @@
-// What every codec owes its callers, whatever its scheme: each test runs over each spec below.
+// What every codec owes its callers, whatever its scheme: each test runs over each variant that
+// the registered families name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +10,14 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame_testing.h"
+#include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/spec.h"
 #include "elastiquant/kernels/targets.h"
 
@@ -40,34 +42,6 @@ namespace elastiquant {
 namespace {
 
 using ::testing::HasSubstr;
-
-// At least one spec of each registered codec (checked below).
-constexpr const char* kSpecs[] = {
-    "fp32",
-    "fp16",
-    "bf16",
-    "bf16:rounding=stochastic",
-    "elastic",
-    "elastic:p=0.5",
-    "elastic:levels=uniform",
-    "elastic:levels=uniform,rounding=dither",
-    "elastic:levels=0.1/0.3/1,norm=l2,bucket=7",
-    "elastic:bits=2,norm=l1,bucket=3",
-    "elastic:bits=2,levels=uniform,rounding=dither,bucket=100",
-    "elastic:bits=3,p=0.5,norm=l2,bucket=0",
-    "elastic:bits=5,norm=l3,bucket=0",
-    "elastic:bits=6,p=0.5,bucket=40000",
-    "elastic:bits=7,levels=uniform,norm=l1.5,bucket=33",
-    "elastic:bits=8,bucket=100000,norm=l2",
-    "elastic:bits=8,p=0.5",
-    "elastic:bits=8,levels=uniform,rounding=dither,bucket=0",
-    "elastic|elias",
-    "elastic:levels=uniform,rounding=dither,bucket=100|elias",
-    "elastic|rans",
-    "elastic:bits=2,norm=l2,bucket=0|rans",
-    "elastic:bits=8,levels=uniform,rounding=dither|rans",
-    "elastic:bits=3,levels=0.25/1,bucket=40|rans",
-};
 
 constexpr float kMax = std::numeric_limits<float>::max();
 constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
@@ -110,7 +84,19 @@ struct ScopedTarget {
   ~ScopedTarget() { EXPECT_TRUE(UseSimdTarget("auto").ok()); }
 };
 
-class Conformance : public ::testing::TestWithParam<const char*> {
+bool IsTiny(float v) { return v != 0 && std::abs(v) < 1e-15f; }
+
+// Of the first family with the same wire format.
+std::string NameOnTheWire(const std::string& name) {
+  const auto families = CodecFamilies();
+  const auto own = std::ranges::find_if(
+      families, [&](const CodecFamily* family) { return family->info.name == name; });
+  const auto first = std::ranges::find_if(
+      families, [&](const CodecFamily* family) { return family->id == (*own)->id; });
+  return (*first)->info.name;
+}
+
+class Conformance : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     auto made = MakeCodec(GetParam());
@@ -298,7 +284,7 @@ TEST_P(Conformance, FramesSayWhatTheyAre) {
   const std::vector<uint8_t> frame = Encoded(Gaussian(100), {0x123456789ABCDEF0});
   const auto summary = InspectFrame(frame);
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
-  EXPECT_EQ(summary->codec, ParseSpec(GetParam())->codec.name);
+  EXPECT_EQ(summary->codec, NameOnTheWire(ParseSpec(GetParam())->codec.name));
   EXPECT_EQ(summary->elements, 100u);
   EXPECT_EQ(summary->bytes, frame.size());
   EXPECT_EQ(summary->key.value, 0x123456789ABCDEF0u);
@@ -460,20 +446,60 @@ TEST_P(Conformance, ZerosStayZero) {
   for (float q : Decoded(Encoded(zeros), zeros.size())) EXPECT_EQ(q, 0.0f);
 }
 
-std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
+// What a receiver may count on: the mean squared error of many draws against the bound.
+TEST_P(Conformance, TheErrorStaysWithinTheBound) {
+  if (codec_->codec_class() == CodecClass::kContractive) {
+    ASSERT_TRUE(codec_->NmseBound(1300).has_value());
+    EXPECT_LT(*codec_->NmseBound(1300), 1);
+  }
+  for (const auto& values : DifficultVectors()) {
+    const size_t n = values.size();
+    const std::optional<double> bound = codec_->NmseBound(n);
+    if (!bound || std::ranges::any_of(values, IsTiny)) continue;
+    EXPECT_GE(*bound, 0);
+    double norm = 0, sum = 0, squares = 0;
+    for (const float v : values) norm += static_cast<double>(v) * v;
+    constexpr int kFew = 200;
+    for (uint64_t t = 0; t < kFew; ++t) {
+      const std::vector<float> q = Decoded(Encoded(values, DeriveKey(5, t, 0, n)), n);
+      double error = 0;
+      for (size_t i = 0; i < n; ++i) {
+        const double e = static_cast<double>(q[i]) - values[i];
+        error += e * e;
+      }
+      sum += error;
+      squares += error * error;
+    }
+    const double mean = sum / kFew;
+    const double deviation =
+        std::sqrt(std::max(0.0, squares / kFew - mean * mean) / (kFew - 1));
+    EXPECT_LE(mean, *bound * norm * (1 + 1e-5) + 5 * deviation + norm * 0x1p-46) << n;
+  }
+}
+
+std::vector<std::string> Variants() {
+  std::vector<std::string> specs;
+  for (const CodecFamily* family : CodecFamilies()) {
+    specs.insert(specs.end(), family->variants.begin(), family->variants.end());
+  }
+  return specs;
+}
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(AllCodecs, Conformance, ::testing::ValuesIn(kSpecs), TestName);
+INSTANTIATE_TEST_SUITE_P(AllCodecs, Conformance, ::testing::ValuesIn(Variants()), TestName);
 
-TEST(ConformanceList, CoversEveryRegisteredCodec) {
-  std::set<std::string> covered;
-  for (const char* spec : kSpecs) covered.insert(ParseSpec(spec)->codec.name);
-  for (const CodecInfo& info : ListCodecs())
-    EXPECT_TRUE(covered.contains(info.name)) << info.name;
+TEST(ConformanceList, EveryRegisteredCodecHasVariantsOfItsOwn) {
+  for (const CodecFamily* family : CodecFamilies()) {
+    EXPECT_FALSE(family->variants.empty()) << family->info.name;
+    for (const std::string& spec : family->variants) {
+      EXPECT_EQ(ParseSpec(spec)->codec.name, family->info.name);
+    }
+  }
 }
 
 }  // namespace

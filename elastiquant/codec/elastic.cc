@@ -20,6 +20,12 @@ class ElasticCodec : public Codec {
   std::string spec() const override { return ElasticSpecText(spec_); }
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
 
+  std::optional<double> NmseBound(size_t n) const override {
+    ElasticFormat format = spec_.format;
+    if (spec_.levels_by_message()) ResolveRatio(n, &format);
+    return ElasticNmseBound(format, n);
+  }
+
   size_t MaxFrameBytes(size_t n) const override {
     const ElasticLayout layout(spec_.format, n);
     return FramePayloadOffset(kElasticParameterBytes) + layout.WorstCodesAt(layout.tiles());
@@ -69,7 +75,33 @@ Result<std::shared_ptr<const Codec>> MakeElastic(const Spec& spec) {
 }  // namespace
 
 const CodecFamily& ElasticFamily() {
-  static const CodecFamily family{CodecId::kElastic, ElasticInfo(), MakeElastic, DecodeElastic};
+  static const CodecFamily family{
+      CodecId::kElastic,
+      ElasticInfo(),
+      {
+          "elastic",
+          "elastic:p=0.5",
+          "elastic:levels=uniform",
+          "elastic:levels=uniform,rounding=dither",
+          "elastic:levels=0.1/0.3/1,norm=l2,bucket=7",
+          "elastic:bits=2,norm=l1,bucket=3",
+          "elastic:bits=2,levels=uniform,rounding=dither,bucket=100",
+          "elastic:bits=3,p=0.5,norm=l2,bucket=0",
+          "elastic:bits=5,norm=l3,bucket=0",
+          "elastic:bits=6,p=0.5,bucket=40000",
+          "elastic:bits=7,levels=uniform,norm=l1.5,bucket=33",
+          "elastic:bits=8,bucket=100000,norm=l2",
+          "elastic:bits=8,p=0.5",
+          "elastic:bits=8,levels=uniform,rounding=dither,bucket=0",
+          "elastic|elias",
+          "elastic:levels=uniform,rounding=dither,bucket=100|elias",
+          "elastic|rans",
+          "elastic:bits=2,norm=l2,bucket=0|rans",
+          "elastic:bits=8,levels=uniform,rounding=dither|rans",
+          "elastic:bits=3,levels=0.25/1,bucket=40|rans",
+      },
+      MakeElastic,
+      DecodeElastic};
   return family;
 }
 

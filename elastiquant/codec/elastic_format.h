@@ -30,6 +30,9 @@ struct ElasticFormat {
 // The largest norm that every value stays finite under: dithered ones exceed it by half a step.
 float LargestNorm(const ElasticFormat& format);
 
+// See Codec::NmseBound; VarianceBound of the levels, or the exact variance of the dither.
+double ElasticNmseBound(const ElasticFormat& format, size_t elements);
+
 inline constexpr size_t kElasticParameterBytes = 20;
 std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(const ElasticFormat& format);
 

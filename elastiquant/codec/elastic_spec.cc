@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 namespace elastiquant {
@@ -181,13 +180,8 @@ std::string ElasticSpecText(const ElasticSpec& spec) {
 }
 
 void ResolveRatio(size_t length, ElasticFormat* format) {
-  const double q = format->norm.kind == NormKind::kL1   ? 1
-                   : format->norm.kind == NormKind::kL2 ? 2
-                   : format->norm.kind == NormKind::kLq
-                       ? format->norm.q
-                       : std::numeric_limits<double>::infinity();
   const double d = length == 0 ? 1 : static_cast<double>(length);
-  format->p = OptimalRatio(InnerLevels(format->bits), d, q);
+  format->p = OptimalRatio(InnerLevels(format->bits), d, OrderOf(format->norm));
   format->levels = ExponentialLevels(format->bits, format->p).value();
 }
 

@@ -14,8 +14,25 @@ inline constexpr uint8_t kFrameVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kMaxFrameElements = (size_t{1} << 32) - 1;
 
-// Stable numbers: they travel in frames. 255 is taken by collective/skip_notice.h.
-enum class CodecId : uint8_t { kFp32 = 1, kFp16 = 2, kBf16 = 3, kElastic = 4 };
+// What lies in a frame; several codecs may share one wire format. Stable numbers: they travel
+// in frames. 255 is taken by collective/skip_notice.h.
+enum class CodecId : uint8_t {
+  kFp32 = 1,
+  kFp16 = 2,
+  kBf16 = 3,
+  kElastic = 4,      // norms, and indices into one set of levels
+  kDither = 5,       // one step, scale classes, indices under a parametric model
+  kLevels = 6,       // a list of signed levels a bucket, base-s digits
+  kTernary = 7,      // one scale, and -1, 0 or 1
+  kSign = 8,         // a scale a bucket, and signs
+  kNatural = 9,      // signs and exponents
+  kZeroless = 10,    // norms, and indices into signed levels without zero
+  kInnovation = 11,  // a range, and indices of a uniform grid over it
+  kEden = 12,        // a scale, and centroid indices of the rotated vector
+  kSparse = 13,      // positions and values
+  kLowRank = 14,     // factors of matrices
+  kRotated = 15,     // another codec's frame of the rotated vector
+};
 
 // A frame taken apart; the spans point into it.
 struct FrameView {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "elastiquant/codec/registry.h"
@@ -46,11 +47,17 @@ Status CannotHold(float value, size_t coordinate) {
 
 class RawCodec : public Codec {
  public:
-  RawCodec(const RawFormat& format, std::string spec, CodecClass codec_class, PackFunction pack)
-      : format_(format), spec_(std::move(spec)), class_(codec_class), pack_(pack) {}
+  RawCodec(const RawFormat& format, std::string spec, CodecClass codec_class, PackFunction pack,
+           std::optional<double> nmse_bound)
+      : format_(format),
+        spec_(std::move(spec)),
+        class_(codec_class),
+        pack_(pack),
+        nmse_bound_(nmse_bound) {}
 
   std::string spec() const override { return spec_; }
   CodecClass codec_class() const override { return class_; }
+  std::optional<double> NmseBound(size_t) const override { return nmse_bound_; }
   size_t MaxFrameBytes(size_t n) const override {
     return FramePayloadOffset(0) + n * format_.width;
   }
@@ -85,6 +92,7 @@ class RawCodec : public Codec {
   std::string spec_;
   CodecClass class_;
   PackFunction pack_;
+  std::optional<double> nmse_bound_;
 };
 
 Status DecodeRaw(const RawFormat& format, const FrameView& frame, const DecodeSink& sink,
@@ -119,21 +127,22 @@ size_t PackDeterministic(const float* in, size_t n, LaneKeys, uint32_t, uint8_t*
 
 CodecResult MakeFp32(const Spec&) {
   return {std::make_shared<RawCodec>(kFp32, "fp32", CodecClass::kLossless,
-                                     PackDeterministic<PackFp32>)};
+                                     PackDeterministic<PackFp32>, 0.0)};
 }
 CodecResult MakeFp16(const Spec&) {
   return {std::make_shared<RawCodec>(kFp16, "fp16", CodecClass::kBiased,
-                                     PackDeterministic<PackFp16>)};
+                                     PackDeterministic<PackFp16>, std::nullopt)};
 }
 CodecResult MakeBf16(const Spec& spec) {
   const std::string_view rounding = SpecValue(spec.codec, "rounding", "nearest");
   if (rounding == "nearest") {
     return {std::make_shared<RawCodec>(kBf16, "bf16", CodecClass::kBiased,
-                                       PackDeterministic<PackBf16>)};
+                                       PackDeterministic<PackBf16>, std::nullopt)};
   }
   if (rounding == "stochastic") {
+    // Steps are at most 2^-7 of a value, and rounding's variance a quarter of a step's square.
     return {std::make_shared<RawCodec>(kBf16, "bf16:rounding=stochastic", CodecClass::kUnbiased,
-                                       PackBf16Stochastic)};
+                                       PackBf16Stochastic, 0x1p-16)};
   }
   return InvalidArgument("codec 'bf16': rounding=" + std::string(rounding) +
                          " is not known; valid: nearest, stochastic");
@@ -150,6 +159,7 @@ const CodecFamily& Fp32Family() {
   static const CodecFamily family{
       kFp32.id,
       {"fp32", "fp32", CodecClass::kLossless, "the values as they are, 32 bits each", {}, {}},
+      {"fp32"},
       MakeFp32,
       DecodeAs<kFp32>};
   return family;
@@ -163,6 +173,7 @@ const CodecFamily& Fp16Family() {
                                    "IEEE 754 binary16, to nearest even, saturating at 65504",
                                    {},
                                    {}},
+                                  {"fp16"},
                                   MakeFp16,
                                   DecodeAs<kFp16>};
   return family;
@@ -177,6 +188,7 @@ const CodecFamily& Bf16Family() {
        "bfloat16: the range of fp32 with 8 significant bits",
        {{"rounding", "nearest", "nearest (to even), or stochastic (unbiased)"}},
        {}},
+      {"bf16", "bf16:rounding=stochastic"},
       MakeBf16,
       DecodeAs<kBf16>};
   return family;

@@ -8,13 +8,6 @@
 namespace elastiquant {
 namespace {
 
-// In the order to show them.
-std::span<const CodecFamily* const> Families() {
-  static const std::array families{&Fp32Family(), &Fp16Family(), &Bf16Family(),
-                                   &ElasticFamily()};
-  return families;
-}
-
 // "a, b, c", or "none".
 template <typename Range, typename Name>
 std::string Join(const Range& range, Name name) {
@@ -58,7 +51,7 @@ struct KnownFrame {
 };
 Result<KnownFrame> ParseKnownFrame(std::span<const uint8_t> frame) {
   EQ_ASSIGN_OR_RETURN(const FrameView view, ParseFrame(frame));
-  for (const CodecFamily* family : Families()) {
+  for (const CodecFamily* family : CodecFamilies()) {
     if (family->id == view.codec) return KnownFrame{view, family};
   }
   return Unsupported("frame codec check failed: this build has no codec number " +
@@ -77,6 +70,12 @@ Status Decode(std::span<const uint8_t> frame, const DecodeSink& sink, Workspace&
 
 }  // namespace
 
+std::span<const CodecFamily* const> CodecFamilies() {
+  static const std::array families{&Fp32Family(), &Fp16Family(), &Bf16Family(),
+                                   &ElasticFamily()};
+  return families;
+}
+
 std::string_view CodecClassName(CodecClass c) {
   switch (c) {
     case CodecClass::kLossless:
@@ -93,19 +92,20 @@ std::string_view CodecClassName(CodecClass c) {
 
 Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view text) {
   EQ_ASSIGN_OR_RETURN(const Spec spec, ParseSpec(text));
-  for (const CodecFamily* family : Families()) {
+  for (const CodecFamily* family : CodecFamilies()) {
     if (family->info.name != spec.codec.name) continue;
     EQ_RETURN_IF_ERROR(CheckDeclared(spec, family->info));
     return family->make(spec);
   }
-  return InvalidArgument("unknown codec '" + spec.codec.name + "'; valid: " +
-                         Join(Families(), [](const CodecFamily* f) { return f->info.name; }));
+  return InvalidArgument(
+      "unknown codec '" + spec.codec.name +
+      "'; valid: " + Join(CodecFamilies(), [](const CodecFamily* f) { return f->info.name; }));
 }
 
 const std::vector<CodecInfo>& ListCodecs() {
   static const std::vector<CodecInfo> codecs = [] {
     std::vector<CodecInfo> list;
-    for (const CodecFamily* family : Families()) list.push_back(family->info);
+    for (const CodecFamily* family : CodecFamilies()) list.push_back(family->info);
     return list;
   }();
   return codecs;

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame.h"
@@ -17,13 +19,18 @@ struct DecodeSink {
   float weight = 1;
 };
 
+// One scheme by its name. Families of one id share wire format and decoder.
 struct CodecFamily {
   CodecId id;
   CodecInfo info;
+  // Specs that between them take every path of the scheme; the conformance suite runs each.
+  std::vector<std::string> variants;
   Result<std::shared_ptr<const Codec>> (*make)(const Spec& spec);
   // Checks everything inside parameters and payload before it trusts it.
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
 };
+
+std::span<const CodecFamily* const> CodecFamilies();  // in the order to show them
 
 const CodecFamily& Fp32Family();     // raw.cc
 const CodecFamily& Fp16Family();     // raw.cc
