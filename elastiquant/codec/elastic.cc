@@ -1,7 +1,10 @@
 // ElastiQuant: stochastic or dithered rounding of each bucket, relative to its norm, to any set
 // of levels. With exponential levels it is NUQSGD (Ramezani-Kebrya et al., JMLR 2021), with
 // uniform ones QSGD (Alistarh et al., NeurIPS 2017).
+#include "elastiquant/codec/elastic.h"
+
 #include <memory>
+#include <utility>
 
 #include "elastiquant/codec/elastic_decode.h"
 #include "elastiquant/codec/elastic_encode.h"
@@ -13,11 +16,12 @@ namespace {
 
 class ElasticCodec : public Codec {
  public:
-  explicit ElasticCodec(const ElasticSpec& spec) : spec_(spec) {
+  ElasticCodec(const ElasticSpec& spec, std::string text)
+      : spec_(spec), text_(std::move(text)) {
     if (!spec.levels_by_message()) FillLevelTable(spec.format.levels.span(), &table_);
   }
 
-  std::string spec() const override { return ElasticSpecText(spec_); }
+  std::string spec() const override { return text_; }
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
 
   std::optional<double> NmseBound(size_t n) const override {
@@ -27,8 +31,7 @@ class ElasticCodec : public Codec {
   }
 
   size_t MaxFrameBytes(size_t n) const override {
-    const ElasticLayout layout(spec_.format, n);
-    return FramePayloadOffset(kElasticParameterBytes) + layout.WorstCodesAt(layout.tiles());
+    return MaxElasticFrameBytes(spec_.format, n);
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
@@ -36,43 +39,31 @@ class ElasticCodec : public Codec {
     EQ_RETURN_IF_ERROR(
         CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
     if (!spec_.levels_by_message()) {
-      return EncodeWith(spec_.format, table_, values, key, work, frame);
+      return EncodeElasticFrame(spec_.format, table_, values, key, work, frame);
     }
     ElasticFormat format = spec_.format;
     ResolveRatio(values.size(), &format);
     LevelTable table;
     FillLevelTable(format.levels.span(), &table);
-    return EncodeWith(format, table, values, key, work, frame);
+    return EncodeElasticFrame(format, table, values, key, work, frame);
   }
 
  private:
-  static Result<size_t> EncodeWith(const ElasticFormat& format, const LevelTable& table,
-                                   std::span<const float> values, StreamKey key,
-                                   Workspace& work, std::span<uint8_t> frame) {
-    const std::span<uint8_t> payload =
-        frame.subspan(FramePayloadOffset(kElasticParameterBytes));
-    EQ_ASSIGN_OR_RETURN(const size_t size,
-                        EncodeElastic(format, table, values, key, work, payload));
-    const auto parameters = WriteElasticParameters(format);
-    FrameView view;
-    view.codec = CodecId::kElastic;
-    view.elements = values.size();
-    view.key = key;
-    view.parameters = parameters;
-    view.payload = payload.first(size);
-    return SealFrame(view, frame);
-  }
-
   const ElasticSpec spec_;
+  const std::string text_;
   LevelTable table_;
 };
 
 Result<std::shared_ptr<const Codec>> MakeElastic(const Spec& spec) {
   EQ_ASSIGN_OR_RETURN(const ElasticSpec parsed, ParseElasticSpec(spec));
-  return {std::make_shared<ElasticCodec>(parsed)};
+  return MakeElasticCodec(parsed, ElasticSpecText(parsed));
 }
 
 }  // namespace
+
+std::shared_ptr<const Codec> MakeElasticCodec(const ElasticSpec& spec, std::string text) {
+  return std::make_shared<ElasticCodec>(spec, std::move(text));
+}
 
 const CodecFamily& ElasticFamily() {
   static const CodecFamily family{

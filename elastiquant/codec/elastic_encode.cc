@@ -6,6 +6,7 @@
 #include <string>
 
 #include "elastiquant/codec/first_error.h"
+#include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/quantize.h"
 
 namespace elastiquant {
@@ -218,10 +219,25 @@ class Encoder {
 
 }  // namespace
 
-Result<size_t> EncodeElastic(const ElasticFormat& format, const LevelTable& table,
-                             std::span<const float> values, StreamKey key, Workspace& work,
-                             std::span<uint8_t> payload) {
-  return Encoder(format, table, values, key, work, payload).Run();
+size_t MaxElasticFrameBytes(const ElasticFormat& format, size_t n) {
+  const ElasticLayout layout(format, n);
+  return FramePayloadOffset(kElasticParameterBytes) + layout.WorstCodesAt(layout.tiles());
+}
+
+Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable& table,
+                                  std::span<const float> values, StreamKey key, Workspace& work,
+                                  std::span<uint8_t> frame) {
+  const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kElasticParameterBytes));
+  EQ_ASSIGN_OR_RETURN(const size_t size,
+                      Encoder(format, table, values, key, work, payload).Run());
+  const auto parameters = WriteElasticParameters(format);
+  FrameView view;
+  view.codec = CodecId::kElastic;
+  view.elements = values.size();
+  view.key = key;
+  view.parameters = parameters;
+  view.payload = payload.first(size);
+  return SealFrame(view, frame);
 }
 
 }  // namespace elastiquant

@@ -9,10 +9,13 @@
 
 namespace elastiquant {
 
-// Writes the payload and returns its size. `payload` has room for ElasticLayout's
-// WorstCodesAt(tiles()) bytes; `table` is made from format.levels.
-Result<size_t> EncodeElastic(const ElasticFormat& format, const LevelTable& table,
-                             std::span<const float> values, StreamKey key, Workspace& work,
-                             std::span<uint8_t> payload);
+// The most bytes that a frame of n floats can have. Of listed levels only the number counts.
+size_t MaxElasticFrameBytes(const ElasticFormat& format, size_t n);
+
+// Writes a whole frame and returns its size. frame.size() >= MaxElasticFrameBytes(...); `table`
+// is made from format.levels.
+Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable& table,
+                                  std::span<const float> values, StreamKey key, Workspace& work,
+                                  std::span<uint8_t> frame);
 
 }  // namespace elastiquant

@@ -7,9 +7,10 @@
 namespace elastiquant {
 namespace {
 
+// ParseElasticSpec puts the codec's name in front of these messages.
 Status BadValue(std::string_view key, std::string_view value, std::string_view valid) {
-  return InvalidArgument("codec 'elastic': " + std::string(key) + "=" + std::string(value) +
-                         " is not valid; use " + std::string(valid));
+  return InvalidArgument(std::string(key) + "=" + std::string(value) + " is not valid; use " +
+                         std::string(valid));
 }
 
 template <typename T>
@@ -59,8 +60,7 @@ Status ParseRounding(std::string_view text, ElasticFormat* format) {
   format->rounding = text == "dither" ? Rounding::kDither : Rounding::kStochastic;
   if (format->rounding == Rounding::kDither && format->family != LevelFamily::kUniform) {
     return InvalidArgument(
-        "codec 'elastic': rounding=dither needs levels=uniform; other levels round with "
-        "rounding=stochastic");
+        "rounding=dither needs levels=uniform; other levels round with rounding=stochastic");
   }
   return Status::Ok();
 }
@@ -105,8 +105,7 @@ Status ParseLevels(const SpecPart& part, ElasticSpec* spec) {
   ElasticFormat& format = spec->format;
   if (levels == "exp") return ParseRatio(p, spec);
   if (p != "auto") {
-    return InvalidArgument("codec 'elastic': p=" + std::string(p) +
-                           " goes with levels=exp only");
+    return InvalidArgument("p=" + std::string(p) + " goes with levels=exp only");
   }
   if (levels == "uniform") {
     format.family = LevelFamily::kUniform;
@@ -119,7 +118,7 @@ Status ParseLevels(const SpecPart& part, ElasticSpec* spec) {
 
 Status ParseModifiers(const std::vector<SpecPart>& modifiers, ElasticFormat* format) {
   if (modifiers.size() > 1) {
-    return InvalidArgument("codec 'elastic' takes one modifier, |rans or |elias, not " +
+    return InvalidArgument("it takes one modifier, |rans or |elias, not " +
                            std::to_string(modifiers.size()));
   }
   if (modifiers.empty()) return Status::Ok();
@@ -153,9 +152,7 @@ std::string NormText(NormOrder norm) {
   }
 }
 
-}  // namespace
-
-Result<ElasticSpec> ParseElasticSpec(const Spec& spec) {
+Result<ElasticSpec> ParseValues(const Spec& spec) {
   ElasticSpec parsed;
   ElasticFormat& format = parsed.format;
   const SpecPart& part = spec.codec;
@@ -168,15 +165,31 @@ Result<ElasticSpec> ParseElasticSpec(const Spec& spec) {
   return parsed;
 }
 
+}  // namespace
+
+Result<ElasticSpec> ParseElasticSpec(const Spec& spec) {
+  Result<ElasticSpec> parsed = ParseValues(spec);
+  if (parsed.ok()) return parsed;
+  return InvalidArgument("codec '" + spec.codec.name + "': " + parsed.status().message());
+}
+
+std::string_view CodingText(IndexCoding coding) {
+  switch (coding) {
+    case IndexCoding::kRans:
+      return "|rans";
+    case IndexCoding::kElias:
+      return "|elias";
+    default:
+      return "";
+  }
+}
+
 std::string ElasticSpecText(const ElasticSpec& spec) {
   const ElasticFormat& format = spec.format;
-  std::string text =
-      "elastic:bits=" + std::to_string(format.bits) + ",levels=" + LevelsText(spec) +
-      ",norm=" + NormText(format.norm) + ",bucket=" + std::to_string(format.bucket) +
-      ",rounding=" + (format.rounding == Rounding::kDither ? "dither" : "stochastic");
-  if (format.coding == IndexCoding::kRans) text += "|rans";
-  if (format.coding == IndexCoding::kElias) text += "|elias";
-  return text;
+  return "elastic:bits=" + std::to_string(format.bits) + ",levels=" + LevelsText(spec) +
+         ",norm=" + NormText(format.norm) + ",bucket=" + std::to_string(format.bucket) +
+         ",rounding=" + (format.rounding == Rounding::kDither ? "dither" : "stochastic") +
+         std::string(CodingText(format.coding));
 }
 
 void ResolveRatio(size_t length, ElasticFormat* format) {

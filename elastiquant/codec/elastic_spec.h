@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic_format.h"
@@ -21,7 +22,9 @@ struct ElasticSpec {
   }
 };
 
+// Errors name the codec as `spec` does: others are read as an elastic with some keys fixed.
 Result<ElasticSpec> ParseElasticSpec(const Spec& spec);
+std::string_view CodingText(IndexCoding coding);  // "|rans", "|elias" or ""
 std::string ElasticSpecText(const ElasticSpec& spec);
 
 // Sets p and the levels of the exponential family for buckets of `length` coordinates.

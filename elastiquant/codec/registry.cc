@@ -71,8 +71,12 @@ Status Decode(std::span<const uint8_t> frame, const DecodeSink& sink, Workspace&
 }  // namespace
 
 std::span<const CodecFamily* const> CodecFamilies() {
-  static const std::array families{&Fp32Family(), &Fp16Family(), &Bf16Family(),
-                                   &ElasticFamily()};
+  static const std::array families{
+      // One line a file.
+      &Fp32Family(),    &Fp16Family(),  &Bf16Family(),  //
+      &ElasticFamily(),                                 //
+      &QsgdFamily(),    &QsgdvFamily(), &NuqsgdFamily(),
+  };
   return families;
 }
 
