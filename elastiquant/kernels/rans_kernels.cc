@@ -244,13 +244,14 @@ using M16 = hn::Mask<D16>;
 using DI16 = hn::RebindToSigned<D16>;
 constexpr size_t kDecoderLanes = hn::MaxLanes(D16());
 
-// The next words, in order, in the lanes that are set; advances past them.
-HWY_INLINE V16 ExpandWords(M16 mask, const uint8_t** next) {
+// The next words, in order, in the lanes that are set, and `other` in the rest; advances past
+// the words.
+HWY_INLINE V16 ExpandWords(M16 mask, V16 other, const uint8_t** next) {
   const D16 d;
   const uint8_t* words = *next;
 #if HWY_TARGET == HWY_AVX3_DL
   *next += 2 * hn::CountTrue(d, mask);
-  return V16{_mm512_maskz_expand_epi16(mask.raw, _mm512_loadu_si512(words))};
+  return V16{_mm512_mask_expand_epi16(other.raw, mask.raw, _mm512_loadu_si512(words))};
 #elif HWY_TARGET == HWY_AVX3
   const auto low = static_cast<__mmask16>(mask.raw);
   const auto high = static_cast<__mmask16>(mask.raw >> 16);
@@ -263,7 +264,8 @@ HWY_INLINE V16 ExpandWords(M16 mask, const uint8_t** next) {
   words += 2 * std::popcount(low);
   const __m256i b = expand(high, words);
   *next = words + 2 * std::popcount(high);
-  return V16{_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)};
+  const V16 expanded{_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)};
+  return hn::IfThenElse(mask, expanded, other);
 #else
   const hn::CappedTag<uint8_t, 16> d8;
   uint8_t bits[8] = {};
@@ -279,15 +281,16 @@ HWY_INLINE V16 ExpandWords(M16 mask, const uint8_t** next) {
   const hn::Repartition<uint8_t, D16> d8_full;
   const auto b = expand(bits[1]);
   *next = words;
-  return hn::BitCast(d, hn::Combine(d8_full, b, a));
+  return hn::IfThenElse(mask, hn::BitCast(d, hn::Combine(d8_full, b, a)), other);
 #else
   *next = words;
-  return hn::BitCast(d, a);
+  return hn::IfThenElse(mask, hn::BitCast(d, a), other);
 #endif
 #endif
 }
 
-// Finds the symbol of a slot by comparing it with where each symbol starts.
+// Finds the symbol of a slot: of all distances from where a symbol starts to the slot, as
+// unsigned numbers, the least is that from its own symbol, since starts behind it wrap around.
 template <int kSymbols>
 class DecoderSearch {
  public:
@@ -296,9 +299,9 @@ class DecoderSearch {
     alignas(16) uint8_t low[16] = {}, high[16] = {};
     for (int i = 0; i < kSymbols; ++i) {
       const int symbol = std::min(i, table.symbols - 1);  // repeating the last does no harm
-      const int start_symbol = table.starts[symbol] << 4 | symbol;
-      starts_[i] = hn::Set(DI16(), static_cast<int16_t>(start_symbol - 0x8000));
-      frequencies[i] = table.frequencies[symbol];
+      const int start = (table.starts[symbol] << 4) - symbol;  // >= 0: no frequency is 0
+      starts_[i] = hn::Set(D16(), static_cast<uint16_t>(start));
+      frequencies[i] = frequencies[16 + i] = table.frequencies[symbol];
       low[i] = static_cast<uint8_t>(frequencies[i]);
       high[i] = static_cast<uint8_t>(frequencies[i] >> 8);
     }
@@ -310,29 +313,27 @@ class DecoderSearch {
 #endif
   }
 
-  // start << 4 | symbol of the slots in the low 12 bits of x.
+  // (slot - start) << 4 | symbol of the slots in the low 12 bits of x.
   HWY_INLINE V16 Find(V16 x) const {
-    const D16 d;
-    // As signed numbers, which all targets can compare: slot << 4 | 15, less 2^15.
-    const auto key = hn::BitCast(DI16(), hn::Xor(hn::ShiftLeft<4>(x), hn::Set(d, 0x800F)));
-    // Two chains side by side.
-    constexpr int kHalf = kSymbols / 2;
-    auto low = starts_[0];
-    auto high = starts_[kHalf];
-    HWY_UNROLL(8)
-    for (int i = 1; i < kHalf; ++i) {
-      low = hn::IfThenElse(hn::Gt(starts_[i], key), low, starts_[i]);
-      high = hn::IfThenElse(hn::Gt(starts_[kHalf + i], key), high, starts_[kHalf + i]);
+    const V16 key = hn::ShiftLeft<4>(x);
+    V16 distance[kSymbols];
+    for (int i = 0; i < kSymbols; ++i) distance[i] = hn::Sub(key, starts_[i]);
+    HWY_UNROLL(4)
+    for (int width = kSymbols / 2; width > 0; width /= 2) {
+      HWY_UNROLL(8)
+      for (int i = 0; i < width; ++i) distance[i] = hn::Min(distance[i], distance[i + width]);
     }
-    const auto found = hn::IfThenElse(hn::Gt(starts_[kHalf], key), low, high);
-    return hn::Xor(hn::BitCast(d, found), hn::Set(d, 0x8000));
+    return distance[0];
   }
 
-  HWY_INLINE V16 Frequencies(V16 symbols) const {
+  // Of the symbols in the low 4 bits.
+  HWY_INLINE V16 Frequencies(V16 found) const {
 #if HWY_TARGET <= HWY_AVX3
-    return V16{_mm512_permutexvar_epi16(symbols.raw, frequencies_.raw)};
+    // The permutation looks at 5 bits, and so the table stands there twice.
+    return V16{_mm512_permutexvar_epi16(found.raw, frequencies_.raw)};
 #else
     const D16 d;
+    const V16 symbols = hn::And(found, hn::Set(d, 15));
     const auto low_index = hn::BitCast(D8(), hn::Or(symbols, hn::Set(d, 0x8000)));
     const auto high_index =
         hn::BitCast(D8(), hn::Or(hn::ShiftLeft<8>(symbols), hn::Set(d, 0x0080)));
@@ -343,7 +344,7 @@ class DecoderSearch {
 
  private:
   using D8 = hn::Repartition<uint8_t, D16>;
-  hn::Vec<DI16> starts_[kSymbols];
+  V16 starts_[kSymbols];
 #if HWY_TARGET <= HWY_AVX3
   V16 frequencies_ = hn::Zero(D16());
 #else
@@ -356,10 +357,9 @@ template <class Search>
 HWY_INLINE V16 DecodeVector(V16* low, V16* high, const Search& search, const uint8_t** next) {
   const D16 d;
   const V16 found = search.Find(*low);
-  const V16 symbols = hn::And(found, hn::Set(d, 15));
-  const V16 f = search.Frequencies(symbols);
+  const V16 f = search.Frequencies(found);
   // f * (x >> 12) + slot - start, in halves.
-  const V16 offset = hn::Sub(hn::And(*low, hn::Set(d, 0xFFF)), hn::ShiftRight<4>(found));
+  const V16 offset = hn::ShiftRight<4>(found);
   const V16 q_low = hn::Or(hn::ShiftLeft<4>(*high), hn::ShiftRight<12>(*low));
   const V16 q_high = hn::ShiftRight<12>(*high);
   const V16 product_high = hn::Add(hn::MulHigh(q_low, f), hn::Mul(q_high, f));
@@ -367,11 +367,11 @@ HWY_INLINE V16 DecodeVector(V16* low, V16* high, const Search& search, const uin
   const auto carry = hn::Lt(new_low, offset);
   const V16 new_high =
       hn::IfThenElse(carry, hn::Add(product_high, hn::Set(d, 1)), product_high);
-  const auto empty = hn::Eq(new_high, hn::Zero(d));
-  const V16 words = ExpandWords(empty, next);
+  // Of new_high, but without waiting for it.
+  const auto empty = hn::AndNot(carry, hn::Eq(product_high, hn::Zero(d)));
   *high = hn::IfThenElse(empty, new_low, new_high);
-  *low = hn::IfThenElse(empty, words, new_low);
-  return symbols;
+  *low = ExpandWords(empty, new_low, next);
+  return hn::And(found, hn::Set(d, 15));
 }
 
 template <int kSymbols, size_t kRowLanes>
@@ -393,16 +393,28 @@ size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecode
     low[v] = hn::Load(d, halves[0] + v * kDecoderLanes);
     high[v] = hn::Load(d, halves[1] + v * kDecoderLanes);
   }
-  const uint8_t* words = *next;
   size_t row = 0;
-  // A row uses at most kRowLanes words, and no load reaches beyond as many.
-  for (; row < rows && static_cast<size_t>(end - words) >= 2 * kRowLanes; ++row) {
+  const auto decode_row = [&](const uint8_t** words) HWY_ATTR {
     HWY_UNROLL(4)
     for (size_t v = 0; v < kVectors; ++v) {
-      const V16 symbols = DecodeVector(&low[v], &high[v], search, &words);
+      const V16 symbols = DecodeVector(&low[v], &high[v], search, words);
       const auto out = hn::TableLookupBytes(code_of, hn::TruncateTo(d8, symbols));
       hn::StoreU(out, d8, codes + row * kRowLanes + v * kDecoderLanes);
     }
+    ++row;
+  };
+  // A row uses at most kRowBytes of words, and no load reaches beyond as many.
+  constexpr size_t kRowBytes = 2 * kRowLanes;
+  const uint8_t* words = *next;
+  while (row < rows && static_cast<size_t>(end - words) >= kRowBytes) decode_row(&words);
+  // The last rows read from a copy of the last words, with room for all loads.
+  const auto left = static_cast<size_t>(end - words);
+  uint8_t last_words[2 * kRowBytes] = {};
+  std::memcpy(last_words, words, std::min(left, kRowBytes));
+  const uint8_t* last = last_words;
+  while (row < rows) {
+    decode_row(&last);
+    if (static_cast<size_t>(last - last_words) > left) return kRansNoRoom;
   }
   for (size_t v = 0; v < kVectors; ++v) {
     hn::Store(low[v], d, halves[0] + v * kDecoderLanes);
@@ -411,7 +423,7 @@ size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecode
   for (size_t lane = 0; lane < kRowLanes; ++lane) {
     states[lane] = static_cast<uint32_t>(halves[1][lane]) << 16 | halves[0][lane];
   }
-  *next = words;
+  *next = words + (last - last_words);
   return row;
 }
 
@@ -425,7 +437,7 @@ size_t DecodeRowsOf(const uint8_t** next, const uint8_t* end, const RansDecoderT
   return DecodeRowsWith<16, kRowLanes>(next, end, table, states, codes, rows);
 }
 
-// Decodes rows from the first on while words last; returns how many.
+// Decodes rows from the first on; returns how many, or kRansNoRoom if words are too few.
 size_t DecodeRows(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
                   uint32_t* states, uint8_t* codes, size_t rows, size_t lanes) {
   if (table.symbols == 0) return 0;
@@ -449,15 +461,15 @@ HWY_EXPORT(DecodeRows);
 
 namespace {
 
-// One step of the encoder: the definition that every SIMD target must match.
+// One step of the encoder: the definition that every SIMD target must match. Whether a word is
+// emitted cannot be predicted, so it is always written and passed over only if it counts.
 inline uint32_t EncodeStep(uint32_t x, uint32_t frequency_start, uint8_t** words) {
   const uint32_t f = frequency_start & 0xFFFF;
   const uint32_t start = frequency_start >> 16;
-  if (x >> 20 >= f) {
-    std::memcpy(*words, &x, 2);
-    *words += 2;
-    x >>= 16;
-  }
+  const uint32_t emits = x >> 20 >= f ? 1 : 0;
+  std::memcpy(*words, &x, 2);
+  *words += 2 * emits;
+  x >>= 16 * emits;
   const uint32_t quotient = x / f;
   return (quotient << kRansScaleBits) + (x - quotient * f) + start;
 }
@@ -467,21 +479,23 @@ inline uint32_t DecodeStep(uint32_t x, uint32_t slot) {
   return (slot >> 8 & 0xFFF) * (x >> kRansScaleBits) + (slot >> 20);
 }
 
-// Decodes rows while words last; false if they do not.
-bool DecodeRowChecked(const uint8_t** words, const uint8_t* end, const RansDecoderTable& table,
-                      uint32_t* states, size_t lanes, uint8_t* codes) {
+// Decodes `lanes` codes, the next word being that at *words; false if there are too few.
+bool DecodeRow(const uint8_t** words, const uint8_t* end, const RansDecoderTable& table,
+               uint32_t* states, size_t lanes, uint8_t* codes) {
   for (size_t lane = 0; lane < lanes; ++lane) {
     const uint32_t slot = table.slots[states[lane] & (kRansScale - 1)];
     codes[lane] = static_cast<uint8_t>(slot);
     uint32_t x = DecodeStep(states[lane], slot);
-    if (x < kRansLow) {
-      if (*words == end) return false;
-      uint16_t word;
+    const uint32_t takes = x < kRansLow ? 1 : 0;
+    uint16_t word = 0;
+    if (*words != end) {
       std::memcpy(&word, *words, 2);
-      *words += 2;
-      x = x << 16 | word;
+    } else if (takes != 0) {
+      return false;
     }
-    states[lane] = x;
+    // As in EncodeStep, no branch on what cannot be predicted.
+    *words += 2 * takes;
+    states[lane] = x << 16 * takes | (word & (0u - takes));
   }
   return true;
 }
@@ -587,9 +601,11 @@ size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderT
                      uint32_t* state, uint8_t* codes, size_t n) {
   const uint8_t* next = words;
   const uint8_t* end = words + 2 * word_count;
+  uint32_t x = *state;
   for (size_t i = 0; i < n; ++i) {
-    if (!DecodeRowChecked(&next, end, table, state, 1, codes + i)) return kRansNoRoom;
+    if (!DecodeRow(&next, end, table, &x, 1, codes + i)) return kRansNoRoom;
   }
+  *state = x;
   return static_cast<size_t>(next - words) / 2;
 }
 
@@ -598,8 +614,9 @@ size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoder
   const uint8_t* next = words;
   const uint8_t* end = words + 2 * word_count;
   size_t row = HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows, lanes);
+  if (row == kRansNoRoom) return kRansNoRoom;
   for (; row < rows; ++row) {
-    if (!DecodeRowChecked(&next, end, table, states, lanes, codes + row * lanes)) {
+    if (!DecodeRow(&next, end, table, states, lanes, codes + row * lanes)) {
       return kRansNoRoom;
     }
   }
