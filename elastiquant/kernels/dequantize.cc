@@ -8,6 +8,7 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include "elastiquant/kernels/lanes-inl.h"
 #include "elastiquant/kernels/lookup-inl.h"
 #include "elastiquant/kernels/random-inl.h"
 
@@ -15,14 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using DF = hn::ScalableTag<float>;
-using DU = hn::RebindToUnsigned<DF>;
-using DI = hn::RebindToSigned<DF>;
-using DB = hn::Rebind<uint8_t, DF>;
-using VF = hn::Vec<DF>;
-using VU = hn::Vec<DU>;
-using VI = hn::Vec<DI>;
 
 struct Store {
   void Scalar(float value, float* out) const { *out = value; }

@@ -9,6 +9,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "elastiquant/kernels/lanes-inl.h"
 #include "elastiquant/kernels/lookup-inl.h"
 #include "elastiquant/kernels/random-inl.h"
 
@@ -16,14 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using DF = hn::ScalableTag<float>;
-using DU = hn::RebindToUnsigned<DF>;
-using DI = hn::RebindToSigned<DF>;
-using DB = hn::Rebind<uint8_t, DF>;
-using VF = hn::Vec<DF>;
-using VU = hn::Vec<DU>;
-using VI = hn::Vec<DI>;
 
 // y in [0, 2^31), so that nothing need be done about overflow.
 HWY_INLINE VI Truncate(VF y) {
@@ -49,50 +42,71 @@ HWY_INLINE VU WithSign(VU index, VU signs, int bits) {
 // of dependent instructions overlap.
 constexpr size_t kGroup = 4;
 
+// Puts together indices, one a lane, and the signs in the top bits of `signs`.
 template <size_t U>
-HWY_INLINE void StoreCodes(const VU (&code)[U], uint8_t* codes) {
+HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
+                           uint8_t* codes) {
   for (size_t k = 0; k < U; ++k) {
-    hn::StoreU(hn::TruncateTo(DB(), code[k]), DB(), codes + k * hn::Lanes(DF()));
+    const VU code = WithSign(index[k], signs[k], bits);
+    hn::StoreU(hn::TruncateTo(DB(), code), DB(), codes + k * hn::Lanes(DF()));
   }
 }
 
+// Four vectors of both are packed to one of bytes first: saturation keeps signs. Packing works
+// in 128-bit blocks; the permutation puts the four vectors' parts in order.
 #if HWY_TARGET <= HWY_AVX3
-// Packing works in 128-bit blocks; the permutation puts the four vectors' parts in order.
-HWY_INLINE void StoreCodes(const VU (&code)[kGroup], uint8_t* codes) {
-  const __m512i low = _mm512_packus_epi32(code[0].raw, code[1].raw);
-  const __m512i high = _mm512_packus_epi32(code[2].raw, code[3].raw);
+HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
+                           uint8_t* codes) {
+  const __m512i low = _mm512_packus_epi32(index[0].raw, index[1].raw);
+  const __m512i high = _mm512_packus_epi32(index[2].raw, index[3].raw);
+  const __m512i low_signs = _mm512_packs_epi32(signs[0].raw, signs[1].raw);
+  const __m512i high_signs = _mm512_packs_epi32(signs[2].raw, signs[3].raw);
+  const __m512i packed = _mm512_packus_epi16(low, high);
+  const __mmask64 is_signed = _mm512_movepi8_mask(_mm512_packs_epi16(low_signs, high_signs));
+  const __mmask64 negative = _mm512_mask_test_epi8_mask(is_signed, packed, packed);
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(1 << (bits - 1)));
+  const __m512i code = _mm512_mask_add_epi8(packed, negative, packed, sign);
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+  _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, code));
 }
 #elif HWY_TARGET == HWY_AVX2
-HWY_INLINE void StoreCodes(const VU (&code)[kGroup], uint8_t* codes) {
-  const __m256i low = _mm256_packus_epi32(code[0].raw, code[1].raw);
-  const __m256i high = _mm256_packus_epi32(code[2].raw, code[3].raw);
+HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
+                           uint8_t* codes) {
+  const __m256i low = _mm256_packus_epi32(index[0].raw, index[1].raw);
+  const __m256i high = _mm256_packus_epi32(index[2].raw, index[3].raw);
+  const __m256i low_signs = _mm256_packs_epi32(signs[0].raw, signs[1].raw);
+  const __m256i high_signs = _mm256_packs_epi32(signs[2].raw, signs[3].raw);
+  const __m256i packed = _mm256_packus_epi16(low, high);
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i is_signed = _mm256_cmpgt_epi8(zero, _mm256_packs_epi16(low_signs, high_signs));
+  const __m256i negative = _mm256_and_si256(is_signed, _mm256_cmpgt_epi8(packed, zero));
+  const __m256i sign = _mm256_set1_epi8(static_cast<char>(1 << (bits - 1)));
+  const __m256i code = _mm256_or_si256(packed, _mm256_and_si256(negative, sign));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
-                      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+                      _mm256_permutevar8x32_epi32(code, order));
 }
 #endif
 
 #if HWY_TARGET != HWY_SCALAR
 // Quantises U vectors at v, with a scaler whose pre is 1. A Rounder turns scaled sizes y, the
-// floats' bits and random bits into codes; `Scalar` does one coordinate, `Vectors` several
-// vectors of them.
+// floats' bits and the complement of random bits into indices and signs; `Scalar` does one
+// coordinate (the random bits as they are), `Vectors` several vectors of them.
 template <size_t U, class Rounder>
 HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF mul, VF top,
                                 RandomVectors<DU>& random, const Rounder& rounder,
                                 uint8_t* HWY_RESTRICT codes) {
   VF y[U];
-  VU bits[U], random_bits[U], code[U];
+  VU signs[U], not_random[U], index[U];
   for (size_t k = 0; k < U; ++k) {
     y[k] = hn::LoadU(DF(), v + k * hn::Lanes(DF()));
-    bits[k] = hn::BitCast(DU(), y[k]);
+    signs[k] = hn::BitCast(DU(), y[k]);
     y[k] = hn::Mul(hn::Abs(y[k]), mul);
     if constexpr (Rounder::kClamp) y[k] = hn::Min(y[k], top);
   }
-  random.Next(random_bits);
-  rounder.Vectors(y, bits, random_bits, code);
-  StoreCodes(code, codes);
+  random.NextInverted(not_random);
+  rounder.Vectors(y, not_random, index, signs);
+  StoreCodes(index, signs, rounder.bits, codes);
 }
 #endif
 
@@ -133,14 +147,13 @@ struct UniformRounder {
     return scalar::SignedCode(v, scalar::RoundUniform(y, random, bits), bits);
   }
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
     for (size_t k = 0; k < U; ++k) {
       const VU place = hn::BitCast(DU(), Truncate(y[k]));
-      const VU carry = hn::ShiftRightSame(hn::Not(random[k]), bits);
-      code[k] = hn::ShiftRightSame(hn::Add(place, carry), UniformDigits(bits));
+      const VU carry = hn::ShiftRightSame(not_random[k], bits);
+      index[k] = hn::ShiftRightSame(hn::Add(place, carry), UniformDigits(bits));
     }
-    for (size_t k = 0; k < U; ++k) code[k] = WithSign(code[k], v[k], bits);
   }
 };
 
@@ -153,19 +166,20 @@ struct DitheredRounder {
     return static_cast<uint8_t>(k < 0 ? -k | 1 << (bits - 1) : k);
   }
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&y)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&signs)[U]) const {
     const DI di;
+    // random >> bits = last - (~random >> bits).
+    const VI last = hn::Set(di, (1 << UniformDigits(bits)) - 1);
     for (size_t k = 0; k < U; ++k) {
-      const VI negative = hn::BroadcastSignBit(hn::BitCast(di, v[k]));
+      const VI negative = hn::BroadcastSignBit(hn::BitCast(di, signs[k]));
       const VI place = hn::Sub(hn::Xor(Truncate(y[k]), negative), negative);
-      const VI shift = hn::BitCast(di, hn::ShiftRightSame(random[k], bits));
-      const VI index = hn::ShiftRightSame(hn::Add(place, shift), UniformDigits(bits));
-      code[k] = hn::BitCast(DU(), index);
+      const VI back = hn::BitCast(di, hn::ShiftRightSame(not_random[k], bits));
+      const VI sum = hn::Sub(hn::Add(place, last), back);
+      signs[k] = hn::BitCast(DU(), hn::ShiftRightSame(sum, UniformDigits(bits)));
     }
     for (size_t k = 0; k < U; ++k) {
-      const VU size = hn::BitCast(DU(), hn::Abs(hn::BitCast(di, code[k])));
-      code[k] = WithSign(size, code[k], bits);
+      index[k] = hn::BitCast(DU(), hn::Abs(hn::BitCast(di, signs[k])));
     }
   }
 };
@@ -178,32 +192,31 @@ struct HalvingRounder {
   uint8_t Scalar(float r, float v, uint32_t random) const {
     return scalar::SignedCode(v, scalar::RoundHalving(halving, r, random), bits);
   }
+  // The larger of both places is right: they meet at the lowest level, below which the float's
+  // own falls faster, and above which the other stays.
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
     const DF df;
     const DI di;
     const VF lowest = hn::Set(df, halving.lowest);
     for (size_t k = 0; k < U; ++k) {
       const VF low = hn::Mul(hn::Min(r[k], lowest), hn::Set(df, halving.to_place));
       const VI above = hn::Sub(hn::BitCast(di, r[k]), hn::Set(di, halving.bias));
-      const auto is_low = hn::RebindMask(di, hn::Lt(r[k], lowest));
-      code[k] = hn::BitCast(DU(), hn::IfThenElse(is_low, Truncate(low), above));
+      index[k] = hn::BitCast(DU(), hn::Max(Truncate(low), above));
     }
     for (size_t k = 0; k < U; ++k) {
-      const VU carry = hn::ShiftRight<9>(hn::Not(random[k]));
-      code[k] = hn::ShiftRight<23>(hn::Add(code[k], carry));
+      const VU carry = hn::ShiftRight<9>(not_random[k]);
+      index[k] = hn::ShiftRight<23>(hn::Add(index[k], carry));
     }
-    for (size_t k = 0; k < U; ++k) code[k] = WithSign(code[k], v[k], bits);
   }
 };
 
 #if HWY_TARGET != HWY_SCALAR
-// From level j to j+1 iff the random fraction is below the place between them, then the sign.
+// From level j to j+1 iff the random fraction is below the place between them.
 template <size_t U, class Level, class InverseWidth>
-HWY_INLINE void RoundAndSign(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                             const Level& level, const InverseWidth& inverse_width, int bits,
-                             VU (&j)[U]) {
+HWY_INLINE void RoundUp(const VF (&r)[U], const VU (&not_random)[U], const Level& level,
+                        const InverseWidth& inverse_width, VU (&j)[U]) {
   VU place[U];
   for (size_t k = 0; k < U; ++k) {
     const VF fraction = hn::Mul(hn::Sub(r[k], level(j[k])), inverse_width(j[k]));
@@ -211,10 +224,9 @@ HWY_INLINE void RoundAndSign(const VF (&r)[U], const VU (&v)[U], const VU (&rand
     place[k] = hn::BitCast(DU(), Truncate(scaled));
   }
   for (size_t k = 0; k < U; ++k) {
-    const VU carry = hn::ShiftRight<2>(hn::Not(random[k]));
+    const VU carry = hn::ShiftRight<2>(not_random[k]);
     j[k] = hn::Add(j[k], hn::ShiftRight<30>(hn::Add(place[k], carry)));
   }
-  for (size_t k = 0; k < U; ++k) j[k] = WithSign(j[k], v[k], bits);
 }
 #endif
 
@@ -255,8 +267,8 @@ struct FewLevelsRounder {
   Table8<DF> third{table.level.data()};
 
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
     const DU du;
     // 2 j + 1 if r is above the bound, else 2 j.
     const auto next = [&](VU j, VU bound, VF x) HWY_ATTR {
@@ -264,15 +276,15 @@ struct FewLevelsRounder {
       return hn::Add(hn::Add(j, j), above);
     };
     for (size_t k = 0; k < U; ++k) {
-      code[k] = hn::ShiftRight<31>(hn::Sub(first, hn::BitCast(du, r[k])));
+      index[k] = hn::ShiftRight<31>(hn::Sub(first, hn::BitCast(du, r[k])));
     }
     for (size_t k = 0; k < U; ++k) {
-      code[k] = next(code[k], hn::BitCast(du, second(code[k])), r[k]);
+      index[k] = next(index[k], hn::BitCast(du, second(index[k])), r[k]);
     }
     for (size_t k = 0; k < U; ++k) {
-      code[k] = next(code[k], hn::BitCast(du, third(code[k])), r[k]);
+      index[k] = next(index[k], hn::BitCast(du, third(index[k])), r[k]);
     }
-    RoundAndSign(r, v, random, level, inverse_width, bits, code);
+    RoundUp(r, not_random, level, inverse_width, index);
   }
 #endif
 };
@@ -284,7 +296,10 @@ struct BinnedLevelsRounder {
   const LevelTable& table;
   int bits;
   Table8<DF> level{table.level.data()};
-  Table8<DF> inverse_width{table.inverse_width.data()};
+  // To a place in one step: so few bins leave gaps of 2^-40 and more, so nothing overflows.
+  Table8<DF> to_place = Table8<DF>(table.inverse_width.data()).Map([](VF x) HWY_ATTR {
+    return hn::Mul(x, hn::Set(DF(), scalar::kPlaceTop));
+  });
   VI start = hn::Load(DI(), table.few_start.data());
   VI bound = hn::Load(DI(), table.few_bound.data());
   VI first_bin = hn::Set(DI(), table.first_bin);
@@ -293,20 +308,31 @@ struct BinnedLevelsRounder {
     return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
   }
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
     const DI di;
+    const __m512i one = _mm512_set1_epi32(1);
     VI bin[U];
     for (size_t k = 0; k < U; ++k) {
       bin[k] = hn::Max(hn::ShiftRightSame(hn::BitCast(di, r[k]), table.shift), first_bin);
     }
     for (size_t k = 0; k < U; ++k) {
-      const VI below = VI{_mm512_permutexvar_epi32(bin[k].raw, start.raw)};
-      const VI above = VI{_mm512_permutexvar_epi32(bin[k].raw, bound.raw)};
-      const VI past = hn::BroadcastSignBit(hn::Sub(above, hn::BitCast(di, r[k])));
-      code[k] = hn::BitCast(DU(), hn::Sub(below, past));
+      const __m512i below = _mm512_permutexvar_epi32(bin[k].raw, start.raw);
+      const __m512i above = _mm512_permutexvar_epi32(bin[k].raw, bound.raw);
+      const __mmask16 past = _mm512_cmpgt_epi32_mask(hn::BitCast(di, r[k]).raw, above);
+      index[k] = VU{_mm512_mask_add_epi32(below, past, below, one)};
     }
-    RoundAndSign(r, v, random, level, inverse_width, bits, code);
+    VI place[U];
+    for (size_t k = 0; k < U; ++k) {
+      place[k] = Truncate(hn::Mul(hn::Sub(r[k], level(index[k])), to_place(index[k])));
+    }
+    for (size_t k = 0; k < U; ++k) {
+      // Iff the random fraction, 2^30 - 1 - rest, is below the place.
+      const __m512i rest = hn::ShiftRight<2>(not_random[k]).raw;
+      const __m512i sum = _mm512_add_epi32(place[k].raw, rest);
+      const __mmask16 up = _mm512_test_epi32_mask(sum, _mm512_set1_epi32(1 << 30));
+      index[k] = VU{_mm512_mask_add_epi32(index[k].raw, up, index[k].raw, one)};
+    }
   }
 };
 #endif
@@ -327,23 +353,23 @@ struct ManyLevelsRounder {
   Table128<DF> inverse_width{table.inverse_width.data()};
 
   template <size_t U>
-  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&v)[U], const VU (&random)[U],
-                          VU (&code)[U]) const {
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&not_random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
     const DU du;
     const DI di;
     const VI first = hn::Set(di, table.first_bin);
     for (size_t k = 0; k < U; ++k) {
       const VI leading = hn::ShiftRightSame(hn::BitCast(di, r[k]), table.shift);
       const VI bin = hn::Sub(hn::Max(leading, first), first);
-      code[k] = hn::BitCast(du, hn::GatherIndex(di, table.start.data(), bin));
+      index[k] = hn::BitCast(du, hn::GatherIndex(di, table.start.data(), bin));
     }
     for (int step = 0; step < table.advance; ++step) {
       for (size_t k = 0; k < U; ++k) {
-        const auto past = hn::RebindMask(du, hn::Ge(r[k], next_level(code[k])));
-        code[k] = hn::Sub(code[k], hn::VecFromMask(du, past));
+        const auto past = hn::RebindMask(du, hn::Ge(r[k], next_level(index[k])));
+        index[k] = hn::Sub(index[k], hn::VecFromMask(du, past));
       }
     }
-    RoundAndSign(r, v, random, level, inverse_width, bits, code);
+    RoundUp(r, not_random, level, inverse_width, index);
   }
 #endif
 };

@@ -29,21 +29,22 @@ class RandomVectors {
         step_(Set(d, static_cast<uint32_t>(hwy::HWY_NAMESPACE::Lanes(d)) * kWeyl)),
         first_(Set(d, 0x7FEB352Du)),
         second_(Set(d, 0x846CA68Bu)),
-        mix_(Set(d, run.keys.mix)) {}
+        mix_(Set(d, run.keys.mix)),
+        ones_(Set(d, ~0u)) {}
 
   template <size_t U>
   HWY_INLINE void Next(V (&x)[U]) {
     namespace hn = hwy::HWY_NAMESPACE;
-    for (size_t k = 0; k < U; ++k) {
-      x[k] = hn::Xor(counter_, hn::ShiftRight<16>(counter_));
-      counter_ = hn::Add(counter_, step_);
-    }
-    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], first_);
-    for (size_t k = 0; k < U; ++k) {
-      x[k] = hn::Xor(hn::Xor(x[k], hn::ShiftRight<15>(x[k])), mix_);
-    }
-    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], second_);
+    Mix(x);
     for (size_t k = 0; k < U; ++k) x[k] = hn::Xor(x[k], hn::ShiftRight<16>(x[k]));
+  }
+
+  // Their complements, at no cost where there is an instruction for an xor of three.
+  template <size_t U>
+  HWY_INLINE void NextInverted(V (&x)[U]) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    Mix(x);
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Xor3(x[k], hn::ShiftRight<16>(x[k]), ones_);
   }
 
   HWY_INLINE V Next() {
@@ -53,9 +54,22 @@ class RandomVectors {
   }
 
  private:
+  // All but the last step.
+  template <size_t U>
+  HWY_INLINE void Mix(V (&x)[U]) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    for (size_t k = 0; k < U; ++k) {
+      x[k] = hn::Xor(counter_, hn::ShiftRight<16>(counter_));
+      counter_ = hn::Add(counter_, step_);
+    }
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], first_);
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Xor3(x[k], hn::ShiftRight<15>(x[k]), mix_);
+    for (size_t k = 0; k < U; ++k) x[k] = hn::Mul(x[k], second_);
+  }
+
   static HWY_INLINE V Set(D d, uint32_t value) { return hwy::HWY_NAMESPACE::Set(d, value); }
   static constexpr uint32_t kWeyl = 0x9E3779B9u;
-  V counter_, step_, first_, second_, mix_;
+  V counter_, step_, first_, second_, mix_, ones_;
 };
 
 }  // namespace HWY_NAMESPACE
