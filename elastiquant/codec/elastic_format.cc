@@ -63,8 +63,6 @@ Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
   return ExplicitLevels(f.bits, {upper.data(), f.listed});
 }
 
-constexpr size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 float LargestNorm(const ElasticFormat& format) {
@@ -129,43 +127,24 @@ Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
 }
 
 ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
-    : coding_(format.coding), bits_(format.bits), elements_(elements) {
-  bucket_ = format.bucket == 0 ? std::max<size_t>(elements, 1) : format.bucket;
-  const size_t goal = coding_ == IndexCoding::kFixed ? kFixedTile : kMaxTile;
-  tile_ = bucket_ > kMaxTile ? kMaxTile : std::max<size_t>(goal / bucket_, 1) * bucket_;
-  tiles_ = CeilDivide(elements, tile_);
-  buckets_ = CeilDivide(elements, bucket_);
+    : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements),
+      coding_(format.coding),
+      bits_(format.bits) {
   const bool listed = format.family == LevelFamily::kExplicit;
   ends_at_ = listed ? (format.levels.count - 1) * sizeof(float) : 0;
-  norms_at_ = ends_at_ + (coding_ == IndexCoding::kFixed ? 0 : tiles_ * sizeof(uint64_t));
-  codes_at_ = norms_at_ + buckets_ * sizeof(float);
-  full_tile_bytes_ = MaxTileBytes(tile_);
-  last_tile_bytes_ = tiles_ == 0 ? 0 : MaxTileBytes(elements - (tiles_ - 1) * tile_);
+  norms_at_ = ends_at_ + (coding_ == IndexCoding::kFixed ? 0 : tiles() * sizeof(uint64_t));
+  codes_at_ = norms_at_ + buckets() * sizeof(float);
+  full_tile_bytes_ = MaxTileBytes(tile());
+  last_tile_bytes_ = tiles() == 0 ? 0 : MaxTileBytes(elements - (tiles() - 1) * tile());
 }
 
 size_t ElasticLayout::MaxTileBytes(size_t size) const {
   return MaxIndexBytes(coding_, size, bits_, CeilDivide(size, run()));
 }
 
-Piece ElasticLayout::Tile(size_t tile) const {
-  const size_t begin = tile * tile_;
-  return {begin, std::min(tile_, elements_ - begin)};
-}
-
-Piece ElasticLayout::Bucket(size_t bucket) const {
-  const size_t begin = bucket * bucket_;
-  return {begin, std::min(bucket_, elements_ - begin)};
-}
-
-Piece ElasticLayout::Overlap(size_t tile, size_t bucket) const {
-  const size_t begin = std::max(tile * tile_, bucket * bucket_);
-  const size_t end = std::min({(tile + 1) * tile_, (bucket + 1) * bucket_, elements_});
-  return {begin, end > begin ? end - begin : 0};
-}
-
 size_t ElasticLayout::WorstCodesAt(size_t tile) const {
-  if (tile < tiles_ || tile == 0) return codes_at_ + tile * full_tile_bytes_;
-  return codes_at_ + (tiles_ - 1) * full_tile_bytes_ + last_tile_bytes_;
+  if (tile < tiles() || tile == 0) return codes_at_ + tile * full_tile_bytes_;
+  return codes_at_ + (tiles() - 1) * full_tile_bytes_ + last_tile_bytes_;
 }
 
 }  // namespace elastiquant

@@ -9,6 +9,7 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/codec/bucket_norm.h"
 #include "elastiquant/codec/levels.h"
+#include "elastiquant/codec/tile_geometry.h"
 #include "elastiquant/coding/index_coding.h"
 
 namespace elastiquant {
@@ -41,38 +42,11 @@ std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(const Elastic
 Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
                                             std::span<const uint8_t> payload);
 
-// A message is worked on in tiles of a fixed number of coordinates: the largest multiple of the
-// bucket that is at most kFixedTile or (coded forms, which have a cost for each tile) kMaxTile;
-// one bucket if that is longer; and kMaxTile if a bucket is longer than even that.
-inline constexpr size_t kFixedTile = 4096;
-inline constexpr size_t kMaxTile = 32768;
-
-// A run of coordinates.
-struct Piece {
-  size_t begin = 0;
-  size_t size = 0;
-};
-
 // Payload: [levels f32] [tile ends u64] [norms f32] [tiles' codes]; the first for an explicit
 // list only, the second for coded forms only.
-class ElasticLayout {
+class ElasticLayout : public TileGeometry {
  public:
   ElasticLayout(const ElasticFormat& format, size_t elements);
-
-  size_t elements() const { return elements_; }
-  size_t tiles() const { return tiles_; }
-  size_t buckets() const { return buckets_; }
-  // Whether buckets are longer than tiles.
-  bool wide() const { return bucket_ > tile_; }
-  // Coordinates that share a run in the index coding (and never more than a tile has).
-  size_t run() const { return wide() ? tile_ : bucket_; }
-
-  Piece Tile(size_t tile) const;
-  Piece Bucket(size_t bucket) const;
-  size_t FirstBucket(size_t tile) const { return tile * tile_ / bucket_; }
-  // The part of `bucket` that lies in `tile`; of size 0 if none does.
-  Piece Overlap(size_t tile, size_t bucket) const;
-  size_t FirstTile(size_t bucket) const { return bucket * bucket_ / tile_; }
 
   // Offsets in the payload.
   size_t levels_at() const { return 0; }
@@ -89,7 +63,6 @@ class ElasticLayout {
 
   IndexCoding coding_;
   int bits_;
-  size_t elements_, bucket_, tile_, tiles_, buckets_;
   size_t ends_at_, norms_at_, codes_at_;
   size_t full_tile_bytes_, last_tile_bytes_;
 };
