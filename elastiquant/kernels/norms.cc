@@ -53,6 +53,21 @@ struct SquareTerm {
     return hn::Mul(v, v);
   }
 };
+struct PlainTerm {
+  double operator()(float v) const { return static_cast<double>(v); }
+  template <class V>
+  V Vector(V v) const {
+    return v;
+  }
+};
+struct AtLeastTerm {
+  double t;
+  double operator()(float v) const { return v >= t ? static_cast<double>(v) : 0; }
+  template <class V>
+  V Vector(V v) const {
+    return hn::IfThenElseZero(hn::Ge(v, hn::Set(hn::DFromV<V>(), t)), v);
+  }
+};
 
 #if HWY_TARGET == HWY_SCALAR
 template <class Term>
@@ -97,6 +112,21 @@ double SumOf(const float* v, size_t n, Term term) {
 
 double SumAbsOf(const float* v, size_t n) { return SumOf(v, n, AbsTerm()); }
 double SumSquaresOf(const float* v, size_t n) { return SumOf(v, n, SquareTerm()); }
+double PlainSumOf(const float* v, size_t n) { return SumOf(v, n, PlainTerm()); }
+double SumAtLeastOf(const float* v, size_t n, float t) {
+  return SumOf(v, n, AtLeastTerm{static_cast<double>(t)});
+}
+
+size_t CountAtLeastOf(const float* HWY_RESTRICT v, size_t n, float t) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto bound = hn::Set(d, t);
+  size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes)
+    count += hn::CountTrue(d, hn::Ge(hn::LoadU(d, v + i), bound));
+  for (; i < n; ++i) count += v[i] >= t ? 1 : 0;
+  return count;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace elastiquant
@@ -108,10 +138,20 @@ namespace elastiquant {
 HWY_EXPORT(AbsMaxOf);
 HWY_EXPORT(SumAbsOf);
 HWY_EXPORT(SumSquaresOf);
+HWY_EXPORT(PlainSumOf);
+HWY_EXPORT(SumAtLeastOf);
+HWY_EXPORT(CountAtLeastOf);
 
 uint32_t AbsMaxBits(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxOf)(v, n); }
 double SumAbs(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumAbsOf)(v, n); }
 double SumSquares(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumSquaresOf)(v, n); }
+double Sum(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(PlainSumOf)(v, n); }
+double SumAtLeast(const float* v, size_t n, float t) {
+  return HWY_DYNAMIC_DISPATCH(SumAtLeastOf)(v, n, t);
+}
+size_t CountAtLeast(const float* v, size_t n, float t) {
+  return HWY_DYNAMIC_DISPATCH(CountAtLeastOf)(v, n, t);
+}
 
 double SumPowers(const float* v, size_t n, double scale, double q) {
   double sum = 0;

@@ -16,6 +16,11 @@ uint32_t AbsMaxBits(const float* v, size_t n);
 double SumAbs(const float* v, size_t n);
 double SumSquares(const float* v, size_t n);
 
+// Sum v_i; sum of the v_i >= t, and their number. NaN is in no v_i >= t.
+double Sum(const float* v, size_t n);
+double SumAtLeast(const float* v, size_t n, float t);
+size_t CountAtLeast(const float* v, size_t n, float t);
+
 // Sum (|v_i| * scale)^q for 1 <= q, with |v_i| * scale <= 1. Uses pow: the same on all targets
 // of a machine, but maybe not on all machines.
 double SumPowers(const float* v, size_t n, double scale, double q);

@@ -56,6 +56,22 @@ TEST(Norms, EveryTargetSumsInTheSameOrder) {
   });
 }
 
+TEST(Norms, SumsAboveABoundAreThoseOfTheValuesThere) {
+  ForEachTarget([] {
+    for (size_t n : Lengths()) {
+      const std::vector<float> v = Values(n);
+      EXPECT_EQ(Sum(v.data(), n), SumInLanes(v, [](double x) { return x; })) << n;
+      for (float t : {0.0f, -kMax, kMax, n == 0 ? 1.0f : v[n / 2]}) {
+        const auto above = [t](double x) { return x >= static_cast<double>(t) ? x : 0; };
+        EXPECT_EQ(SumAtLeast(v.data(), n, t), SumInLanes(v, above)) << n << " " << t;
+        size_t count = 0;
+        for (float x : v) count += x >= t ? 1 : 0;
+        EXPECT_EQ(CountAtLeast(v.data(), n, t), count) << n << " " << t;
+      }
+    }
+  });
+}
+
 TEST(Norms, LargestIsFoundAtEveryPlace) {
   ForEachTarget([] {
     for (size_t n : Lengths()) {
