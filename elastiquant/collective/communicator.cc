@@ -265,15 +265,18 @@ std::unique_ptr<Transfer> GlooCommunicator::Receive(int from, uint32_t tag,
   return std::make_unique<ReceiveTransfer>(this, from, tag, bytes, /*is_data=*/true);
 }
 
-// A message that came at t kept the downlink busy until t, unless others came with it.
+// A message that came at t kept the downlink busy until one frame later, unless others came
+// with it.
 void GlooCommunicator::AwaitDownlink(const MessageHeader& header) {
   if (!options_.link) return;
-  const auto duration = WireTime(*options_.link, kMessageHeaderBytes + header.size);
+  const uint64_t size = kMessageHeaderBytes + header.size;
+  const auto duration = WireTime(*options_.link, size);
   // A sender whose clock is ahead of ours cannot make the message come later than it did.
   const LinkTime arrival = std::min(LinkTime(std::chrono::nanoseconds(header.arrival_ns)),
                                     LinkTime(LinkClock::now()));
   std::unique_lock lock(downlink_mutex_);
-  const LinkTime release = downlink_.Reserve(arrival - duration, duration);
+  const LinkTime release =
+      downlink_.Reserve(arrival - duration + FrameTime(*options_.link, size), duration);
   downlink_changed_.wait_until(lock, release, [&] { return aborted_; });
 }
 

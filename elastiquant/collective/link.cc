@@ -36,6 +36,10 @@ std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[n
   return std::nullopt;
 }
 
+nanoseconds TimeOfBytes(const LinkSpec& link, uint64_t bytes) {
+  return nanoseconds(std::llround(static_cast<double>(bytes) * 8 / link.bits_per_second * 1e9));
+}
+
 }  // namespace
 
 Result<LinkSpec> ParseLink(std::string_view text) {
@@ -55,8 +59,11 @@ Result<LinkSpec> ParseLink(std::string_view text) {
 }
 
 nanoseconds WireTime(const LinkSpec& link, uint64_t n) {
-  const double seconds = static_cast<double>(WireBytes(n)) * 8 / link.bits_per_second;
-  return nanoseconds(std::llround(seconds * 1e9));
+  return TimeOfBytes(link, WireBytes(n));
+}
+
+nanoseconds FrameTime(const LinkSpec& link, uint64_t n) {
+  return TimeOfBytes(link, std::min(n + kGlooPreambleBytes, kSegmentBytes) + kFrameHeaderBytes);
 }
 
 LinkTime LinkTimeline::Reserve(LinkTime start, nanoseconds duration) {

@@ -16,12 +16,29 @@ namespace elastiquant {
 using LinkClock = std::chrono::system_clock;
 using LinkTime = std::chrono::time_point<LinkClock, std::chrono::nanoseconds>;
 
-// Bytes that a TCP message of n bytes puts on an Ethernet: segments of 1448 bytes (MTU 1500
-// with TCP timestamps), each with 14 + 20 + 32 bytes of Ethernet, IPv4 and TCP headers.
-constexpr uint64_t WireBytes(uint64_t n) { return n + (n + 1447) / 1448 * 66; }
+// What crosses an Ethernet link: frames of 14 bytes of Ethernet, 20 of IPv4 and 32 of TCP (with
+// timestamps) headers, and at most 1448 of data (MTU 1500).
+inline constexpr uint64_t kFrameHeaderBytes = 66;
+inline constexpr uint64_t kSegmentBytes = 1448;
+// A message is two of Gloo's, its MessageHeader and its bytes, and Gloo puts a preamble before
+// each. The first of them travels in a frame of its own, because Gloo sends without delay.
+inline constexpr uint64_t kGlooPreambleBytes = 48;
+
+// Frames and bytes that a message of n bytes, MessageHeader included, puts on the link.
+constexpr uint64_t Frames(uint64_t n) {
+  return 1 + (n + kGlooPreambleBytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+// TCP acknowledges every second segment. What a worker acknowledges goes up with what it sends,
+// and in an all-reduce as much comes as goes: so a message pays for acknowledgements of its own
+// size in its own direction.
+constexpr uint64_t WireBytes(uint64_t n) {
+  return n + 2 * kGlooPreambleBytes + (Frames(n) + (Frames(n) + 1) / 2) * kFrameHeaderBytes;
+}
 
 // How long a message of n bytes keeps the link busy.
 std::chrono::nanoseconds WireTime(const LinkSpec& link, uint64_t n);
+// How long the longest of its frames does: a switch passes a frame on when all of it has come.
+std::chrono::nanoseconds FrameTime(const LinkSpec& link, uint64_t n);
 
 // One direction of a link: it carries one thing at a time at full rate. Not thread-safe.
 class LinkTimeline {
