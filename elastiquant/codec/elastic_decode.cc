@@ -59,7 +59,8 @@ class Decoder {
     const Piece piece = layout_.Tile(tile);
     const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
     EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(tile));
-    EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(), codes));
+    EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(), codes,
+                                     out_.data() + piece.begin));
     const size_t levels = format_.levels.count;
     if (levels < LevelsOfBits(format_.bits) &&
         MaxIndex(codes.data(), codes.size(), format_.bits) >= levels) {

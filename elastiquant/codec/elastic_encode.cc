@@ -62,8 +62,11 @@ class Encoder {
     const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
     if (!QuantizeTile(tile, piece, codes)) return;
     const auto out = payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
+    // What this thread is likely to take next.
+    const size_t next = tile + static_cast<size_t>(work_.threads());
+    const float* soon = next < layout_.tiles() ? &values_[layout_.Tile(next).begin] : nullptr;
     const Result<size_t> size =
-        EncodeIndices(format_.coding, codes, format_.bits, layout_.run(), out);
+        EncodeIndices(format_.coding, codes, format_.bits, layout_.run(), out, soon);
     if (!size.ok()) return error_.Report(piece.begin, size.status());
     if (format_.coding != IndexCoding::kFixed) WriteEnd(tile, *size);
   }

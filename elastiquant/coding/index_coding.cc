@@ -34,7 +34,7 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs) {
 }
 
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
-                             size_t run, std::span<uint8_t> out) {
+                             size_t run, std::span<uint8_t> out, const float* soon) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:
@@ -42,13 +42,13 @@ Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes,
     case IndexCoding::kElias:
       return EncodeElias(codes, bits, run, out);
     case IndexCoding::kRans:
-      return EncodeRans(codes, bits, out);
+      return EncodeRans(codes, bits, out, soon);
   }
   return UnknownCoding(coding);
 }
 
 Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
-                     std::span<uint8_t> codes) {
+                     std::span<uint8_t> codes, const float* soon) {
   EQ_RETURN_IF_ERROR(CheckBits(bits));
   switch (coding) {
     case IndexCoding::kFixed:
@@ -56,7 +56,7 @@ Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, 
     case IndexCoding::kElias:
       return DecodeElias(in, bits, run, codes);
     case IndexCoding::kRans:
-      return DecodeRans(in, bits, codes);
+      return DecodeRans(in, bits, codes, soon);
   }
   return UnknownCoding(coding);
 }

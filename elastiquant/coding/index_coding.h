@@ -17,7 +17,8 @@ enum class IndexCoding : uint8_t {
   kRans = 2,   // rANS over the signed index with a table for each call
 };
 
-// All functions below: 2 <= bits <= 8.
+// All functions below: 2 <= bits <= 8. `soon`, if given, is where as many floats as codes stand
+// that the caller works on next: slow codings fetch them to the cache while they compute.
 
 // The most bytes that EncodeIndices can write for n codes in `runs` runs.
 size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs);
@@ -26,11 +27,11 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs);
 // buckets), the last one may be short; only kElias looks at it, since its gaps restart there.
 // out.size() >= MaxIndexBytes(...), or the call fails.
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
-                             size_t run, std::span<uint8_t> out);
+                             size_t run, std::span<uint8_t> out, const float* soon = nullptr);
 
 // The inverse: fills all of `codes`, or says what is wrong with `in`. All of `in` must be used.
 // Never reads or writes outside the spans, whatever `in` holds.
 Status DecodeIndices(IndexCoding coding, std::span<const uint8_t> in, int bits, size_t run,
-                     std::span<uint8_t> codes);
+                     std::span<uint8_t> codes, const float* soon = nullptr);
 
 }  // namespace elastiquant

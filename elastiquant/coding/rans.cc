@@ -10,6 +10,7 @@
 #include "elastiquant/coding/bit_stream.h"
 #include "elastiquant/coding/fixed.h"
 #include "elastiquant/coding/rans_table.h"
+#include "elastiquant/kernels/count_codes.h"
 #include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
@@ -53,34 +54,6 @@ template <typename T>
 void Append(const T& value, uint8_t** next) {
   std::memcpy(*next, &value, sizeof(T));
   *next += sizeof(T);
-}
-
-// Reverses the order of `count` 16-bit words.
-void ReverseWords(uint8_t* words, size_t count) {
-  const auto reversed4 = [](uint64_t x) {
-    x = x << 32 | x >> 32;
-    return (x & 0x0000FFFF0000FFFFu) << 16 | (x >> 16 & 0x0000FFFF0000FFFFu);
-  };
-  uint8_t* front = words;
-  uint8_t* back = words + 2 * count;
-  for (; back - front >= 16; front += 8) {
-    uint64_t a, b;
-    back -= 8;
-    std::memcpy(&a, front, 8);
-    std::memcpy(&b, back, 8);
-    a = reversed4(a);
-    b = reversed4(b);
-    std::memcpy(front, &b, 8);
-    std::memcpy(back, &a, 8);
-  }
-  for (; back - front >= 4; front += 2) {
-    uint16_t a, b;
-    back -= 2;
-    std::memcpy(&a, front, 2);
-    std::memcpy(&b, back, 2);
-    std::memcpy(front, &b, 2);
-    std::memcpy(back, &a, 2);
-  }
 }
 
 // The end of the codes, as the initial states of the lanes carry it.
@@ -128,7 +101,7 @@ uint8_t* EncodeSingle(std::span<const uint8_t> codes, const RansEncoderTable& ta
 }
 
 uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& table, size_t lanes,
-                    uint8_t* next, const uint8_t* limit) {
+                    const float* soon, uint8_t* next, const uint8_t* limit) {
   const Tail tail = EncodeTail(codes, table, lanes);
   const size_t rows = (codes.size() - tail.length) / lanes;
   uint32_t states[kMaxRansLanes];
@@ -138,7 +111,7 @@ uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& tabl
   Append(tail.state, &next);
   uint8_t* const words = next + lanes * sizeof(uint32_t);
   const size_t count = RansEncodeRows(codes.data(), rows, lanes, table, states, words,
-                                      static_cast<size_t>(limit - words) / 2);
+                                      static_cast<size_t>(limit - words) / 2, soon);
   if (count == kRansNoRoom) return nullptr;
   std::memcpy(next, states, lanes * sizeof(uint32_t));
   ReverseWords(words, count);
@@ -147,7 +120,7 @@ uint8_t* EncodeRows(std::span<const uint8_t> codes, const RansEncoderTable& tabl
 
 // Returns the end, or null if kFixed is not longer.
 uint8_t* EncodeCoded(std::span<const uint8_t> codes, int bits, const uint32_t counts[256],
-                     std::span<uint8_t> out) {
+                     const float* soon, std::span<uint8_t> out) {
   const RansFrequencies frequencies = NormalizeCounts(counts);
   const Mode mode = ChooseMode(counts, frequencies);
   out[0] = mode;
@@ -162,7 +135,7 @@ uint8_t* EncodeCoded(std::span<const uint8_t> codes, int bits, const uint32_t co
   const uint8_t* const limit = out.data() + out.size();
   uint8_t* const end = mode == kSingleMode
                            ? EncodeSingle(codes, table, next, limit)
-                           : EncodeRows(codes, table, LanesOf(mode), next, limit);
+                           : EncodeRows(codes, table, LanesOf(mode), soon, next, limit);
   const size_t worst = 1 + FixedBytes(codes.size(), bits);
   return end == nullptr || end - out.data() >= static_cast<ptrdiff_t>(worst) ? nullptr : end;
 }
@@ -199,7 +172,7 @@ Status DecodeTail(std::span<const uint32_t> states, uint32_t state,
 }
 
 Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table, size_t lanes,
-                  std::span<uint8_t> codes) {
+                  std::span<uint8_t> codes, const float* soon) {
   ByteReader reader(in);
   uint8_t tail_rows;
   uint32_t tail_state;
@@ -218,7 +191,7 @@ Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table, si
   }
   const size_t rows = (codes.size() - tail) / lanes;
   const size_t used = RansDecodeRows(in.data() + reader.position(), reader.remaining() / 2,
-                                     table, states, codes.data(), rows, lanes);
+                                     table, states, codes.data(), rows, lanes, soon);
   if (used == kRansNoRoom) return Corrupt("it ends too early");
   if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
   return DecodeTail({states, lanes}, tail_state, table, codes.last(tail));
@@ -238,7 +211,8 @@ size_t MaxRansBytes(size_t n, int bits) {
          sizeof(uint32_t) * (kMaxRansLanes + 2) + kStoreSlack;
 }
 
-Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out) {
+Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out,
+                          const float* soon) {
   if (out.size() < MaxRansBytes(codes.size(), bits)) {
     return BufferTooSmall("rans coding needs " +
                           std::to_string(MaxRansBytes(codes.size(), bits)) +
@@ -259,7 +233,7 @@ Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<ui
     return size_t{2};
   }
   if (symbols > 1) {
-    const uint8_t* const end = EncodeCoded(codes, bits, counts, out);
+    const uint8_t* const end = EncodeCoded(codes, bits, counts, soon, out);
     if (end != nullptr) return static_cast<size_t>(end - out.data());
   }
   out[0] = kFixedMode;
@@ -267,7 +241,8 @@ Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<ui
   return 1 + size;
 }
 
-Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes) {
+Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes,
+                  const float* soon) {
   if (in.empty()) return Corrupt("it is empty");
   const uint8_t mode = in[0];
   in = in.subspan(1);
@@ -285,7 +260,7 @@ Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> code
   MakeRansDecoderTable(frequencies, &table);
   in = in.subspan(reader.position() / 8);
   return mode == kSingleMode ? DecodeSingle(in, table, codes)
-                             : DecodeRows(in, table, LanesOf(mode), codes);
+                             : DecodeRows(in, table, LanesOf(mode), codes, soon);
 }
 
 }  // namespace elastiquant

@@ -30,10 +30,12 @@ namespace elastiquant {
 size_t MaxRansBytes(size_t n, int bits);
 
 // Returns the bytes written. out.size() >= MaxRansBytes(...), 2 <= bits <= 8, codes.size() <
-// 2^32. Fails with kInvalidArgument if a code is >= 2^bits.
-Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out);
+// 2^32. Fails with kInvalidArgument if a code is >= 2^bits. `soon` is as in index_coding.h.
+Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<uint8_t> out,
+                          const float* soon = nullptr);
 
 // Fails with kCorruptData if the mode, the table, a final state or the length is wrong.
-Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes);
+Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes,
+                  const float* soon = nullptr);
 
 }  // namespace elastiquant

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "elastiquant/coding/coding_test_util.h"
+#include "elastiquant/kernels/count_codes.h"
 
 namespace elastiquant {
 namespace {

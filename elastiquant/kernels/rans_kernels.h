@@ -42,9 +42,6 @@ struct RansDecoderTable {
 };
 void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* table);
 
-// counts[c] = how often c occurs in `codes`. It is faster if all are < 2^bits with bits <= 4.
-void CountCodes(const uint8_t* codes, size_t n, int bits, uint32_t counts[256]);
-
 // Encodes one after the other, the last code first. Words go to `words` (any alignment) in the
 // order of emission, the reverse of the order of reading. Returns how many, or kRansNoRoom if
 // there may be more than `capacity`.
@@ -52,16 +49,21 @@ inline constexpr size_t kRansNoRoom = ~size_t{0};
 size_t RansEncodeOne(const uint8_t* codes, size_t n, const RansEncoderTable& table,
                      uint32_t* state, uint8_t* words, size_t capacity);
 // The same for `rows` rows of `lanes` (32 or 64) codes and as many states. What is beyond the
-// words, up to the capacity, is unspecified afterwards.
+// words, up to the capacity, is unspecified afterwards. `soon`, if not null, is where as many
+// floats as codes stand that the caller works on next: they are fetched to the cache meanwhile.
 size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
                       const RansEncoderTable& table, uint32_t* states, uint8_t* words,
-                      size_t capacity);
+                      size_t capacity, const float* soon);
+
+// Reverses the order of `count` words (any alignment).
+void ReverseWords(uint8_t* words, size_t count);
 
 // Decodes n codes with one state. `words` (any alignment) are in the order of reading. Returns
 // how many words were used, or kRansNoRoom if there are too few.
 size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
                      uint32_t* state, uint8_t* codes, size_t n);
 size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
-                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes);
+                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes,
+                      const float* soon);
 
 }  // namespace elastiquant

@@ -8,9 +8,10 @@
 // For the 16-bit expand instruction; a target that Highway leaves out by default.
 #define HWY_WANT_AVX3_DL 1
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elastiquant/kernels/rans_kernels.cc"
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/rans_decode.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #ifndef ELASTIQUANT_RANS_EXPAND_SHUFFLES
@@ -42,57 +43,15 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
-
-size_t CountSmallCodes(const uint8_t*, size_t, uint32_t[16], uint8_t*) { return 0; }
-
 void FillSlots(uint32_t first, uint32_t count, uint32_t* slots) {
   for (uint32_t i = 0; i < count; ++i) slots[i] = first + (i << 20);
 }
 
-// All rows are left to the scalar loops.
-size_t EncodeRows(const uint8_t*, size_t rows, size_t, const RansEncoderTable&, uint32_t*,
-                  uint8_t**, const uint8_t*) {
-  return rows;
-}
 size_t DecodeRows(const uint8_t**, const uint8_t*, const RansDecoderTable&, uint32_t*, uint8_t*,
-                  size_t, size_t) {
+                  size_t, size_t, const float*) {
   return 0;
 }
-
 #else
-
-// Adds up how often 0 to 15 occur in as many codes as it likes from the front, and the or of
-// these; returns how many they are.
-size_t CountSmallCodes(const uint8_t* codes, size_t n, uint32_t counts[16], uint8_t* all) {
-  const hn::ScalableTag<uint8_t> d;
-  const hn::Repartition<uint64_t, decltype(d)> d64;
-  const size_t lanes = hn::Lanes(d);
-  auto any = hn::Zero(d);
-  size_t i = 0;
-  while (i + lanes <= n) {
-    // Lanes of 8 bits: no more than 255 steps.
-    const size_t end = i + lanes * std::min<size_t>(255, (n - i) / lanes);
-    hn::Vec<decltype(d)> sums[16];
-    for (auto& sum : sums) sum = hn::Zero(d);
-    for (; i < end; i += lanes) {
-      const auto v = hn::LoadU(d, codes + i);
-      any = hn::Or(any, v);
-      HWY_UNROLL(16)
-      for (uint8_t c = 0; c < 16; ++c) {
-        // A true mask is -1.
-        sums[c] = hn::Sub(sums[c], hn::VecFromMask(d, hn::Eq(v, hn::Set(d, c))));
-      }
-    }
-    for (size_t c = 0; c < 16; ++c) {
-      const auto sum = hn::SumOfLanes(d64, hn::SumsOf8(sums[c]));
-      counts[c] += static_cast<uint32_t>(hn::GetLane(sum));
-    }
-  }
-  alignas(64) uint8_t any_lanes[HWY_MAX_BYTES];
-  hn::Store(any, d, any_lanes);
-  for (size_t lane = 0; lane < lanes; ++lane) *all |= any_lanes[lane];
-  return i;
-}
 
 // slots[i] = first + (i << 20); may write up to 16 more.
 void FillSlots(uint32_t first, uint32_t count, uint32_t* slots) {
@@ -103,137 +62,6 @@ void FillSlots(uint32_t first, uint32_t count, uint32_t* slots) {
     hn::StoreU(v, d, slots + i);
     v = hn::Add(v, step);
   }
-}
-
-// ---- Encoder: states in 32-bit lanes. The lanes of a vector stand in descending order, since
-// words are emitted from the last lane to the first.
-
-using D32 = hn::CappedTag<uint32_t, 16>;
-using V32 = hn::Vec<D32>;
-using DI32 = hn::RebindToSigned<D32>;
-using DF = hn::RebindToFloat<D32>;
-constexpr size_t kEncoderLanes = hn::MaxLanes(D32());
-
-HWY_INLINE hn::Vec<DF> FloatOf(V32 x) {
-#if HWY_TARGET <= HWY_AVX3
-  return hn::Vec<DF>{_mm512_cvtepu32_ps(x.raw)};
-#else
-  // Both halves and the product are exact: rounded once, as by the instruction above.
-  const DI32 di;
-  const DF df;
-  const auto high = hn::ConvertTo(df, hn::BitCast(di, hn::ShiftRight<16>(x)));
-  const auto low = hn::ConvertTo(df, hn::BitCast(di, hn::And(x, hn::Set(D32(), 0xFFFF))));
-  return hn::Add(hn::Mul(high, hn::Set(df, 65536.0f)), low);
-#endif
-}
-
-HWY_INLINE V32 Truncate(hn::Vec<DF> v) {
-#if HWY_TARGET <= HWY_AVX3
-  return V32{_mm512_cvttps_epi32(v.raw)};  // in range: ConvertTo would check
-#else
-  return hn::BitCast(D32(), hn::ConvertTo(DI32(), v));
-#endif
-}
-
-// Looks up the parameters of a vector of codes.
-template <bool kSmall>
-class EncoderLookup {
- public:
-  explicit EncoderLookup(const RansEncoderTable& table) : table_(table) {
-    if constexpr (kSmall) {
-      frequency_start_ = hn::Load(D32(), table.frequency_start);
-      reciprocal_ = hn::Load(DF(), table.reciprocal);
-    }
-  }
-  HWY_INLINE void operator()(V32 codes, V32* frequency_start, hn::Vec<DF>* reciprocal) const {
-    if constexpr (kSmall) {
-      *frequency_start =
-          hn::TableLookupLanes(frequency_start_, hn::IndicesFromVec(D32(), codes));
-      *reciprocal = hn::TableLookupLanes(reciprocal_, hn::IndicesFromVec(DF(), codes));
-    } else {
-      const auto index = hn::BitCast(DI32(), codes);
-      *frequency_start = hn::GatherIndex(D32(), table_.frequency_start, index);
-      *reciprocal = hn::GatherIndex(DF(), table_.reciprocal, index);
-    }
-  }
-
- private:
-  const RansEncoderTable& table_;
-  V32 frequency_start_ = hn::Zero(D32());
-  hn::Vec<DF> reciprocal_ = hn::Zero(DF());
-};
-
-// Emits words and returns the new states.
-template <class Lookup>
-HWY_INLINE V32 EncodeVector(V32 x, V32 codes, const Lookup& lookup, uint8_t** next) {
-  const D32 d;
-  const DI32 di;
-  V32 frequency_start = hn::Zero(d);
-  auto reciprocal = hn::Zero(DF());
-  lookup(codes, &frequency_start, &reciprocal);
-  const V32 f = hn::And(frequency_start, hn::Set(d, 0xFFFF));
-  const V32 start = hn::ShiftRight<16>(frequency_start);
-
-  const auto small =
-      hn::RebindMask(d, hn::Gt(hn::BitCast(di, f), hn::BitCast(di, hn::ShiftRight<20>(x))));
-  const auto full = hn::Not(small);
-  const hn::Rebind<uint16_t, D32> d16;
-  const hn::Repartition<uint8_t, decltype(d16)> d8;
-  hn::StoreU(hn::BitCast(d8, hn::TruncateTo(d16, hn::Compress(x, full))), d8, *next);
-  *next += 2 * hn::CountTrue(d, full);
-  x = hn::IfThenElse(small, x, hn::ShiftRight<16>(x));
-
-  // x < f * 2^20, so the quotient q < 2^20. The float product is wrong by less than 7 * 2^-24
-  // of itself (two roundings and the reciprocal's, which is made 2^-22 too small, so that it is
-  // never above x / f): trunc gives q or q - 1.
-  const V32 q = Truncate(hn::Mul(FloatOf(x), reciprocal));
-  const V32 rest = hn::Sub(x, hn::Mul(q, f));
-  const V32 rest_to_scale = hn::Sub(hn::Set(d, kRansScale), f);
-  const V32 y = hn::Add(hn::Add(x, start), hn::Mul(q, rest_to_scale));
-  const auto exact = hn::RebindMask(d, hn::Gt(hn::BitCast(di, f), hn::BitCast(di, rest)));
-  return hn::IfThenElse(exact, y, hn::Add(y, rest_to_scale));
-}
-
-template <bool kSmall, size_t kRowLanes>
-size_t EncodeRowsWith(const uint8_t* codes, size_t rows, const RansEncoderTable& table,
-                      uint32_t* states, uint8_t** next, const uint8_t* end) {
-  const D32 d;
-  const hn::Rebind<uint8_t, D32> d8;
-  const EncoderLookup<kSmall> lookup(table);
-  constexpr size_t kVectors = kRowLanes / kEncoderLanes;
-  V32 x[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) {
-    x[v] = hn::Reverse(d, hn::LoadU(d, states + v * kEncoderLanes));
-  }
-  uint8_t* words = *next;
-  while (rows > 0 && static_cast<size_t>(end - words) >= 2 * kRowLanes) {
-    --rows;
-    const uint8_t* row = codes + rows * kRowLanes;
-    HWY_UNROLL(8)
-    for (size_t v = kVectors; v-- > 0;) {
-      const V32 c = hn::PromoteTo(d, hn::LoadU(d8, row + v * kEncoderLanes));
-      x[v] = EncodeVector(x[v], hn::Reverse(d, c), lookup, &words);
-    }
-  }
-  for (size_t v = 0; v < kVectors; ++v) {
-    hn::StoreU(hn::Reverse(d, x[v]), d, states + v * kEncoderLanes);
-  }
-  *next = words;
-  return rows;
-}
-
-// Encodes rows from the last on while there is room; returns how many are left.
-size_t EncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
-                  const RansEncoderTable& table, uint32_t* states, uint8_t** next,
-                  const uint8_t* end) {
-#if HWY_TARGET <= HWY_AVX3
-  if (table.small) {
-    return lanes == 32 ? EncodeRowsWith<true, 32>(codes, rows, table, states, next, end)
-                       : EncodeRowsWith<true, 64>(codes, rows, table, states, next, end);
-  }
-#endif
-  return lanes == 32 ? EncodeRowsWith<false, 32>(codes, rows, table, states, next, end)
-                     : EncodeRowsWith<false, 64>(codes, rows, table, states, next, end);
 }
 
 // ---- Decoder: states split into high and low halves, in 16-bit lanes.
@@ -376,7 +204,7 @@ HWY_INLINE V16 DecodeVector(V16* low, V16* high, const Search& search, const uin
 
 template <int kSymbols, size_t kRowLanes>
 size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
-                      uint32_t* states, uint8_t* codes, size_t rows) {
+                      uint32_t* states, uint8_t* codes, size_t rows, const float* soon) {
   const D16 d;
   const hn::Rebind<uint8_t, D16> d8;
   const DecoderSearch<kSymbols> search(table);
@@ -395,6 +223,9 @@ size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecode
   }
   size_t row = 0;
   const auto decode_row = [&](const uint8_t** words) HWY_ATTR {
+    if (soon != nullptr) {
+      for (size_t i = 0; i < kRowLanes; i += 16) hwy::Prefetch(soon + row * kRowLanes + i);
+    }
     HWY_UNROLL(4)
     for (size_t v = 0; v < kVectors; ++v) {
       const V16 symbols = DecodeVector(&low[v], &high[v], search, words);
@@ -429,20 +260,21 @@ size_t DecodeRowsWith(const uint8_t** next, const uint8_t* end, const RansDecode
 
 template <size_t kRowLanes>
 size_t DecodeRowsOf(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
-                    uint32_t* states, uint8_t* codes, size_t rows) {
+                    uint32_t* states, uint8_t* codes, size_t rows, const float* soon) {
   if (table.symbols <= 4)
-    return DecodeRowsWith<4, kRowLanes>(next, end, table, states, codes, rows);
+    return DecodeRowsWith<4, kRowLanes>(next, end, table, states, codes, rows, soon);
   if (table.symbols <= 8)
-    return DecodeRowsWith<8, kRowLanes>(next, end, table, states, codes, rows);
-  return DecodeRowsWith<16, kRowLanes>(next, end, table, states, codes, rows);
+    return DecodeRowsWith<8, kRowLanes>(next, end, table, states, codes, rows, soon);
+  return DecodeRowsWith<16, kRowLanes>(next, end, table, states, codes, rows, soon);
 }
 
 // Decodes rows from the first on; returns how many, or kRansNoRoom if words are too few.
 size_t DecodeRows(const uint8_t** next, const uint8_t* end, const RansDecoderTable& table,
-                  uint32_t* states, uint8_t* codes, size_t rows, size_t lanes) {
+                  uint32_t* states, uint8_t* codes, size_t rows, size_t lanes,
+                  const float* soon) {
   if (table.symbols == 0) return 0;
-  return lanes == 32 ? DecodeRowsOf<32>(next, end, table, states, codes, rows)
-                     : DecodeRowsOf<64>(next, end, table, states, codes, rows);
+  return lanes == 32 ? DecodeRowsOf<32>(next, end, table, states, codes, rows, soon)
+                     : DecodeRowsOf<64>(next, end, table, states, codes, rows, soon);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -454,25 +286,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace elastiquant {
 
-HWY_EXPORT(CountSmallCodes);
 HWY_EXPORT(FillSlots);
-HWY_EXPORT(EncodeRows);
 HWY_EXPORT(DecodeRows);
 
 namespace {
-
-// One step of the encoder: the definition that every SIMD target must match. Whether a word is
-// emitted cannot be predicted, so it is always written and passed over only if it counts.
-inline uint32_t EncodeStep(uint32_t x, uint32_t frequency_start, uint8_t** words) {
-  const uint32_t f = frequency_start & 0xFFFF;
-  const uint32_t start = frequency_start >> 16;
-  const uint32_t emits = x >> 20 >= f ? 1 : 0;
-  std::memcpy(*words, &x, 2);
-  *words += 2 * emits;
-  x >>= 16 * emits;
-  const uint32_t quotient = x / f;
-  return (quotient << kRansScaleBits) + (x - quotient * f) + start;
-}
 
 // The state after one step of the decoder, before a word may be appended to it.
 inline uint32_t DecodeStep(uint32_t x, uint32_t slot) {
@@ -502,19 +319,6 @@ bool DecodeRow(const uint8_t** words, const uint8_t* end, const RansDecoderTable
 
 }  // namespace
 
-void MakeRansEncoderTable(const RansFrequencies& frequencies, RansEncoderTable* table) {
-  uint32_t start = 0;
-  table->small = true;
-  for (size_t code = 0; code < 256; ++code) {
-    const uint32_t f = frequencies.of[code];
-    table->frequency_start[code] = f | start << 16;
-    // Less by 2^-22 of itself: see the SIMD quotient.
-    table->reciprocal[code] = f == 0 ? 0.0f : (1.0f - 0x1p-22f) / static_cast<float>(f);
-    if (f != 0 && code >= 16) table->small = false;
-    start += f;
-  }
-}
-
 void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* table) {
   uint32_t start = 0;
   int symbols = 0;
@@ -533,70 +337,6 @@ void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* 
   table->symbols = symbols <= 16 ? symbols : 0;
 }
 
-namespace {
-
-void CountAnyCodes(const uint8_t* codes, size_t n, uint32_t counts[256]) {
-  // Four counters a code, since counting the same one again must wait for the store before it.
-  uint32_t parts[4][256] = {};
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, codes + i, 8);
-    for (int j = 0; j < 8; ++j) ++parts[j % 4][word >> (8 * j) & 0xFF];
-  }
-  for (; i < n; ++i) ++parts[0][codes[i]];
-  for (size_t c = 0; c < 256; ++c) {
-    counts[c] += parts[0][c] + parts[1][c] + parts[2][c] + parts[3][c];
-  }
-}
-
-}  // namespace
-
-void CountCodes(const uint8_t* codes, size_t n, int bits, uint32_t counts[256]) {
-  std::fill_n(counts, 256, 0u);
-  size_t done = 0;
-  if (bits <= 4) {
-    uint8_t all = 0;
-    done = HWY_DYNAMIC_DISPATCH(CountSmallCodes)(codes, n, counts, &all);
-    if (all >= 16) {
-      std::fill_n(counts, 16, 0u);
-      done = 0;
-    }
-  }
-  if (n - done < 64) {
-    for (; done < n; ++done) ++counts[codes[done]];
-  } else {
-    CountAnyCodes(codes + done, n - done, counts);
-  }
-}
-
-size_t RansEncodeOne(const uint8_t* codes, size_t n, const RansEncoderTable& table,
-                     uint32_t* state, uint8_t* words, size_t capacity) {
-  uint8_t* next = words;
-  const uint8_t* end = words + 2 * capacity;
-  for (size_t i = n; i-- > 0;) {
-    if (next == end) return kRansNoRoom;
-    *state = EncodeStep(*state, table.frequency_start[codes[i]], &next);
-  }
-  return static_cast<size_t>(next - words) / 2;
-}
-
-size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
-                      const RansEncoderTable& table, uint32_t* states, uint8_t* words,
-                      size_t capacity) {
-  uint8_t* next = words;
-  const uint8_t* end = words + 2 * capacity;
-  rows = HWY_DYNAMIC_DISPATCH(EncodeRows)(codes, rows, lanes, table, states, &next, end);
-  for (size_t row = rows; row-- > 0;) {
-    if (static_cast<size_t>(end - next) < 2 * lanes) return kRansNoRoom;
-    for (size_t lane = lanes; lane-- > 0;) {
-      const uint32_t entry = table.frequency_start[codes[row * lanes + lane]];
-      states[lane] = EncodeStep(states[lane], entry, &next);
-    }
-  }
-  return static_cast<size_t>(next - words) / 2;
-}
-
 size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
                      uint32_t* state, uint8_t* codes, size_t n) {
   const uint8_t* next = words;
@@ -610,10 +350,12 @@ size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderT
 }
 
 size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
-                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes) {
+                      uint32_t* states, uint8_t* codes, size_t rows, size_t lanes,
+                      const float* soon) {
   const uint8_t* next = words;
   const uint8_t* end = words + 2 * word_count;
-  size_t row = HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows, lanes);
+  size_t row =
+      HWY_DYNAMIC_DISPATCH(DecodeRows)(&next, end, table, states, codes, rows, lanes, soon);
   if (row == kRansNoRoom) return kRansNoRoom;
   for (; row < rows; ++row) {
     if (!DecodeRow(&next, end, table, states, lanes, codes + row * lanes)) {
