@@ -1,5 +1,6 @@
 #include "elastiquant/base/workspace.h"
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -19,6 +20,14 @@ struct AlignedDelete {
 };
 
 struct ScratchBuffer {
+  std::span<uint8_t> AtLeast(size_t bytes) {
+    if (size < bytes) {
+      data.reset(static_cast<uint8_t*>(::operator new(bytes, kAlign)));
+      size = bytes;
+    }
+    return {data.get(), size};
+  }
+
   std::unique_ptr<uint8_t, AlignedDelete> data;
   size_t size = 0;
 };
@@ -71,6 +80,7 @@ struct Workspace::Impl {
   }
 
   std::vector<ScratchBuffer> scratch;
+  std::array<ScratchBuffer, kModifierSlot + 1> shared;
   std::vector<std::thread> helpers;
   std::mutex mutex;
   std::condition_variable start, done;
@@ -111,12 +121,11 @@ void Workspace::ParallelFor(size_t items, const std::function<void(size_t, int)>
 }
 
 std::span<uint8_t> Workspace::Scratch(int thread, size_t bytes) {
-  ScratchBuffer& buffer = impl_->scratch[static_cast<size_t>(thread)];
-  if (buffer.size < bytes) {
-    buffer.data.reset(static_cast<uint8_t*>(::operator new(bytes, kAlign)));
-    buffer.size = bytes;
-  }
-  return {buffer.data.get(), buffer.size};
+  return impl_->scratch[static_cast<size_t>(thread)].AtLeast(bytes);
+}
+
+std::span<uint8_t> Workspace::SharedScratch(int slot, size_t bytes) {
+  return impl_->shared[static_cast<size_t>(slot)].AtLeast(bytes);
 }
 
 }  // namespace elastiquant

@@ -29,6 +29,13 @@ class Workspace {
   // call for that thread. Contents are unspecified.
   std::span<uint8_t> Scratch(int thread, size_t bytes);
 
+  // Scratch that belongs to a whole message instead of a thread: 64-byte aligned, valid until
+  // the next call for that slot. Calls are not for ParallelFor's threads. A codec may use
+  // kCodecSlot and kCodecSlot + 1; what calls a codec (a modifier) uses kModifierSlot.
+  static constexpr int kCodecSlot = 0;
+  static constexpr int kModifierSlot = 2;
+  std::span<uint8_t> SharedScratch(int slot, size_t bytes);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -43,5 +43,16 @@ TEST(Workspace, ScratchIsAlignedAndKept) {
   EXPECT_EQ(work.Scratch(1, 10).data(), big.data());
 }
 
+TEST(Workspace, SharedScratchIsApartFromTheThreads) {
+  Workspace work(1);
+  const auto own = work.Scratch(0, 100);
+  const auto first = work.SharedScratch(Workspace::kCodecSlot, 100);
+  const auto second = work.SharedScratch(Workspace::kModifierSlot, 100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data()) % 64, 0u);
+  EXPECT_NE(first.data(), own.data());
+  EXPECT_NE(first.data(), second.data());
+  EXPECT_EQ(work.SharedScratch(Workspace::kCodecSlot, 10).data(), first.data());
+}
+
 }  // namespace
 }  // namespace elastiquant
