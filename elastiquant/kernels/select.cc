@@ -1,0 +1,136 @@
+#include "elastiquant/kernels/select.h"
+
+#include <algorithm>
+#include <bit>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/select.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include "elastiquant/kernels/random-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace elastiquant {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DU = hn::ScalableTag<uint32_t>;
+using DI = hn::RebindToSigned<DU>;
+constexpr uint32_t kMagnitude = 0x7FFFFFFF;
+
+// Magnitudes fit in 31 bits: a signed comparison serves, which all targets have.
+HWY_INLINE hn::Vec<DI> Magnitudes(const float* v) {
+  const DI di;
+  return hn::And(hn::LoadU(di, reinterpret_cast<const int32_t*>(v)),
+                 hn::Set(di, static_cast<int32_t>(kMagnitude)));
+}
+HWY_INLINE uint32_t MagnitudeOf(float v) { return std::bit_cast<uint32_t>(v) & kMagnitude; }
+
+MagnitudeCount CountMagnitudesOf(const float* HWY_RESTRICT v, size_t n, uint32_t least) {
+  const DI di;
+  const size_t lanes = hn::Lanes(di);
+  const auto below = hn::Set(di, static_cast<int32_t>(least) - 1);
+  auto max = hn::Zero(di);
+  size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto m = Magnitudes(v + i);
+    max = hn::Max(max, m);
+    count += hn::CountTrue(di, hn::Gt(m, below));
+  }
+  uint32_t top = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, max)));
+  for (; i < n; ++i) {
+    top = std::max(top, MagnitudeOf(v[i]));
+    count += MagnitudeOf(v[i]) >= least;
+  }
+  return {count, top};
+}
+
+// Few coordinates are kept, as a rule: a vector without any costs one comparison.
+template <class D, class M>
+HWY_INLINE uint32_t* Append(D d, M kept, uint32_t place, uint32_t* out) {
+  if (hn::AllFalse(d, kept)) return out;
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(d, kept, bytes);
+  for (uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8; bits;
+       bits &= bits - 1) {
+    *out++ = place + static_cast<uint32_t>(std::countr_zero(bits));
+  }
+  return out;
+}
+
+size_t CollectMagnitudesOf(const float* HWY_RESTRICT v, size_t n, uint32_t least,
+                           uint32_t first, uint32_t* HWY_RESTRICT positions) {
+  const DI di;
+  const size_t lanes = hn::Lanes(di);
+  const auto below = hn::Set(di, static_cast<int32_t>(least) - 1);
+  uint32_t* out = positions;
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    out = Append(di, hn::Gt(Magnitudes(v + i), below), first + static_cast<uint32_t>(i), out);
+  }
+  for (; i < n; ++i) {
+    if (MagnitudeOf(v[i]) >= least) *out++ = first + static_cast<uint32_t>(i);
+  }
+  return static_cast<size_t>(out - positions);
+}
+
+size_t CountDrawnOf(LaneKeys keys, uint32_t first, size_t n, uint32_t limit) {
+  const DU du;
+  const size_t lanes = hn::Lanes(du);
+  RandomVectors<DU> random(du, RandomRun{keys, first});
+  const auto bound = hn::Set(du, limit);
+  size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes) count += hn::CountTrue(du, hn::Lt(random.Next(), bound));
+  for (; i < n; ++i) count += RandomBits(keys, first + static_cast<uint32_t>(i)) < limit;
+  return count;
+}
+
+size_t CollectDrawnOf(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
+                      uint32_t* HWY_RESTRICT positions) {
+  const DU du;
+  const size_t lanes = hn::Lanes(du);
+  RandomVectors<DU> random(du, RandomRun{keys, first});
+  const auto bound = hn::Set(du, limit);
+  uint32_t* out = positions;
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    out = Append(du, hn::Lt(random.Next(), bound), first + static_cast<uint32_t>(i), out);
+  }
+  for (; i < n; ++i) {
+    const uint32_t place = first + static_cast<uint32_t>(i);
+    if (RandomBits(keys, place) < limit) *out++ = place;
+  }
+  return static_cast<size_t>(out - positions);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace elastiquant
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace elastiquant {
+
+HWY_EXPORT(CountMagnitudesOf);
+HWY_EXPORT(CollectMagnitudesOf);
+HWY_EXPORT(CountDrawnOf);
+HWY_EXPORT(CollectDrawnOf);
+
+MagnitudeCount CountMagnitudes(const float* v, size_t n, uint32_t least) {
+  return HWY_DYNAMIC_DISPATCH(CountMagnitudesOf)(v, n, least);
+}
+size_t CollectMagnitudes(const float* v, size_t n, uint32_t least, uint32_t first,
+                         uint32_t* positions) {
+  return HWY_DYNAMIC_DISPATCH(CollectMagnitudesOf)(v, n, least, first, positions);
+}
+size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit) {
+  return HWY_DYNAMIC_DISPATCH(CountDrawnOf)(keys, first, n, limit);
+}
+size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
+                    uint32_t* positions) {
+  return HWY_DYNAMIC_DISPATCH(CollectDrawnOf)(keys, first, n, limit, positions);
+}
+
+}  // namespace elastiquant
+#endif

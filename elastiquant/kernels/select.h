@@ -1,0 +1,29 @@
+// Picks coordinates by magnitude or by lot. Magnitudes are compared as the bits of |v_i|, which
+// order as the floats do; NaN and infinity are at least kNonFiniteBits (norms.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "elastiquant/base/random.h"
+
+namespace elastiquant {
+
+struct MagnitudeCount {
+  size_t count;       // coordinates whose |v_i| has bits of at least `least`
+  uint32_t max_bits;  // of the largest |v_i|; 0 if n is 0
+};
+// least < 2^31.
+MagnitudeCount CountMagnitudes(const float* v, size_t n, uint32_t least);
+
+// Writes first + i, ascending, for each coordinate that CountMagnitudes counts, and returns
+// their number. Writes nothing behind the last.
+size_t CollectMagnitudes(const float* v, size_t n, uint32_t least, uint32_t first,
+                         uint32_t* positions);
+
+// The same for the coordinates with RandomBits(keys, first + i) < limit.
+size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit);
+size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
+                    uint32_t* positions);
+
+}  // namespace elastiquant
