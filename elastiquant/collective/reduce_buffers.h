@@ -1,0 +1,47 @@
+// The buckets of a reduction with the frames that cross the network for each.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "elastiquant/collective/chunk.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+
+namespace elastiquant {
+
+// Memory whose pages are not touched before they are needed.
+struct FrameBuffer {
+  explicit FrameBuffer(size_t n = 0)
+      : data(std::make_unique_for_overwrite<uint8_t[]>(n)), size(n) {}
+  std::span<uint8_t> span() const { return {data.get(), size}; }
+  std::unique_ptr<uint8_t[]> data;
+  size_t size;
+};
+
+// What one exchange with one peer needs: phase 1 goes to the owner of a chunk, phase 2 back.
+struct PeerBuffers {
+  Chunk chunk;               // the peer's
+  FrameBuffer contribution;  // phase 1: our frame of its chunk
+  FrameBuffer their_part;    // phase 1: its frame of our chunk
+  FrameBuffer their_mean;    // phase 2: its frame of its chunk's mean
+  std::unique_ptr<Transfer> send_contribution, send_mean, receive_part, receive_mean;
+};
+
+struct BucketBuffers {
+  GradientBucket bucket;
+  Chunk own;
+  FrameBuffer mean;                // phase 2: our frame of our chunk's mean
+  std::vector<PeerBuffers> peers;  // by rank; our own is empty
+
+  std::span<float> Part(Chunk chunk) const {
+    return bucket.gradient.subspan(chunk.begin, chunk.size);
+  }
+};
+
+// Room for the longest frames that can occur.
+BucketBuffers MakeBucketBuffers(GradientBucket bucket, int rank, int world_size);
+
+}  // namespace elastiquant

@@ -1,0 +1,229 @@
+#include "elastiquant/collective/reduce_stages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "elastiquant/base/stopwatch.h"
+
+namespace elastiquant {
+
+ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> buckets,
+                           const ReducerOptions& options)
+    : comm_(comm),
+      options_(options),
+      rank_(comm->rank()),
+      world_size_(comm->world_size()),
+      encode_work_(options.threads),
+      reduce_work_(options.threads),
+      gather_work_(options.threads) {
+  size_t longest_own = 0, longest_other = 0;
+  for (GradientBucket& bucket : buckets) {
+    buckets_.push_back(MakeBucketBuffers(std::move(bucket), rank_, world_size_));
+    longest_own = std::max(longest_own, buckets_.back().own.size);
+    for (const PeerBuffers& peer : buckets_.back().peers) {
+      longest_other = std::max(longest_other, peer.chunk.size);
+    }
+  }
+  if (world_size_ > 1) sum_.resize(longest_own);
+  if (options_.measure_every > 0) decoded_.resize(longest_other);
+}
+
+ReduceStages::~ReduceStages() {
+  for (BucketBuffers& buffers : buckets_) {
+    for (PeerBuffers& peer : buffers.peers) {
+      for (auto* send : {&peer.send_contribution, &peer.send_mean}) {
+        if (*send) (void)(*send)->Wait();  // the buffers go now; the step's outcome is known
+      }
+    }
+  }
+}
+
+void ReduceStages::BeginStep(uint64_t step) {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    for (int n = 1; n < world_size_; ++n) {
+      const int r = NthPeer(n);
+      PeerBuffers& peer = Peer(b, r);
+      if (peer.their_part.size > 0) {
+        peer.receive_part = comm_->Receive(r, Tag(b, kContribute), peer.their_part.span());
+      }
+      if (peer.their_mean.size > 0) {
+        peer.receive_mean = comm_->Receive(r, Tag(b, kShare), peer.their_mean.span());
+      }
+    }
+  }
+  step_ = step;
+  measuring_ = options_.measure_every > 0 && step % options_.measure_every == 0;
+  (void)tally_.TakeSkip();
+}
+
+// Encodes values that begin at coordinate `offset` of the bucket, or says why it cannot be
+// done.
+Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
+                                            std::span<const float> values, size_t offset,
+                                            Phase phase, int chunk, const FrameBuffer& frame) {
+  const Stopwatch watch;
+  const auto n = static_cast<uint64_t>(world_size_);
+  const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
+  const StreamKey key = DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
+  Result<size_t> size = buckets_[bucket].bucket.codec->Encode(values, key, work, frame.span());
+  tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
+  if (size.ok()) return size;
+  const StatusCode code = size.status().code();
+  if (code != StatusCode::kNonFinite && code != StatusCode::kOutOfRange) return size;
+  const auto b = static_cast<uint32_t>(bucket);
+  const auto worker = static_cast<uint32_t>(rank_);
+  const SkipNotice too_large{b, worker, 0, SkipNotice::Cause::kOutOfRange};
+  return WriteSkipNotice(FindNonFinite(values, offset, b, worker).value_or(too_large),
+                         frame.span());
+}
+
+Status ReduceStages::Encode(size_t bucket) {
+  for (int n = 1; n < world_size_; ++n) {
+    const int r = NthPeer(n);
+    PeerBuffers& peer = Peer(bucket, r);
+    if (peer.chunk.size == 0) continue;
+    if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
+    const std::span<const float> values = buckets_[bucket].Part(peer.chunk);
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        EncodeOrNotice(encode_work_, bucket, values, peer.chunk.begin,
+                                       kContribute, r, peer.contribution));
+    const auto frame = peer.contribution.span().first(size);
+    // Before it is sent: afterwards its owner's mean may overwrite the values.
+    if (measuring_) EQ_RETURN_IF_ERROR(Measure(frame, values));
+    peer.send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
+  }
+  return {};
+}
+
+Status ReduceStages::Measure(std::span<const uint8_t> frame, std::span<const float> values) {
+  EQ_ASSIGN_OR_RETURN(const auto notice, ReadSkipNotice(frame));
+  if (notice) return {};
+  const std::span<float> decoded = std::span(decoded_).first(values.size());
+  EQ_RETURN_IF_ERROR(DecodeFrame(frame, encode_work_, decoded));
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double difference = static_cast<double>(decoded[i]) - values[i];
+    error += difference * difference;
+    norm += static_cast<double>(values[i]) * values[i];
+  }
+  tally_.AddError(error, norm);
+  return {};
+}
+
+Status ReduceStages::Reduce(size_t bucket) {
+  const Chunk own = buckets_[bucket].own;
+  if (own.size == 0) return {};
+  std::optional<SkipNotice> notice =
+      FindNonFinite(buckets_[bucket].Part(own), own.begin, static_cast<uint32_t>(bucket),
+                    static_cast<uint32_t>(rank_));
+  if (world_size_ == 1) {
+    if (notice) tally_.Skip(*notice);
+    return {};
+  }
+  const std::span<float> sum = std::span(sum_).first(own.size);
+  EQ_RETURN_IF_ERROR(AddParts(bucket, sum, &notice));
+  return ShareMean(bucket, sum, notice);
+}
+
+// In the order of ranks, whatever the order of arrival: sums of floats depend on it.
+Status ReduceStages::AddParts(size_t bucket, std::span<float> sum,
+                              std::optional<SkipNotice>* notice) {
+  const std::span<const float> own = buckets_[bucket].Part(buckets_[bucket].own);
+  std::fill(sum.begin(), sum.end(), 0.0f);
+  for (int r = 0; r < world_size_; ++r) {
+    if (r != rank_) {
+      EQ_RETURN_IF_ERROR(AddPart(bucket, r, sum, notice));
+    } else {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
+    }
+  }
+  const auto n = static_cast<float>(world_size_);
+  for (float& v : sum) v /= n;
+  return {};
+}
+
+Status ReduceStages::AddPart(size_t bucket, int rank, std::span<float> sum,
+                             std::optional<SkipNotice>* notice) {
+  PeerBuffers& peer = Peer(bucket, rank);
+  EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, rank, peer.their_part, peer.receive_part));
+  Result<std::optional<SkipNotice>> theirs = ReadSkipNotice(frame);
+  if (!theirs.ok()) return FrameError(bucket, rank, theirs.status());
+  if (*theirs) {
+    if (!*notice || **theirs < **notice) *notice = *theirs;
+    return {};
+  }
+  const Stopwatch watch;
+  const Status status = DecodeAddFrame(frame, 1.0f, reduce_work_, sum);
+  tally_.AddSeconds(&ReducerStats::decode_seconds, watch);
+  return status.ok() ? status : FrameError(bucket, rank, status);
+}
+
+Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
+                               std::optional<SkipNotice> notice) {
+  BucketBuffers& buffers = buckets_[bucket];
+  for (PeerBuffers& peer : buffers.peers) {
+    if (peer.send_mean) EQ_RETURN_IF_ERROR(peer.send_mean->Wait().status());
+  }
+  size_t size = 0;
+  if (notice) {
+    size = WriteSkipNotice(*notice, buffers.mean.span());
+  } else {
+    EQ_ASSIGN_OR_RETURN(size, EncodeOrNotice(reduce_work_, bucket, mean, buffers.own.begin,
+                                             kShare, rank_, buffers.mean));
+  }
+  const auto frame = buffers.mean.span().first(size);
+  for (int n = 1; n < world_size_; ++n) {
+    const int r = NthPeer(n);
+    Peer(bucket, r).send_mean = comm_->Send(r, Tag(bucket, kShare), frame);
+  }
+  EQ_ASSIGN_OR_RETURN(notice, ReadSkipNotice(frame));
+  if (notice) {
+    tally_.Skip(*notice);
+    return {};
+  }
+  const Stopwatch watch;
+  EQ_RETURN_IF_ERROR(DecodeFrame(frame, reduce_work_, buffers.Part(buffers.own)));
+  tally_.AddSeconds(&ReducerStats::decode_seconds, watch);
+  return {};
+}
+
+Status ReduceStages::Gather(size_t bucket) {
+  for (int n = 1; n < world_size_; ++n) {
+    const int r = NthPeer(n);
+    PeerBuffers& peer = Peer(bucket, r);
+    if (peer.chunk.size == 0) continue;
+    EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, r, peer.their_mean, peer.receive_mean));
+    Result<std::optional<SkipNotice>> notice = ReadSkipNotice(frame);
+    if (!notice.ok()) return FrameError(bucket, r, notice.status());
+    if (*notice) {
+      tally_.Skip(**notice);
+      continue;
+    }
+    const Stopwatch watch;
+    const Status status = DecodeFrame(frame, gather_work_, buckets_[bucket].Part(peer.chunk));
+    tally_.AddSeconds(&ReducerStats::decode_seconds, watch);
+    if (!status.ok()) return FrameError(bucket, r, status);
+  }
+  return {};
+}
+
+Result<std::span<const uint8_t>> ReduceStages::Take(size_t bucket, int rank,
+                                                    const FrameBuffer& buffer,
+                                                    std::unique_ptr<Transfer>& receive) {
+  Result<size_t> size = receive->Wait();
+  receive.reset();
+  if (!size.ok()) {
+    return size.status().code() == StatusCode::kUnavailable
+               ? size.status()
+               : FrameError(bucket, rank, size.status());
+  }
+  return std::span<const uint8_t>(buffer.span().first(*size));
+}
+
+Status ReduceStages::FrameError(size_t bucket, int rank, const Status& status) const {
+  return {status.code(), "the frame of bucket " + std::to_string(bucket) + " (" +
+                             buckets_[bucket].bucket.name + ") from worker " +
+                             std::to_string(rank) + ": " + status.message()};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,81 @@
+// The three stages that every bucket of a gradient passes: encode, reduce, gather. Each runs on
+// a thread of its own, so that one bucket is encoded while another is on its way.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "elastiquant/base/workspace.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/collective/reduce_buffers.h"
+#include "elastiquant/collective/reduce_tally.h"
+#include "elastiquant/collective/skip_notice.h"
+
+namespace elastiquant {
+
+class ReduceStages {
+ public:
+  ReduceStages(Communicator* comm, std::vector<GradientBucket> buckets,
+               const ReducerOptions& options);
+  // Waits for what is still being sent.
+  ~ReduceStages();
+
+  size_t size() const { return buckets_.size(); }
+  const GradientBucket& bucket(size_t index) const { return buckets_[index].bucket; }
+  ReduceTally& tally() { return tally_; }
+
+  // Posts all receives of a step: a message that finds its buffer waiting saves a round trip.
+  // No stage may be running.
+  void BeginStep(uint64_t step);
+
+  // Each stage takes the buckets one by one, in the same order on every worker, once their
+  // gradients are complete. Stages may run beside each other, but none beside itself.
+  // Stage 1: our part of every other worker's chunk goes to its owner.
+  Status Encode(size_t bucket);
+  // Stage 2: the mean of our chunk goes to everybody. What we keep is what the others decode.
+  Status Reduce(size_t bucket);
+  // Stage 3: the other chunks' means come in.
+  Status Gather(size_t bucket);
+
+ private:
+  enum Phase : uint32_t { kContribute = 0, kShare = 1 };
+
+  Status AddParts(size_t bucket, std::span<float> sum, std::optional<SkipNotice>* notice);
+  Status AddPart(size_t bucket, int rank, std::span<float> sum,
+                 std::optional<SkipNotice>* notice);
+  Status ShareMean(size_t bucket, std::span<const float> mean,
+                   std::optional<SkipNotice> notice);
+  Result<size_t> EncodeOrNotice(Workspace& work, size_t bucket, std::span<const float> values,
+                                size_t offset, Phase phase, int chunk,
+                                const FrameBuffer& frame);
+  Result<std::span<const uint8_t>> Take(size_t bucket, int rank, const FrameBuffer& buffer,
+                                        std::unique_ptr<Transfer>& receive);
+  Status FrameError(size_t bucket, int rank, const Status& status) const;
+  Status Measure(std::span<const uint8_t> frame, std::span<const float> values);
+
+  PeerBuffers& Peer(size_t bucket, int rank) {
+    return buckets_[bucket].peers[static_cast<size_t>(rank)];
+  }
+  // Each worker begins with the next one, so that no link is asked by all at once.
+  int NthPeer(int n) const { return (rank_ + n) % world_size_; }
+  static uint32_t Tag(size_t bucket, Phase phase) {
+    return static_cast<uint32_t>(2 * bucket) + phase;
+  }
+
+  Communicator* const comm_;
+  const ReducerOptions options_;
+  const int rank_;
+  const int world_size_;
+  std::vector<BucketBuffers> buckets_;
+  std::vector<float> sum_;      // Reduce's
+  std::vector<float> decoded_;  // Encode's, on measured steps
+  Workspace encode_work_, reduce_work_, gather_work_;
+  uint64_t step_ = 0;
+  bool measuring_ = false;
+  ReduceTally tally_;
+};
+
+}  // namespace elastiquant
