@@ -1,6 +1,7 @@
 // From level indices to bits and back. One code a byte: the low bits-1 bits are the index of a
-// level (0 is the level zero), the next bit is the sign (1 = negative). Index 0 always has sign
-// 0, except under `fixed`, which keeps any code as it is.
+// level (0 is the level zero), the next bit is the sign (1 = negative). The quantisers give
+// index 0 the sign 0; kFixed and kRans keep a negative zero all the same, kElias has no code
+// for it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ size_t MaxIndexBytes(IndexCoding coding, size_t n, int bits, size_t runs);
 
 // Codes `codes` into `out` and returns the bytes written. `run` cuts the codes into runs (the
 // buckets), the last one may be short; only kElias looks at it, since its gaps restart there.
-// out.size() >= MaxIndexBytes(...), or the call fails.
+// out.size() >= MaxIndexBytes(...), or the call fails, as it does if a code has no place in the
+// coding: one of more than `bits` bits, or under kElias a negative zero.
 Result<size_t> EncodeIndices(IndexCoding coding, std::span<const uint8_t> codes, int bits,
                              size_t run, std::span<uint8_t> out, const float* soon = nullptr);
 
