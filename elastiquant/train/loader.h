@@ -53,7 +53,8 @@ class TrainLoader {
   virtual int64_t steps_per_epoch() const = 0;
   // Of the batch that the next call of Next() gives; {1, 0} after the last of epoch 0.
   virtual LoaderPosition position() const = 0;
-  // Waits until the next batch is ready. Errors: those of Dataset::Read.
+  // Waits until the next batch is ready. Errors: those of Dataset::Read, after which the loader
+  // is to be discarded: a batch is lost, so what follows is no more the order promised above.
   virtual Result<Batch> Next() = 0;
 };
 

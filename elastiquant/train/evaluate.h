@@ -1,0 +1,24 @@
+// The model's accuracy and loss on the test set.
+#pragma once
+
+#include <limits>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/train/agreement.h"
+#include "elastiquant/train/loader.h"
+#include "elastiquant/train/replica.h"
+
+namespace elastiquant {
+
+struct Evaluation {
+  double accuracy = std::numeric_limits<double>::quiet_NaN();  // per cent
+  double loss = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Collective: each worker takes its share of the test set; the sums are taken in the workers'
+// order. All workers' buffers become worker 0's.
+Result<Evaluation> Evaluate(Replica& replica, TestLoader& loader, Communicator& comm,
+                            Agreement& agreement);
+
+}  // namespace elastiquant

@@ -1,0 +1,90 @@
+#include "elastiquant/train/run_folder.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/train/gradient_dump.h"
+
+namespace elastiquant {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Status PrepareRunFolder(const TrainOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.out, error);
+  if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
+  if (options.resume) return Status::Ok();
+  for (const CheckpointFile& file : ListCheckpoints(options.out)) {
+    if (!options.overwrite) {
+      return InvalidArgument(options.out +
+                             " holds checkpoints of a run; go on with it by "
+                             "--resume, replace it by --overwrite, or give another --out");
+    }
+    fs::remove(file.path, error);
+  }
+  RemoveGradientDumps(fs::path(options.out) / kGradientFolder);
+  fs::remove(fs::path(options.out) / "summary.json", error);
+  return Status::Ok();
+}
+
+Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, RunState* state,
+               Progress* progress) {
+  std::vector<std::string> complaints;
+  const auto loaded = LoadNewestCheckpoint(options.out, &complaints);
+  if (loaded.status().code() == StatusCode::kNotFound) {
+    progress->Note("no checkpoint in " + options.out + " yet: starting from step 0");
+    return Status::Ok();
+  }
+  if (!loaded.ok()) return loaded.status();
+  for (const std::string& complaint : complaints) progress->Note("warning: " + complaint);
+
+  const Checkpoint& contents = loaded->contents;
+  const auto section = contents.find("progress");
+  if (section == contents.end()) return CorruptData("checkpoint: section progress is missing");
+  const json saved = json::parse(section->second, nullptr, /*allow_exceptions=*/false);
+  if (!saved.is_object()) return CorruptData("checkpoint: section progress is not JSON");
+  const std::string differences =
+      CompareFingerprints(saved.at("fingerprint"), Fingerprint(options, world_size));
+  if (!differences.empty()) {
+    return InvalidArgument("the run in " + options.out + " was started with other options: " +
+                           differences + ". Give them as they were, or another --out");
+  }
+  if (const int threads = saved.at("threads"); threads != at::get_num_threads()) {
+    progress->Note(
+        fmt::format("warning: the run had --threads {} and goes on with {}: sums may "
+                    "differ in their last bits from an uninterrupted run",
+                    threads, at::get_num_threads()));
+  }
+  EQ_RETURN_IF_ERROR(replica->Load(contents));
+  state->record.LoadState(saved.at("record"));
+  state->skipped_in_a_row = saved.at("skipped_in_a_row");
+  state->step = saved.at("step");
+  progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
+                             complaints.empty() ? "" : ", from the checkpoint before"));
+  return Status::Ok();
+}
+
+Status SaveRun(const TrainOptions& options, int world_size, const Replica& replica,
+               RunState* state) {
+  const Stopwatch watch;
+  Checkpoint checkpoint;
+  replica.Save(&checkpoint);
+  const std::string progress = json({{"step", state->step},
+                                     {"skipped_in_a_row", state->skipped_in_a_row},
+                                     {"threads", at::get_num_threads()},
+                                     {"fingerprint", Fingerprint(options, world_size)},
+                                     {"record", state->record.SaveState()}})
+                                   .dump();
+  checkpoint["progress"].assign(progress.begin(), progress.end());
+  EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, checkpoint));
+  state->record.AddOverhead(0, watch.Seconds());
+  return Status::Ok();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,37 @@
+// A run's folder: what an earlier run left there, and the checkpoints of this one.
+#pragma once
+
+#include <cstdint>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/train/progress.h"
+#include "elastiquant/train/replica.h"
+#include "elastiquant/train/run_record.h"
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+// How far a run is.
+struct RunState {
+  int64_t step = 0;  // done
+  int64_t skipped_in_a_row = 0;
+  RunRecord record;
+};
+
+inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump
+
+// Makes options.out; unless the run is to be resumed, takes away what belongs to an earlier
+// one. Errors: IoError; InvalidArgument if there are checkpoints and neither --resume nor
+// --overwrite.
+Status PrepareRunFolder(const TrainOptions& options);
+
+// Goes on from the newest good checkpoint, or from the start if there is none. Errors: those of
+// LoadNewestCheckpoint; InvalidArgument naming the options that differ from the run's.
+Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, RunState* state,
+               Progress* progress);
+
+// Errors: those of SaveCheckpoint.
+Status SaveRun(const TrainOptions& options, int world_size, const Replica& replica,
+               RunState* state);
+
+}  // namespace elastiquant

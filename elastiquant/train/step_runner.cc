@@ -1,0 +1,154 @@
+#include "elastiquant/train/step_runner.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
+
+}  // namespace
+
+Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
+                                                     Communicator* comm, Replica* replica,
+                                                     std::unique_ptr<GradientDump> dump) {
+  std::unique_ptr<StepRunner> runner(new StepRunner(comm, replica, std::move(dump)));
+  EQ_ASSIGN_OR_RETURN(runner->faults_, ParseFaults(options.inject));
+  EQ_RETURN_IF_ERROR(runner->MakeReducer(options));
+  return runner;
+}
+
+Status StepRunner::MakeReducer(const TrainOptions& options) {
+  const BucketPlanOptions plan_options{
+      .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
+      .exact = options.exact,
+      .scalars = kScalars};
+  const auto shapes = ShapesOf(replica_->parameters());
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes, plan_options));
+  gradients_ = std::make_unique<FlatGradients>(replica_->parameters(), std::move(plan),
+                                               [this](size_t bucket) { OnReady(bucket); });
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  EQ_ASSIGN_OR_RETURN(const auto exact, MakeCodec("fp32"));
+  std::vector<GradientBucket> buckets;
+  for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
+    const PlannedBucket& planned = gradients_->plan().buckets[b];
+    buckets.push_back({gradients_->bucket(b), planned.exact ? exact : codec, planned.name});
+  }
+  const ReducerOptions reducer_options{
+      .seed = Mix64(options.seed),  // apart from the streams of weights and data
+      .threads = options.codec_threads,
+      .measure_every = static_cast<uint64_t>(options.measure_every)};
+  EQ_ASSIGN_OR_RETURN(reducer_,
+                      GradientReducer::Create(comm_, std::move(buckets), reducer_options));
+  return Status::Ok();
+}
+
+// On the thread that runs backward. The reducer may overwrite the bucket once it is told.
+void StepRunner::OnReady(size_t bucket) {
+  if (dumping_) dump_->Capture(gradients_->plan().buckets[bucket], gradients_->bucket(bucket));
+  const Status status = reducer_->MarkReady(bucket);
+  if (!status.ok()) backward_status_ = status;
+}
+
+void StepRunner::StrikeFaults(int64_t step) {
+  for (const Fault& fault : faults_) {
+    if (!fault.Strikes(step, comm_->rank())) continue;
+    if (fault.kind == FaultKind::kExit) _exit(9);
+    if (fault.kind == FaultKind::kKill) raise(SIGKILL);
+    if (fault.kind == FaultKind::kStop) raise(SIGSTOP);
+    if (fault.kind == FaultKind::kDrift) replica_->Drift();
+  }
+}
+
+bool StepRunner::NanIsDue(int64_t step) const {
+  return std::ranges::any_of(faults_, [&](const Fault& fault) {
+    return fault.kind == FaultKind::kNan && fault.Strikes(step, comm_->rank());
+  });
+}
+
+Status StepRunner::Backward(int64_t step, const Batch& batch) {
+  at::Tensor logits = replica_->model().Forward(batch.images);
+  at::Tensor loss = at::cross_entropy_loss(logits, batch.labels);
+  if (NanIsDue(step)) loss = loss * kNan;
+  const auto correct = logits.detach().argmax(1).eq(batch.labels).sum().item<int64_t>();
+  const std::span<float> scalars = gradients_->scalars();
+  scalars[0] = loss.item<float>();
+  scalars[1] = static_cast<float>(correct) / static_cast<float>(batch.labels.numel());
+  loss.backward();
+  gradients_->FinishBackward();
+  return backward_status_;
+}
+
+Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool inspect,
+                                   TrainLoader& loader) {
+  StrikeFaults(step);
+  const Stopwatch watch;
+  const Traffic before = comm_->traffic();
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  dumping_ = dump_ && dump_->Due(step + 1);
+  gradients_->Begin();
+  gradients_->set_inspect(inspect);
+  EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step)));
+  EQ_RETURN_IF_ERROR(Backward(step, batch));
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, reducer_->Finish());
+
+  StepRecord record{.step = step + 1,
+                    .loss = gradients_->scalars()[0],
+                    .accuracy = 100.0 * gradients_->scalars()[1],
+                    .learning_rate = learning_rate,
+                    .skipped = outcome.skipped,
+                    .seconds = {},
+                    .images = batch.labels.numel() * comm_->world_size()};
+  if (outcome.skipped) {
+    record.loss = record.accuracy = kNan;
+    replica_->RestoreBuffers(buffers);
+  } else {
+    replica_->Step(learning_rate);
+  }
+  record.seconds.total = watch.Seconds();
+  AddCommunication(before, &record);
+  if (dumping_) EQ_RETURN_IF_ERROR(dump_->Write(record.step));
+  return StepResult{record, std::move(outcome)};
+}
+
+void StepRunner::AddCommunication(const Traffic& before, StepRecord* record) {
+  const ReducerStats stats = reducer_->TakeStats();
+  const Traffic after = comm_->traffic();
+  StepSeconds& seconds = record->seconds;
+  seconds.encode = stats.encode_seconds;
+  seconds.decode = stats.decode_seconds;
+  seconds.wait = stats.wait_seconds;
+  seconds.compute = std::max(0.0, seconds.total - stats.wait_seconds);
+  seconds.transmit = after.transmit_seconds - before.transmit_seconds;
+  record->bytes_up = after.bytes_up - before.bytes_up;
+  record->bytes_down = after.bytes_down - before.bytes_down;
+  record->squared_error = stats.squared_error;
+  record->squared_norm = stats.squared_norm;
+}
+
+Result<std::string> StepRunner::NonFiniteLayer(const std::string& otherwise) {
+  EQ_ASSIGN_OR_RETURN(
+      const std::vector<uint64_t> found,
+      comm_->AllGather(static_cast<uint64_t>(gradients_->non_finite_parameter() + 1)));
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    if (found[rank] == 0) continue;
+    return "NaN or infinity in the gradient of layer " +
+           replica_->parameters()[found[rank] - 1].name + " on worker " + std::to_string(rank);
+  }
+  return otherwise;
+}
+
+}  // namespace elastiquant

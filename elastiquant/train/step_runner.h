@@ -1,0 +1,64 @@
+// One step of training on one worker: a batch, its gradient, the mean over the workers, and the
+// weights that move by it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/train/fault.h"
+#include "elastiquant/train/flat_gradients.h"
+#include "elastiquant/train/gradient_dump.h"
+#include "elastiquant/train/loader.h"
+#include "elastiquant/train/replica.h"
+#include "elastiquant/train/run_record.h"
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+struct StepResult {
+  StepRecord record;    // but for the epoch
+  StepOutcome outcome;  // if skipped, the replica is as it was
+};
+
+class StepRunner {
+ public:
+  // Collective: as GradientReducer::Create. dump may be null; the others must outlive the
+  // runner.
+  static Result<std::unique_ptr<StepRunner>> Make(const TrainOptions& options,
+                                                  Communicator* comm, Replica* replica,
+                                                  std::unique_ptr<GradientDump> dump);
+
+  // Collective: step `step`, counted from 0. inspect: look for the layer in which a NaN or
+  // infinity arises first, should there be one.
+  Result<StepResult> Run(int64_t step, double learning_rate, bool inspect, TrainLoader& loader);
+
+  // Collective, after a skipped step with `inspect`: where that was, in words; `otherwise` if
+  // no worker has found out.
+  Result<std::string> NonFiniteLayer(const std::string& otherwise);
+
+ private:
+  StepRunner(Communicator* comm, Replica* replica, std::unique_ptr<GradientDump> dump)
+      : comm_(comm), replica_(replica), dump_(std::move(dump)) {}
+
+  Status MakeReducer(const TrainOptions& options);
+  void OnReady(size_t bucket);
+  void StrikeFaults(int64_t step);
+  bool NanIsDue(int64_t step) const;
+  Status Backward(int64_t step, const Batch& batch);
+  void AddCommunication(const Traffic& before, StepRecord* record);
+
+  Communicator* comm_;
+  Replica* replica_;
+  std::unique_ptr<GradientDump> dump_;
+  std::vector<Fault> faults_;
+  std::unique_ptr<FlatGradients> gradients_;
+  std::unique_ptr<GradientReducer> reducer_;
+  bool dumping_ = false;  // the gradient of this step
+  Status backward_status_;
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,52 @@
+#include "elastiquant/train/summary.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/train/checkpoint.h"
+
+namespace elastiquant {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunFacts& facts,
+                    const RunRecord& record) {
+  json summary = record.Summary(facts.coordinates, facts.world_size);
+  summary["model"] = options.model;
+  summary["data"] = options.data;
+  summary["codec"] = options.codec;
+  summary["codec_spec"] = MakeCodec(options.codec).value()->spec();
+  summary["world_size"] = facts.world_size;
+  summary["batch"] = options.batch;
+  summary["seed"] = options.seed;
+  summary["link"] = options.link.empty() ? json(nullptr) : json(options.link);
+  summary["coordinates"] = facts.coordinates;
+  summary["steps_per_epoch"] = facts.steps_per_epoch;
+  summary["replicas_identical"] = facts.replicas_identical;
+  summary["weights_hash"] = fmt::format("{:016x}", facts.weights_hash);
+  summary["options"] = Fingerprint(options, facts.world_size);
+  summary["command"] = info.command_line;
+  summary["versions"] = {{"elastiquant", info.version}, {"torch", TORCH_VERSION}};
+  summary["machine"] = DescribeMachine();
+  summary["machine"]["threads"] = at::get_num_threads();
+  const std::string text = summary.dump(2) + "\n";
+  const fs::path file = fs::path(options.out) / "summary.json";
+  EQ_RETURN_IF_ERROR(WriteFileAtomically(
+      file, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
+  const json& accuracy = summary["test_accuracy"];
+  fmt::print(
+      "{}\n{}: test accuracy {}, {:.2f} bits per coordinate, {:.4f} s per step\n",
+      file.string(), summary["codec"].get<std::string>(),
+      accuracy.is_null() ? "not measured" : fmt::format("{:.2f} %", accuracy.get<double>()),
+      summary["bits_per_coordinate"].get<double>(),
+      summary["seconds_per_step"].is_null() ? 0.0 : summary["seconds_per_step"].get<double>());
+  return Status::Ok();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,32 @@
+// summary.json: what came of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/train/run_record.h"
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+struct RunInfo {
+  std::string command_line;
+  std::string version;   // of this program
+  int workers_here = 1;  // on this machine: they share its cores
+};
+
+// What a summary tells besides options and totals.
+struct RunFacts {
+  int world_size = 1;
+  int64_t coordinates = 0;  // of the model
+  int64_t steps_per_epoch = 0;
+  bool replicas_identical = true;
+  uint64_t weights_hash = 0;
+};
+
+// Writes options.out/summary.json atomically, and a line about it to stdout.
+Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunFacts& facts,
+                    const RunRecord& record);
+
+}  // namespace elastiquant
