@@ -67,6 +67,14 @@ template <int kBits>
 void UnpackTail(const uint8_t* packed, size_t begin, size_t n, uint8_t* codes) {
   size_t i = begin;
   packed += begin / 8 * kBits;
+  // Eight bytes at once, of which Spread drops those behind its codes, as long as there are
+  // eight: a load of fewer is put together in memory, and reading that back takes long.
+  for (; PackedBytes(n - i, kBits) >= 8; i += 8, packed += kBits) {
+    uint64_t x;
+    std::memcpy(&x, packed, 8);
+    x = Spread<kBits>(x);
+    std::memcpy(codes + i, &x, 8);
+  }
   for (; i + 8 <= n; i += 8, packed += kBits) {
     uint64_t x = 0;
     std::memcpy(&x, packed, kBits);
