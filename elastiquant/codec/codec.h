@@ -25,6 +25,19 @@ enum class CodecClass : uint8_t {
 };
 std::string_view CodecClassName(CodecClass c);  // "lossless", "unbiased", ...
 
+// How workers come to the mean of what they encode.
+enum class Exchange : uint8_t {
+  kTwoPhase,   // scatter-reduce and all-gather: the owner of a chunk encodes its mean again
+  kAllGather,  // each worker's frame goes to all, who decode and add them in the same order
+};
+std::string_view ExchangeName(Exchange e);  // "two-phase", "all-gather"
+
+// What a codec remembers from one message of a stream to the next: a vector of the message's
+// length for each of Codec::StateFields(), zeros before the first message. Plain floats a
+// coordinate, so that they can be checkpointed, and cut anew when the buckets are.
+using StateIn = std::span<const std::span<const float>>;
+using StateOut = std::span<const std::span<float>>;
+
 struct CodecParameter {
   std::string name;           // "bits"
   std::string default_value;  // "4"
@@ -38,7 +51,14 @@ struct CodecInfo {
   CodecClass codec_class;
   std::string summary;  // one line
   std::vector<CodecParameter> parameters;
-  std::vector<std::string> modifiers;  // "rans", "elias"
+  std::vector<std::string> modifiers;  // "rans", "elias"; ListCodecModifiers() go with any
+};
+
+// What can follow any codec's spec and its own modifiers, such as |ef.
+struct CodecModifierInfo {
+  std::string name;
+  std::string summary;  // one line
+  std::vector<CodecParameter> parameters;
 };
 
 // Immutable after creation and safe to share among threads; the Workspace is not.
@@ -63,6 +83,18 @@ class Codec {
   // kOutOfRange if a norm exceeds fp32. The same (values, key) give the same bytes always.
   virtual Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                                 std::span<uint8_t> frame) const = 0;
+
+  virtual Exchange exchange() const { return Exchange::kTwoPhase; }
+  // Whether what is decoded is a velocity already, so that an optimiser must not add momentum.
+  virtual bool has_momentum() const { return false; }
+
+  // The names of what it remembers; none for most codecs.
+  virtual std::vector<std::string> StateFields() const { return {}; }
+  // Encode, of a stream: reads what was remembered before, and writes all of `after`, other
+  // memory, so that a message that is never sent can be forgotten.
+  virtual Result<size_t> EncodeNext(std::span<const float> values, StreamKey key,
+                                    Workspace& work, std::span<uint8_t> frame, StateIn before,
+                                    StateOut after) const;
 };
 
 // Makes a codec from its spec string, such as "elastic:bits=4,levels=exp|rans". An unknown
@@ -71,6 +103,7 @@ Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view spec);
 
 // All registered codecs, in the order to show them.
 const std::vector<CodecInfo>& ListCodecs();
+const std::vector<CodecModifierInfo>& ListCodecModifiers();
 
 // What a frame says of itself, after its checksum and header have been checked.
 struct FrameSummary {

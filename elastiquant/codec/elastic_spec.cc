@@ -1,8 +1,9 @@
 #include "elastiquant/codec/elastic_spec.h"
 
-#include <charconv>
 #include <cmath>
 #include <vector>
+
+#include "elastiquant/base/number.h"
 
 namespace elastiquant {
 namespace {
@@ -11,18 +12,6 @@ namespace {
 Status BadValue(std::string_view key, std::string_view value, std::string_view valid) {
   return InvalidArgument(std::string(key) + "=" + std::string(value) + " is not valid; use " +
                          std::string(valid));
-}
-
-template <typename T>
-bool ParseNumber(std::string_view text, T* value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stop == end;
-}
-
-std::string NumberText(float value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
 
 Status ParseBits(std::string_view text, ElasticFormat* format) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "elastiquant/codec/memory.h"
+
 namespace elastiquant {
 namespace {
 
@@ -16,32 +18,63 @@ std::string Join(const Range& range, Name name) {
   return text.empty() ? "none" : text;
 }
 
-Status Unknown(std::string_view what, std::string_view name, const CodecInfo& owner,
+Status Unknown(std::string_view owner, std::string_view what, std::string_view name,
                const std::string& valid) {
-  return InvalidArgument("codec '" + owner.name + "' has no " + std::string(what) + " '" +
+  return InvalidArgument(std::string(owner) + " has no " + std::string(what) + " '" +
                          std::string(name) + "'; valid: " + valid);
 }
 
-// Every key and modifier must be one that the family declares, so that a typing error never
-// passes for a default.
-Status CheckDeclared(const Spec& spec, const CodecInfo& info) {
-  for (const auto& [key, value] : spec.codec.pairs) {
+// Every key must be declared, so that a typing error never passes for a default.
+Status CheckKeys(std::string_view owner, const SpecPart& part,
+                 const std::vector<CodecParameter>& parameters) {
+  for (const auto& [key, value] : part.pairs) {
     const auto same = [&k = key](const CodecParameter& p) { return p.name == k; };
-    if (std::ranges::none_of(info.parameters, same)) {
-      return Unknown("key", key, info,
-                     Join(info.parameters, [](const auto& p) { return p.name; }));
-    }
-  }
-  for (const SpecPart& modifier : spec.modifiers) {
-    if (std::ranges::find(info.modifiers, modifier.name) == info.modifiers.end()) {
-      return Unknown("modifier", modifier.name, info, Join(info.modifiers, std::identity()));
-    }
-    if (!modifier.pairs.empty()) {
-      return InvalidArgument("modifier '" + modifier.name + "' of codec '" + info.name +
-                             "' takes no keys");
-    }
+    if (std::ranges::any_of(parameters, same)) continue;
+    return Unknown(owner, "key", key, Join(parameters, [](const auto& p) { return p.name; }));
   }
   return Status::Ok();
+}
+
+const CodecModifier* FindModifier(std::string_view name) {
+  for (const CodecModifier* modifier : CodecModifiers()) {
+    if (modifier->name == name) return modifier;
+  }
+  return nullptr;
+}
+
+Status UnknownModifier(const CodecInfo& info, std::string_view name) {
+  std::vector<std::string> valid = info.modifiers;
+  for (const CodecModifier* modifier : CodecModifiers()) valid.push_back(modifier->name);
+  return Unknown("codec '" + info.name + "'", "modifier", name, Join(valid, std::identity()));
+}
+
+// Takes the modifiers that go with any codec off the end of `spec`; what stays is the family's.
+Result<std::vector<SpecPart>> TakeModifiers(const CodecInfo& info, Spec* spec) {
+  const auto is_own = [&](const SpecPart& m) {
+    return std::ranges::find(info.modifiers, m.name) != info.modifiers.end();
+  };
+  const auto general = std::ranges::find_if_not(spec->modifiers, is_own);
+  std::vector<SpecPart> taken(general, spec->modifiers.end());
+  spec->modifiers.erase(general, spec->modifiers.end());
+  for (const SpecPart& part : taken) {
+    if (is_own(part)) {
+      return InvalidArgument("modifier '" + part.name + "' is one of codec '" + info.name +
+                             "' itself: give it before '" + taken.front().name + "'");
+    }
+    if (FindModifier(part.name) == nullptr) return UnknownModifier(info, part.name);
+  }
+  return taken;
+}
+
+Result<std::shared_ptr<const Codec>> MakeFamilysCodec(const CodecFamily& family,
+                                                      const Spec& spec) {
+  const std::string owner = "codec '" + family.info.name + "'";
+  EQ_RETURN_IF_ERROR(CheckKeys(owner, spec.codec, family.info.parameters));
+  for (const SpecPart& modifier : spec.modifiers) {
+    if (modifier.pairs.empty()) continue;
+    return InvalidArgument("modifier '" + modifier.name + "' of " + owner + " takes no keys");
+  }
+  return family.make(spec);
 }
 
 // A parsed frame and the family that made it.
@@ -80,6 +113,11 @@ std::span<const CodecFamily* const> CodecFamilies() {
   return families;
 }
 
+std::span<const CodecModifier* const> CodecModifiers() {
+  static const std::array modifiers{&ErrorFeedbackModifier(), &DgcModifier()};
+  return modifiers;
+}
+
 std::string_view CodecClassName(CodecClass c) {
   switch (c) {
     case CodecClass::kLossless:
@@ -94,16 +132,43 @@ std::string_view CodecClassName(CodecClass c) {
   return "unknown";
 }
 
+std::string_view ExchangeName(Exchange e) {
+  return e == Exchange::kTwoPhase ? "two-phase" : "all-gather";
+}
+
+Result<size_t> Codec::EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                                 std::span<uint8_t> frame, StateIn, StateOut) const {
+  return Encode(values, key, work, frame);
+}
+
 Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view text) {
-  EQ_ASSIGN_OR_RETURN(const Spec spec, ParseSpec(text));
-  for (const CodecFamily* family : CodecFamilies()) {
-    if (family->info.name != spec.codec.name) continue;
-    EQ_RETURN_IF_ERROR(CheckDeclared(spec, family->info));
-    return family->make(spec);
+  EQ_ASSIGN_OR_RETURN(Spec spec, ParseSpec(text));
+  const auto families = CodecFamilies();
+  const auto family = std::ranges::find_if(
+      families, [&](const CodecFamily* f) { return f->info.name == spec.codec.name; });
+  if (family == families.end()) {
+    return InvalidArgument("unknown codec '" + spec.codec.name + "'; valid: " +
+                           Join(families, [](const CodecFamily* f) { return f->info.name; }));
   }
-  return InvalidArgument(
-      "unknown codec '" + spec.codec.name +
-      "'; valid: " + Join(CodecFamilies(), [](const CodecFamily* f) { return f->info.name; }));
+  EQ_ASSIGN_OR_RETURN(const auto modifiers, TakeModifiers((*family)->info, &spec));
+  EQ_ASSIGN_OR_RETURN(auto codec, MakeFamilysCodec(**family, spec));
+  for (const SpecPart& part : modifiers) {
+    const CodecModifier& modifier = *FindModifier(part.name);
+    EQ_RETURN_IF_ERROR(CheckKeys("modifier '" + part.name + "'", part, modifier.parameters));
+    EQ_ASSIGN_OR_RETURN(codec, modifier.wrap(std::move(codec), part));
+  }
+  return codec;
+}
+
+const std::vector<CodecModifierInfo>& ListCodecModifiers() {
+  static const std::vector<CodecModifierInfo> modifiers = [] {
+    std::vector<CodecModifierInfo> list;
+    for (const CodecModifier* m : CodecModifiers()) {
+      list.push_back({m->name, m->summary, m->parameters});
+    }
+    return list;
+  }();
+  return modifiers;
 }
 
 const std::vector<CodecInfo>& ListCodecs() {

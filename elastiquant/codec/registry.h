@@ -30,7 +30,18 @@ struct CodecFamily {
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
 };
 
-std::span<const CodecFamily* const> CodecFamilies();  // in the order to show them
+// Something that wraps any codec: `spec|name`. Modifiers apply from left to right.
+struct CodecModifier {
+  std::string name;
+  std::string summary;
+  std::vector<CodecParameter> parameters;
+  // `part` has only declared keys. The error says why `inner` cannot be wrapped.
+  Result<std::shared_ptr<const Codec>> (*wrap)(std::shared_ptr<const Codec> inner,
+                                               const SpecPart& part);
+};
+
+std::span<const CodecModifier* const> CodecModifiers();  // in the order to show them
+std::span<const CodecFamily* const> CodecFamilies();     // in the order to show them
 
 const CodecFamily& Fp32Family();     // raw.cc
 const CodecFamily& Fp16Family();     // raw.cc

@@ -1,0 +1,23 @@
+// Numbers in spec strings: the shortest text that reads back as the same number.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+
+namespace elastiquant {
+
+// False unless all of `text` is a number that T can hold.
+template <typename T>
+bool ParseNumber(std::string_view text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && stop == end;
+}
+
+inline std::string NumberText(float value) {
+  char text[64];
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
+}  // namespace elastiquant

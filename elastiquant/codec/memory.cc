@@ -1,0 +1,191 @@
+#include "elastiquant/codec/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "elastiquant/base/number.h"
+
+namespace elastiquant {
+namespace {
+
+// Coordinates that one thread takes at a time.
+constexpr size_t kBlock = size_t{1} << 16;
+
+// A codec with memory: frames, class and bounds are those of the codec inside.
+class MemoryCodec : public Codec {
+ public:
+  explicit MemoryCodec(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
+
+  CodecClass codec_class() const override { return inner_->codec_class(); }
+  std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
+  size_t MaxFrameBytes(size_t n) const override { return inner_->MaxFrameBytes(n); }
+
+  // A first message: nothing is remembered yet.
+  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
+                        std::span<uint8_t> frame) const override {
+    return inner_->Encode(values, key, work, frame);
+  }
+
+ protected:
+  // Encodes `sum` and takes from it what its frame decodes to.
+  Result<size_t> Send(std::span<float> sum, StreamKey key, Workspace& work,
+                      std::span<uint8_t> frame) const {
+    EQ_ASSIGN_OR_RETURN(const size_t size, inner_->Encode(sum, key, work, frame));
+    EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(size), -1, work, sum));
+    return size;
+  }
+  const Codec& inner() const { return *inner_; }
+
+  // Calls fn(i) for each i in [0, n).
+  template <typename Fn>
+  static void ForEach(size_t n, Workspace& work, const Fn& fn) {
+    const auto block = [&](size_t item, int) {
+      const size_t end = std::min(n, (item + 1) * kBlock);
+      for (size_t i = item * kBlock; i < end; ++i) fn(i);
+    };
+    work.ParallelFor((n + kBlock - 1) / kBlock, std::cref(block));
+  }
+
+ private:
+  std::shared_ptr<const Codec> inner_;
+};
+
+class ErrorFeedbackCodec : public MemoryCodec {
+ public:
+  using MemoryCodec::MemoryCodec;
+
+  std::string spec() const override { return inner().spec() + "|ef"; }
+  Exchange exchange() const override { return inner().exchange(); }
+  std::vector<std::string> StateFields() const override { return {"residual"}; }
+
+  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                            std::span<uint8_t> frame, StateIn before,
+                            StateOut after) const override {
+    const std::span<const float> old = before[0];
+    const std::span<float> sum = after[0];
+    ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
+    return Send(sum, key, work, frame);
+  }
+};
+
+struct DgcOptions {
+  float momentum = 0.9f;
+  bool nesterov = false;
+  float clip = 0;  // 0: never
+};
+
+class DgcCodec : public MemoryCodec {
+ public:
+  DgcCodec(std::shared_ptr<const Codec> inner, const DgcOptions& options)
+      : MemoryCodec(std::move(inner)), options_(options) {}
+
+  std::string spec() const override {
+    return inner().spec() + "|dgc:momentum=" + NumberText(options_.momentum) +
+           ",nesterov=" + (options_.nesterov ? "yes" : "no") +
+           ",clip=" + NumberText(options_.clip);
+  }
+  // A mean that is compressed again on its way back would need a memory of another kind.
+  Exchange exchange() const override { return Exchange::kAllGather; }
+  bool has_momentum() const override { return options_.momentum > 0; }
+  std::vector<std::string> StateFields() const override { return {"velocity", "residual"}; }
+
+  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                            std::span<uint8_t> frame, StateIn before,
+                            StateOut after) const override {
+    const std::span<const float> old_velocity = before[0], old_residual = before[1];
+    const std::span<float> velocity = after[0], residual = after[1];
+    const float scale = ClipScale(values);
+    const float m = options_.momentum;
+    const auto waiting = [&](size_t i) {  // also what `residual` was before Send
+      const float step = options_.nesterov ? m * velocity[i] + scale * values[i] : velocity[i];
+      return old_residual[i] + step;
+    };
+    ForEach(values.size(), work, [&](size_t i) {
+      velocity[i] = m * old_velocity[i] + scale * values[i];
+      residual[i] = waiting(i);
+    });
+    EQ_ASSIGN_OR_RETURN(const size_t size, Send(residual, key, work, frame));
+    ForEach(values.size(), work, [&](size_t i) {
+      if (residual[i] != waiting(i)) velocity[i] = 0;
+    });
+    return size;
+  }
+
+ private:
+  // 1 also if a value is not finite, which Encode will then report.
+  float ClipScale(std::span<const float> values) const {
+    if (options_.clip == 0) return 1;
+    double squares = 0;
+    for (const float v : values) squares += static_cast<double>(v) * v;
+    const double norm = std::sqrt(squares);
+    return norm > options_.clip ? static_cast<float>(options_.clip / norm) : 1.0f;
+  }
+
+  const DgcOptions options_;
+};
+
+Status CheckLossy(const Codec& inner, std::string_view modifier) {
+  if (inner.codec_class() == CodecClass::kLossless) {
+    return InvalidArgument("codec '" + inner.spec() + "' loses nothing that |" +
+                           std::string(modifier) + " could remember: leave the modifier out");
+  }
+  if (!inner.StateFields().empty()) {
+    return InvalidArgument("codec '" + inner.spec() +
+                           "' has a memory already: give one of |ef and |dgc");
+  }
+  return Status::Ok();
+}
+
+Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Codec> inner,
+                                                       const SpecPart&) {
+  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
+  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner))};
+}
+
+Status BadValue(std::string_view key, std::string_view value, std::string_view valid) {
+  return InvalidArgument("modifier 'dgc': " + std::string(key) + "=" + std::string(value) +
+                         " is not valid; use " + std::string(valid));
+}
+
+Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
+                                             const SpecPart& part) {
+  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "dgc"));
+  DgcOptions options;
+  const std::string_view momentum = SpecValue(part, "momentum", "0.9");
+  if (!ParseNumber(momentum, &options.momentum) ||
+      !(options.momentum >= 0 && options.momentum < 1)) {
+    return BadValue("momentum", momentum, "a number from 0 to below 1");
+  }
+  const std::string_view nesterov = SpecValue(part, "nesterov", "no");
+  if (nesterov != "yes" && nesterov != "no") return BadValue("nesterov", nesterov, "yes or no");
+  options.nesterov = nesterov == "yes";
+  const std::string_view clip = SpecValue(part, "clip", "0");
+  if (!ParseNumber(clip, &options.clip) || !(options.clip >= 0) ||
+      !std::isfinite(options.clip)) {
+    return BadValue("clip", clip, "the largest norm a message may have, or 0 for any");
+  }
+  return {std::make_shared<DgcCodec>(std::move(inner), options)};
+}
+
+}  // namespace
+
+const CodecModifier& ErrorFeedbackModifier() {
+  static const CodecModifier modifier{
+      "ef", "error feedback: what a message lost is added to the next", {}, WrapErrorFeedback};
+  return modifier;
+}
+
+const CodecModifier& DgcModifier() {
+  static const CodecModifier modifier{
+      "dgc",
+      "Deep Gradient Compression: error feedback of the velocity, with factor masking",
+      {{"momentum", "0.9", "of the velocity, 0 to below 1; the optimiser must have none"},
+       {"nesterov", "no", "yes or no"},
+       {"clip", "0", "largest norm of a worker's message, scaled down to it; 0: any"}},
+      WrapDgc};
+  return modifier;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,25 @@
+// What a codec loses, kept for the next message: `|ef` and `|dgc`, modifiers of any lossy
+// codec.
+#pragma once
+
+#include "elastiquant/codec/registry.h"
+
+namespace elastiquant {
+
+// Error feedback (Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019), with values
+// v, residual e and the codec Q:
+//   p = v + e;  send Q(p);  e' = p - Q(p).
+// The sum of what was sent and the residual is the sum of the inputs, up to fp32 rounding.
+// State: "residual". Stable for codecs that are contractive; a codec with NMSE above 1 lets the
+// residual grow without limit.
+const CodecModifier& ErrorFeedbackModifier();
+
+// Deep Gradient Compression's memory (Lin et al., ICLR 2018): error feedback of the velocity
+// ("momentum correction"), with factor masking. With momentum m:
+//   g = v, scaled down to the norm `clip` if it is longer;
+//   u = m u + g;  w = w + u  (Nesterov: w = w + m u' + g, u' being the new u);
+//   send Q(w);  w' = w - Q(w);  u' = 0 where something was sent.
+// State: "velocity", "residual". The optimiser behind it must not have momentum of its own.
+const CodecModifier& DgcModifier();
+
+}  // namespace elastiquant
