@@ -105,6 +105,7 @@ Status RunTrain(const TrainFlags& flags) {
     where.rank = flags.worker_rank;
     where.world_size = flags.train.workers;
     where.store_port = flags.store_port;
+    where.store_is_external = true;  // the launcher hosts it
     return RunAsWorker(flags.train, where, flags.train.workers);
   }
   return StartedByTorchrun() ? RunUnderTorchrun(flags) : Launch(flags);

@@ -1,11 +1,8 @@
 #include "elastiquant/train/launcher.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,32 +10,22 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
+
+#include "elastiquant/collective/store.h"
 
 namespace elastiquant {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A port of this machine that nobody listens on: `wanted`, or any if 0.
-Result<uint16_t> FindPort(uint16_t wanted) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return IoError(std::string("cannot make a socket: ") + std::strerror(errno));
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(wanted);
-  socklen_t size = sizeof address;
-  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     listen(fd, 1) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int error = errno;
-  close(fd);
-  if (bound) return ntohs(address.sin_port);
-  return InvalidArgument("port " + std::to_string(wanted) + " cannot be used (" +
-                         std::strerror(error) +
-                         "); give another with --port, or leave it out for a free one");
+// The workers' store: held here from before they start, so that nobody can take its port.
+Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
+  auto store = StoreHost::Listen(port);
+  if (store.ok()) return store;
+  return InvalidArgument(store.status().message() +
+                         "; give another with --port, or leave it out for a free one");
 }
 
 sigset_t WatchedSignals() {
@@ -78,8 +65,11 @@ class Launcher {
   Status Run() {
     const sigset_t watched = WatchedSignals();
     sigprocmask(SIG_BLOCK, &watched, &old_mask_);
-    EQ_ASSIGN_OR_RETURN(const uint16_t port, FindPort(options_.port));
-    for (int rank = 0; rank < options_.workers; ++rank) EQ_RETURN_IF_ERROR(Start(rank, port));
+    // After the signals are blocked: its threads must not take them.
+    EQ_ASSIGN_OR_RETURN(const auto store, HostStore(options_.port));
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      EQ_RETURN_IF_ERROR(Start(rank, store->port()));
+    }
     while (running_ > 0) {
       WaitForNews(watched);
       Reap();

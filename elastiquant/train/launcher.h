@@ -18,18 +18,18 @@ struct LaunchOptions {
   // The command line of one worker, without the arguments that differ between workers.
   std::vector<std::string> command;
   int workers = 1;
-  uint16_t port = 0;  // where the workers meet; 0: a free one
+  uint16_t port = 0;  // of the store where the workers meet; 0: a free one
   // How long the others may take to notice a loss and say so, before they are told to stop.
   std::chrono::milliseconds notice{1500};
   // How long they may take to stop, before they are killed.
   std::chrono::milliseconds grace{3000};
 };
 
-// Runs `command --worker-rank R --store-port P` for each worker. Worker 0 has this process's
-// stdout, the others only its stderr. SIGINT, SIGTERM and SIGHUP are passed on. Returns when
-// all have ended. Errors: InvalidArgument if the port is in use; Unavailable naming the worker
-// that was lost and its signal; else an error with the code that the first worker's exit code
-// stands for.
+// Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0
+// has this process's stdout, the others only its stderr. SIGINT, SIGTERM and SIGHUP are passed
+// on. Returns when all have ended. Errors: InvalidArgument if the port is in use; Unavailable
+// naming the worker that was lost and its signal; else an error with the code that the first
+// worker's exit code stands for.
 Status LaunchWorkers(const LaunchOptions& options);
 
 // The StatusCode that a worker's exit code (cli/command.h) stands for.

@@ -116,7 +116,17 @@ json StepTotals::ToJson() const {
 void RunRecord::AddStep(const StepRecord& step) {
   run_.Add(step);
   epoch_.Add(step);
+  own_.up += step.bytes_up;
+  own_.down += step.bytes_down;
   step_seconds_.push_back(step.seconds.total);
+}
+
+void RunRecord::SetMeanBytes(const WorkerBytes& mean) {
+  for (StepTotals* totals : {&run_, &epoch_}) {
+    totals->bytes_up += mean.up - own_.up;  // unsigned: right whichever is larger
+    totals->bytes_down += mean.down - own_.down;
+  }
+  own_ = {};
 }
 
 void RunRecord::EndEpoch(int64_t epoch, double test_accuracy, double test_loss) {

@@ -58,6 +58,11 @@ struct StepTotals {
   nlohmann::json ToJson() const;  // with the means that a reader wants
 };
 
+struct WorkerBytes {
+  uint64_t up = 0;
+  uint64_t down = 0;
+};
+
 // The run's totals and a list of its epochs; part of a checkpoint, so that a resumed run's
 // summary tells of the whole run.
 class RunRecord {
@@ -67,6 +72,11 @@ class RunRecord {
   // test_accuracy in per cent, NaN if there was no evaluation.
   void EndEpoch(int64_t epoch, double test_accuracy, double test_loss);
   void AddOverhead(double evaluate_seconds, double checkpoint_seconds);
+
+  // This worker's bytes of the steps since the last SetMeanBytes, and what the totals shall
+  // count of these steps instead: the mean over the workers.
+  const WorkerBytes& own_bytes() const { return own_; }
+  void SetMeanBytes(const WorkerBytes& mean);
 
   const StepTotals& run() const { return run_; }
   const StepTotals& epoch() const { return epoch_; }
@@ -81,6 +91,7 @@ class RunRecord {
  private:
   StepTotals run_;
   StepTotals epoch_;
+  WorkerBytes own_;  // not saved: a checkpoint is written when the means are known
   nlohmann::json epochs_ = nlohmann::json::array();
   std::vector<double> step_seconds_;  // of this process, for the median
   double evaluate_seconds_ = 0;

@@ -49,6 +49,23 @@ TEST(RunRecordTest, SummaryAddsUpTheSteps) {
   EXPECT_DOUBLE_EQ(summary["epochs"][0]["seconds"]["wait"], 0.8);
 }
 
+TEST(RunRecordTest, BytesBecomeTheMeanOverTheWorkers) {
+  RunRecord record;
+  record.AddStep(Step(1, 1));
+  record.AddStep(Step(2, 1));
+  EXPECT_EQ(record.own_bytes().up, 2000u);
+  EXPECT_EQ(record.own_bytes().down, 1800u);
+  record.SetMeanBytes({1990, 1810});
+  EXPECT_EQ(record.own_bytes().up, 0u);
+  EXPECT_EQ(record.epoch().bytes_up, 1990u);
+  record.EndEpoch(1, 50, 1);
+  record.AddStep(Step(3, 1));
+  record.SetMeanBytes({1003, 897});
+  EXPECT_EQ(record.epoch().bytes_up, 1003u);
+  EXPECT_EQ(record.run().bytes_up, 2993u);
+  EXPECT_EQ(record.run().bytes_down, 2707u);
+}
+
 TEST(RunRecordTest, FullPrecisionHas32BitsPerCoordinate) {
   RunRecord record;
   StepRecord step = Step(1, 1);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "elastiquant/base/stopwatch.h"
@@ -58,6 +59,7 @@ class Trainer {
 
   Status TrainStep();
   Status GiveUp(const StepOutcome& outcome);
+  Status ShareBytes();
   Status EndEpoch();
   Status CheckReplicas();
   RunFacts Facts() const;
@@ -189,7 +191,9 @@ Status Trainer::Run() {
     if (step % steps_per_epoch_ == 0 || step == total_steps_) EQ_RETURN_IF_ERROR(EndEpoch());
     const bool due = options_.checkpoint_every > 0 &&
                      (step % options_.checkpoint_every == 0 || step == total_steps_);
-    if (due && is_first()) {
+    if (!due) continue;
+    EQ_RETURN_IF_ERROR(ShareBytes());
+    if (is_first()) {
       EQ_RETURN_IF_ERROR(SaveRun(options_, comm_.world_size(), *replica_, &state_));
     }
   }
@@ -229,7 +233,21 @@ Status Trainer::GiveUp(const StepOutcome& outcome) {
                   state_.step, state_.skipped_in_a_row, where)));
 }
 
+// Collective: the totals count the workers' mean, since frames of coded bytes differ in length.
+Status Trainer::ShareBytes() {
+  const auto mean = [this](uint64_t mine) -> Result<uint64_t> {
+    EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> all, comm_.AllGather(mine));
+    return std::accumulate(all.begin(), all.end(), uint64_t{0}) / all.size();
+  };
+  WorkerBytes bytes;
+  EQ_ASSIGN_OR_RETURN(bytes.up, mean(state_.record.own_bytes().up));
+  EQ_ASSIGN_OR_RETURN(bytes.down, mean(state_.record.own_bytes().down));
+  state_.record.SetMeanBytes(bytes);
+  return Status::Ok();
+}
+
 Status Trainer::EndEpoch() {
+  EQ_RETURN_IF_ERROR(ShareBytes());
   EQ_RETURN_IF_ERROR(CheckReplicas());
   const int64_t epoch = epoch_of(state_.step - 1);
   const bool due = state_.step == total_steps_ ||
