@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Runs one worker per network namespace, each behind a link that tc holds to a rate.
 
-    sudo lab/netns.py --nodes 4 --rate 20mbit -- \\
+    sudo lab/netns.py --nodes 4 --rate 20mbit --delay 10ms -- \\
         build/release/bin/elastiquant train --model resnet20 --steps 50 --out runs/netns
 
 Every worker gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun, and an
-Ethernet card of its own, `eth0`, joined to the others by a bridge. The bridge lives in a
+Ethernet card of its own, `eth0`, joined to the others by a switch. The switch lives in a
 namespace too, so nothing on the host's own network changes and no traffic leaves. Each link is
-full duplex: what a worker sends and what it receives are each held to the rate. Only the rate
-is shaped: delay needs the kernel's netem, which is not everywhere, and is not offered here.
+full duplex: what a worker sends and what it receives are each held to the rate. With --delay
+every frame takes so much longer from one worker to another.
 
 Rank 0's output is shown; another worker's only if it fails. The namespaces go away at the end,
 on Ctrl-C and on failure; `lab/netns.py --clean-up` removes those of a run that was killed.
@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import dataclasses
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -31,6 +32,7 @@ PREFIX = "eqlab"
 SUBNET = "10.77.0"
 PORT = 29400
 FRAME = 1514
+DELAY_SWITCH = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/delay_switch"
 # A worker that has failed takes the others with it, once they have had time to say why.
 GRACE_SECONDS = 30.0
 PR_SET_PDEATHSIG = 1
@@ -70,6 +72,14 @@ def parse_rate(text: str) -> int:
     return round(float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]])
 
 
+def parse_delay(text: str) -> int:
+    """Microseconds of "10ms", "0.5ms" or "250us"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a delay such as 10ms")
+    return round(float(match[1]) * {"us": 1, "ms": 1e3, "s": 1e6}[match[2]])
+
+
 @dataclasses.dataclass
 class Worker:
     rank: int
@@ -79,13 +89,15 @@ class Worker:
 
 
 class Network:
-    """N namespaces joined by a bridge; a context manager that always takes them down."""
+    """N namespaces joined by a switch; a context manager that always takes them down."""
 
-    def __init__(self, nodes: int, bits_per_second: int | None = None):
+    def __init__(self, nodes: int, bits_per_second: int | None = None, delay: int = 0):
+        """The one-way delay is in microseconds."""
         if not 1 <= nodes <= 64:
             raise LabError(f"{nodes} nodes asked for; 1 to 64 can be had")
         self.nodes = nodes
         self.bits_per_second = bits_per_second
+        self.delay = delay
         # The maker's process id tells the namespaces of two runs apart.
         self.name = f"{PREFIX}{os.getpid()}"
         self.switch = f"{self.name}-switch"
@@ -95,10 +107,12 @@ class Network:
         require_privileges()
         try:
             self._make(self.switch)
-            ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
-            ip("-n", self.switch, "link", "set", "bridge", "up")
             for rank in range(self.nodes):
                 self._add_node(rank)
+            if self.delay:
+                self._start_delay_switch()
+            else:
+                self._add_bridge()
         except BaseException:
             self.__exit__()
             raise
@@ -119,12 +133,33 @@ class Network:
         ip("netns", "add", namespace)
         self.made.append(namespace)
 
+    def _add_bridge(self) -> None:
+        ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        ip("-n", self.switch, "link", "set", "bridge", "up")
+        for rank in range(self.nodes):
+            ip("-n", self.switch, "link", "set", f"port{rank}", "master", "bridge")
+
+    def _start_delay_switch(self) -> None:
+        """It ends with its namespace."""
+        if not DELAY_SWITCH.exists():
+            raise LabError(f"{DELAY_SWITCH} is missing: run make build")
+        ports = [f"port{rank}" for rank in range(self.nodes)]
+        enter = ["ip", "netns", "exec", self.switch]
+        process = subprocess.Popen(
+            [*enter, str(DELAY_SWITCH), str(self.delay), *ports],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
+        if process.stdout.readline() != "ready\n":
+            raise LabError("the switch that delays frames did not start")
+
     def _add_node(self, rank: int) -> None:
         node, port = self.namespace(rank), f"port{rank}"
         self._make(node)
         link = ("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node)
         ip("-n", self.switch, *link)
-        ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
+        ip("-n", self.switch, "link", "set", port, "up")
         ip("-n", node, "address", "add", f"{self.address(rank)}/24", "dev", "eth0")
         ip("-n", node, "link", "set", "eth0", "up")
         ip("-n", node, "link", "set", "lo", "up")
@@ -263,6 +298,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=parse_rate, help="each link's rate, as 20mbit (no limit)"
     )
+    parser.add_argument(
+        "--delay", type=parse_delay, default=0, help="between any two workers, as 10ms (none)"
+    )
     parser.add_argument("--clean-up", action="store_true", help="remove what killed runs left")
     parser.add_argument("command", nargs="*", help="what each worker runs, after --")
     arguments = parser.parse_args()
@@ -279,7 +317,7 @@ def main() -> None:
             require_privileges()
             print(f"removed {clean_up()} namespaces")
             return
-        with Network(arguments.nodes, arguments.rate) as network:
+        with Network(arguments.nodes, arguments.rate, arguments.delay) as network:
             network.run(arguments.command)
     except LabError as error:
         sys.exit(f"netns: {error}")
