@@ -108,6 +108,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       // One line a file.
       &Fp32Family(),    &Fp16Family(),  &Bf16Family(),  //
       &ElasticFamily(),                                 //
+      &DitherFamily(),                                  //
       &QsgdFamily(),    &QsgdvFamily(), &NuqsgdFamily(),
   };
   return families;

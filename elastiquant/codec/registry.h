@@ -47,6 +47,7 @@ const CodecFamily& Fp32Family();     // raw.cc
 const CodecFamily& Fp16Family();     // raw.cc
 const CodecFamily& Bf16Family();     // raw.cc
 const CodecFamily& ElasticFamily();  // elastic.cc
+const CodecFamily& DitherFamily();   // dither.cc
 const CodecFamily& QsgdFamily();     // qsgd.cc
 const CodecFamily& QsgdvFamily();    // qsgd.cc
 const CodecFamily& NuqsgdFamily();   // qsgd.cc

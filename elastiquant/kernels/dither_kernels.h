@@ -77,6 +77,11 @@ constexpr DitherLanes LanesOfRow(LaneKeys keys, uint32_t first) {
   const uint32_t bits = RandomBits(keys, first);
   return {2 * (bits & 7) + 1, bits >> 3 & 15};
 }
+// Of numbers that are not coordinates: number i is in lane i mod 16. length > 0.
+constexpr DitherShape PlainShape(size_t length) {
+  const size_t last = (length - 1) % kDitherRow + 1;
+  return {(length + kDitherRow - 1) / kDitherRow, (1u << last) - 1};
+}
 DitherShape ShapeOfBlock(LaneKeys keys, uint32_t first, size_t length);
 
 // How values become indices: y = (v * pre) * mul is v in steps.

@@ -1,0 +1,22 @@
+// Encoding and decoding of the dither codec.
+#pragma once
+
+#include <optional>
+
+#include "elastiquant/codec/dither_format.h"
+#include "elastiquant/codec/registry.h"
+
+namespace elastiquant {
+
+struct DitherSpec {
+  double bits = 2;                       // a coordinate; 0 if `nmse` is set
+  double nmse = 0;                       // of the message
+  std::optional<DitherDensity> density;  // absent: chosen for each message
+};
+
+size_t MaxDitherFrameBytes(size_t n);
+Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,
+                            StreamKey key, Workspace& work, std::span<uint8_t> frame);
+Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+
+}  // namespace elastiquant

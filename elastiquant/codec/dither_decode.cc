@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "elastiquant/codec/dither_code.h"
+#include "elastiquant/codec/first_error.h"
+
+namespace elastiquant {
+namespace {
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame payload check failed: " + what);
+}
+
+// With a larger step an index may lead beyond the largest float.
+constexpr float kSafeStep = 0x1p102f;
+
+class TileDecoder {
+ public:
+  TileDecoder(const DitherFormat& format, LaneKeys keys, const DecodeSink& sink)
+      : format_(format),
+        model_(GetDitherModel(format.density, format.phase)),
+        deltas_(GetDitherModel(DitherDensity::kLaplace, kNeutralPhase)),
+        keys_(keys),
+        sink_(sink) {}
+
+  // Adds the coordinates of blocks that are not zero to *dithered.
+  Status Run(std::span<const uint8_t> in, size_t begin, size_t size, size_t* dithered) {
+    EQ_RETURN_IF_ERROR(ReadFront(in));
+    const size_t blocks = DitherBlocks(size);
+    for (size_t group = 0; group < blocks; group += kDitherGroup) {
+      const size_t count = std::min(kDitherGroup, blocks - group);
+      uint8_t classes[kDitherGroup];
+      EQ_RETURN_IF_ERROR(ReadClasses(count, classes));
+      const size_t at = group * kDitherBlock;
+      EQ_RETURN_IF_ERROR(DecodeGroup(classes, count, begin + at, size - at, dithered));
+    }
+    if (reader_.words != reader_.bytes) return Bad("words and bytes do not meet");
+    for (size_t s = 0; s < reader_.lanes; ++s) {
+      if (reader_.states[s] != 1u << 16) return Bad("a final state is wrong");
+    }
+    return Status::Ok();
+  }
+
+ private:
+  Status ReadFront(std::span<const uint8_t> in) {
+    if (in.size() < kDitherTileHeader) return Bad("a tile ends before its states");
+    const unsigned log = in[0];
+    if (log > 7) return Bad("a tile has too many states");
+    reader_.lanes = size_t{1} << log;
+    reader_.first = 0;
+    delta_class_ = in[1];
+    previous_ = in[2];
+    if (delta_class_ < 1 || delta_class_ >= kDitherClasses || previous_ >= kDitherClasses) {
+      return Bad("a class is unknown");
+    }
+    const size_t states = reader_.lanes * sizeof(uint32_t);
+    if (in.size() - kDitherTileHeader < states) return Bad("a tile ends before its states");
+    std::memcpy(reader_.states, in.data() + kDitherTileHeader, states);
+    for (size_t s = 0; s < reader_.lanes; ++s) {
+      if (reader_.states[s] >> 16 == 0) return Bad("a state is too small");
+    }
+    reader_.words = in.data() + kDitherTileHeader + states;
+    reader_.bytes = in.data() + in.size();
+    return Status::Ok();
+  }
+
+  Status ReadClasses(size_t count, uint8_t* classes) {
+    int32_t deltas[kDitherBlock];
+    for (size_t b = 0; b < count; b += kDitherBlock) {
+      const size_t length = std::min(kDitherBlock, count - b);
+      if (!DecodeDitherIndices(&reader_, PlainShape(length), deltas_, delta_class_, deltas)) {
+        return Bad("a tile ends too early");
+      }
+      for (size_t i = 0; i < length; ++i) {
+        previous_ += deltas[i];
+        if (previous_ < 0 || previous_ >= kDitherClasses) return Bad("a class is unknown");
+        classes[b + i] = static_cast<uint8_t>(previous_);
+      }
+    }
+    return Status::Ok();
+  }
+
+  Status DecodeGroup(const uint8_t* classes, size_t count, size_t begin, size_t size,
+                     size_t* dithered) {
+    DitherOrder order;
+    SortDitherBlocks(classes, count, &order);
+    for (size_t b = 0; b < count; ++b) {
+      if (classes[b] == 0) {
+        PutZeros(begin + b * kDitherBlock, DitherBlockLength(size, b));
+      }
+    }
+    for (size_t i = 0; i < order.count; ++i) {
+      const size_t b = order.blocks[i];
+      const size_t length = DitherBlockLength(size, b);
+      *dithered += length;
+      EQ_RETURN_IF_ERROR(DecodeBlock(classes[b], begin + b * kDitherBlock, length));
+    }
+    return Status::Ok();
+  }
+
+  Status DecodeBlock(int id, size_t begin, size_t length) {
+    const auto first = static_cast<uint32_t>(begin);
+    int32_t indices[kDitherBlock];
+    if (!DecodeDitherIndices(&reader_, ShapeOfBlock(keys_, first, length), model_, id,
+                             indices)) {
+      return Bad("a tile ends too early, or an index is too large");
+    }
+    if (format_.step > kSafeStep) {
+      float values[kDitherBlock];
+      DitherDequantize(indices, length, keys_, first, format_.step, {false, 1}, values);
+      if (!std::all_of(values, values + length, [](float v) { return std::isfinite(v); })) {
+        return Bad("a value is infinite");
+      }
+    }
+    DitherDequantize(indices, length, keys_, first, format_.step, {sink_.add, sink_.weight},
+                     sink_.out.data() + begin);
+    return Status::Ok();
+  }
+
+  void PutZeros(size_t begin, size_t length) const {
+    float* out = sink_.out.data() + begin;
+    if (!sink_.add) std::fill_n(out, length, 0.0f);
+    for (size_t i = 0; sink_.add && i < length; ++i) out[i] += sink_.weight * 0.0f;
+  }
+
+  const DitherFormat& format_;
+  const DitherModel& model_;
+  const DitherModel& deltas_;
+  const LaneKeys keys_;
+  const DecodeSink& sink_;
+  DitherReader reader_;
+  int delta_class_ = 0;
+  int32_t previous_ = 0;
+};
+
+// The bytes of each tile follow from the sizes before them.
+struct TileSpan {
+  size_t begin, end;
+};
+Result<TileSpan> FindTile(const FrameView& frame, const DitherLayout& layout, size_t tile) {
+  uint64_t begin = layout.tiles_at();
+  uint32_t size = 0;
+  for (size_t t = 0; t <= tile && t + 1 < layout.tiles(); ++t) {
+    begin += size;
+    std::memcpy(&size, frame.payload.data() + 4 * t, sizeof(size));
+  }
+  if (tile + 1 == layout.tiles()) begin += size;
+  const uint64_t end = tile + 1 == layout.tiles() ? frame.payload.size() : begin + size;
+  if (begin > end || end > frame.payload.size()) return Bad("a tile lies outside the payload");
+  return TileSpan{begin, end};
+}
+
+}  // namespace
+
+Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
+  EQ_ASSIGN_OR_RETURN(const DitherFormat format, ReadDitherParameters(frame));
+  const DitherLayout layout{frame.elements};
+  if (frame.payload.size() < layout.tiles_at()) return Bad("it ends before the tiles");
+  if (layout.tiles() == 0 && !frame.payload.empty()) return Bad("bytes without coordinates");
+  FirstError error;
+  std::atomic<size_t> dithered{0};
+  const auto decode = [&](size_t tile, int) {
+    const auto place = FindTile(frame, layout, tile);
+    if (!place.ok()) return error.Report(tile, place.status());
+    size_t count = 0;
+    TileDecoder decoder(format, MakeLaneKeys(frame.key), sink);
+    const Status status =
+        decoder.Run(frame.payload.subspan(place->begin, place->end - place->begin),
+                    tile * kDitherTile, layout.tile_size(tile), &count);
+    if (!status.ok()) return error.Report(tile, status);
+    dithered += count;
+  };
+  work.ParallelFor(layout.tiles(), std::cref(decode));
+  EQ_RETURN_IF_ERROR(error.status());
+  if (dithered != format.dithered) return Bad("the number of dithered coordinates is wrong");
+  return Status::Ok();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,409 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "elastiquant/codec/dither_code.h"
+#include "elastiquant/codec/dither_rate.h"
+#include "elastiquant/codec/first_error.h"
+
+namespace elastiquant {
+namespace {
+
+// Each state costs three bytes: one byte in a thousand or so at 2 bits a coordinate.
+size_t LanesFor(size_t size) {
+  return size >= 1u << 18 ? 128 : size >= 1u << 16 ? 32 : size >= 1u << 14 ? 8 : 1;
+}
+
+// A symbol takes at most 12 bits, raw bits are at most 21, and the blocks that have more than
+// a few escapes have no raw bits: a coordinate takes less than 5 bytes. TileEncoder checks.
+size_t WorstTileBytes(size_t size) {
+  return kDitherTileHeader + sizeof(uint32_t) * LanesFor(size) + 5 * size +
+         3 * kMaxDitherBlockBytes;
+}
+size_t WorstTilesAt(const DitherLayout& layout, size_t tile) {
+  const size_t whole = std::min(tile, layout.n / kDitherTile);
+  return layout.tiles_at() + whole * WorstTileBytes(kDitherTile) +
+         (tile > whole ? WorstTileBytes(layout.n % kDitherTile) : 0);
+}
+
+// The mean absolute values of all blocks, kept at the very end of the frame's memory.
+class BlockMeans {
+ public:
+  BlockMeans(size_t n, std::span<uint8_t> frame)
+      : at_(frame.data() + MaxDitherFrameBytes(n) - DitherBlocks(n) * sizeof(float)) {}
+  float Get(size_t block) const {
+    float mean;
+    std::memcpy(&mean, at_ + block * sizeof(mean), sizeof(mean));
+    return mean;
+  }
+  void Set(size_t block, float mean) {
+    std::memcpy(at_ + block * sizeof(mean), &mean, sizeof(mean));
+  }
+
+ private:
+  uint8_t* at_;
+};
+
+// What class differences of this mean cost, as if they were values of a dithered block.
+int DeltaClass(double mean) {
+  return mean == 0 ? 1 : DitherClassFor(static_cast<float>(mean), {1, 1}, kNeutralPhase);
+}
+
+class TileEncoder {
+ public:
+  TileEncoder(const DitherFormat& format, std::span<const float> values, LaneKeys keys,
+              const BlockMeans& means)
+      : format_(format),
+        model_(GetDitherModel(format.density, format.phase)),
+        deltas_(GetDitherModel(DitherDensity::kLaplace, kNeutralPhase)),
+        scale_(MakeDitherScale(format.step > 0 ? format.step : 1)),
+        values_(values),
+        keys_(keys),
+        means_(means) {}
+
+  Result<size_t> Run(size_t begin, size_t size, std::span<uint8_t> classes,
+                     std::span<uint8_t> side, std::span<uint8_t> out) {
+    const size_t blocks = DitherBlocks(size);
+    uint64_t differences = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      const float mean = means_.Get(begin / kDitherBlock + b);
+      classes[b] = static_cast<uint8_t>(DitherClassFor(mean, scale_, format_.phase));
+      if (b > 0) differences += static_cast<uint64_t>(std::abs(classes[b] - classes[b - 1]));
+    }
+    delta_class_ = DeltaClass(static_cast<double>(differences) / static_cast<double>(blocks));
+    writer_.lanes = LanesFor(size);
+    std::fill_n(writer_.states, writer_.lanes, 1u << 16);
+    writer_.after = StateAfter(classes.first(blocks), size);
+    writer_.bytes = out.data() + kDitherTileHeader + 4 * writer_.lanes;
+    writer_.words = out.data() + out.size();
+    for (size_t group = (blocks - 1) / kDitherGroup + 1; group-- > 0;) {
+      const size_t at = group * kDitherGroup;
+      if (!EncodeGroup(classes, at, std::min(kDitherGroup, blocks - at), begin, size)) {
+        return Internal("a dithered tile exceeds its bound");
+      }
+    }
+    return Finish(classes[0], side, out);
+  }
+
+ private:
+  // Symbols take the states in turn: where the last one of the tile leaves off.
+  size_t StateAfter(std::span<const uint8_t> classes, size_t size) const {
+    size_t symbols = classes.size();
+    for (size_t b = 0; b < classes.size(); ++b) {
+      if (classes[b] != 0) symbols += DitherBlockLength(size, b);
+    }
+    return symbols % writer_.lanes;
+  }
+
+  bool HasRoom() const {
+    return writer_.words - writer_.bytes >= static_cast<ptrdiff_t>(kMaxDitherBlockBytes);
+  }
+
+  bool EncodeGroup(std::span<const uint8_t> classes, size_t at, size_t count, size_t begin,
+                   size_t size) {
+    DitherOrder order;
+    SortDitherBlocks(classes.data() + at, count, &order);
+    int32_t indices[kDitherBlock];
+    for (size_t i = order.count; i-- > 0;) {
+      if (!HasRoom()) return false;
+      const size_t b = at + order.blocks[i];
+      const size_t length = DitherBlockLength(size, b);
+      const size_t first = begin + b * kDitherBlock;
+      const auto place = static_cast<uint32_t>(first);
+      DitherQuantize(values_.data() + first, length, keys_, place, scale_, indices);
+      EncodeDitherIndices(indices, ShapeOfBlock(keys_, place, length), model_, classes[b],
+                          &writer_);
+    }
+    for (size_t part = (count - 1) / kDitherBlock + 1; part-- > 0;) {
+      if (!HasRoom()) return false;
+      const size_t from = at + part * kDitherBlock;
+      const size_t length = std::min(kDitherBlock, at + count - from);
+      for (size_t i = 0; i < length; ++i) {
+        const size_t b = from + i;
+        indices[i] = classes[b] - classes[b > 0 ? b - 1 : 0];
+      }
+      EncodeDitherIndices(indices, PlainShape(length), deltas_, delta_class_, &writer_);
+    }
+    return true;
+  }
+
+  // Header, states, words, bytes.
+  size_t Finish(uint8_t first_class, std::span<uint8_t> side, std::span<uint8_t> out) {
+    uint8_t* next = out.data();
+    *next++ = static_cast<uint8_t>(std::countr_zero(writer_.lanes));
+    *next++ = static_cast<uint8_t>(delta_class_);
+    *next++ = first_class;
+    std::memcpy(next, writer_.states, 4 * writer_.lanes);
+    next += 4 * writer_.lanes;
+    const auto bytes = static_cast<size_t>(writer_.bytes - next);
+    std::memcpy(side.data(), next, bytes);
+    const auto words = static_cast<size_t>(out.data() + out.size() - writer_.words);
+    std::memmove(next, writer_.words, words);
+    std::memcpy(next + words, side.data(), bytes);
+    return static_cast<size_t>(next - out.data()) + words + bytes;
+  }
+
+  const DitherFormat& format_;
+  const DitherModel& model_;
+  const DitherModel& deltas_;
+  const DitherScale scale_;
+  const std::span<const float> values_;
+  const LaneKeys keys_;
+  const BlockMeans& means_;
+  DitherWriter writer_;
+  int delta_class_ = 1;
+};
+
+class Encoder {
+ public:
+  Encoder(const DitherSpec& spec, std::span<const float> values, StreamKey key, Workspace& work,
+          std::span<uint8_t> frame)
+      : spec_(spec),
+        values_(values),
+        layout_{values.size()},
+        key_(key),
+        work_(work),
+        frame_(frame),
+        means_(values.size(), frame) {}
+
+  Result<size_t> Run() {
+    EQ_RETURN_IF_ERROR(Measure());
+    if (format_.dithered > 0) EQ_RETURN_IF_ERROR(ChooseStep());
+    const std::span<uint8_t> payload =
+        frame_.subspan(FramePayloadOffset(kDitherParameterBytes));
+    EQ_ASSIGN_OR_RETURN(const size_t size, EncodeTiles(payload));
+    const auto parameters = WriteDitherParameters(format_);
+    FrameView view;
+    view.codec = CodecId::kDither;
+    view.elements = values_.size();
+    view.key = key_;
+    view.parameters = parameters;
+    view.payload = payload.first(size);
+    return SealFrame(view, frame_);
+  }
+
+ private:
+  size_t Length(size_t block) const { return DitherBlockLength(layout_.n, block); }
+
+  Status Measure() {
+    FirstError error;
+    const size_t blocks = DitherBlocks(layout_.n);
+    const auto measure = [&](size_t tile, int) {
+      const size_t first = tile * (kDitherTile / kDitherBlock);
+      const size_t end = std::min(blocks, first + kDitherTile / kDitherBlock);
+      for (size_t b = first; b < end; ++b) {
+        const float* v = values_.data() + b * kDitherBlock;
+        const float mean = DitherBlockMean(v, Length(b));
+        if (!std::isfinite(mean)) return error.Report(b, NonFiniteAt(b));
+        means_.Set(b, mean);
+      }
+    };
+    work_.ParallelFor(layout_.tiles(), std::cref(measure));
+    EQ_RETURN_IF_ERROR(error.status());
+    for (size_t b = 0; b < blocks; ++b) {
+      const float mean = means_.Get(b);
+      if (mean == 0) continue;
+      scales_.Add(mean, Length(b));
+      format_.dithered += static_cast<uint32_t>(Length(b));
+      top_ = std::max(top_, mean);
+    }
+    return Status::Ok();
+  }
+
+  Status NonFiniteAt(size_t block) const {
+    size_t i = block * kDitherBlock;
+    const size_t end = i + Length(block);
+    while (i < end && std::isfinite(values_[i])) ++i;
+    if (i == end) {  // only rounding has made the mean infinite
+      return OutOfRange("the values of block " + std::to_string(block) +
+                        " are too close to the largest float: scale them down");
+    }
+    return NonFinite("the value at coordinate " + std::to_string(i) + " is " +
+                     std::to_string(values_[i]));
+  }
+
+  Status ChooseStep() {
+    format_.density = spec_.density ? *spec_.density : LikelierDensity();
+    const double least = LeastLog2Step();
+    double log2_step = spec_.nmse > 0 ? StepForError() : StepForRate();
+    if (spec_.nmse > 0 && log2_step < least) {
+      return OutOfRange("nmse=" + std::to_string(spec_.nmse) +
+                        " needs a step 2^24 times smaller than the largest value: ask for a "
+                        "larger error");
+    }
+    log2_step = std::max(log2_step, least);
+    const double step = ExactExp2(log2_step);
+    if (step > static_cast<double>(std::numeric_limits<float>::max()) / 4) return TooLarge();
+    format_.step = std::max(static_cast<float>(step), 0x1p-149f);
+    format_.phase = scales_.BestPhase(format_.density, log2_step);
+    return CheckRange();
+  }
+
+  // Indices stay below 2^23.
+  double LeastLog2Step() const {
+    return ExactLog2(static_cast<double>(top_) * kDitherBlock) - 23;
+  }
+
+  double StepForError() const {
+    const double norm = L2Norm();
+    const double variance = spec_.nmse * (norm * norm / format_.dithered);
+    return ExactLog2(12 * variance) / 2;
+  }
+  double L2Norm() const {
+    const double scale = 1 / static_cast<double>(top_);
+    double squares = 0;
+    for (float v : values_) {
+      const double x = v * scale;
+      squares += x * x;
+    }
+    return std::sqrt(squares) * static_cast<double>(top_);
+  }
+
+  double StepForRate() {
+    const double n = static_cast<double>(layout_.n);
+    const double whole = spec_.bits * n;
+    // Short messages are not made worse for the sake of the header.
+    const double overhead =
+        8.0 * static_cast<double>(FramePayloadOffset(kDitherParameterBytes) +
+                                  layout_.tiles_at()) +
+        StateBits();
+    const double budget = std::max(whole - overhead, 0.8 * whole);
+    double log2_step =
+        scales_.StepFor(format_.density, kNeutralPhase,
+                        budget - 2.5 * static_cast<double>(DitherBlocks(layout_.n)));
+    const double left = budget - ClassBits(log2_step);
+    format_.phase = scales_.BestPhase(format_.density, log2_step);
+    return scales_.StepFor(format_.density, format_.phase, std::max(left, 0.2 * budget));
+  }
+  // A state is written with 32 bits and has taken up 8 of them, about.
+  double StateBits() const {
+    const size_t last = layout_.tiles() - 1;
+    return 24.0 * static_cast<double>(last * LanesFor(kDitherTile) +
+                                      LanesFor(layout_.tile_size(last))) +
+           24.0 * static_cast<double>(layout_.tiles());
+  }
+  double ClassBits(double log2_step) const {
+    const auto step = static_cast<float>(ExactExp2(std::clamp(log2_step, -149.0, 126.0)));
+    const DitherScale scale = MakeDitherScale(step);
+    const size_t blocks = DitherBlocks(layout_.n);
+    int previous = DitherClassFor(means_.Get(0), scale, kNeutralPhase);
+    uint64_t differences = 0;
+    for (size_t b = 1; b < blocks; ++b) {
+      const int id = DitherClassFor(means_.Get(b), scale, kNeutralPhase);
+      differences += static_cast<uint64_t>(std::abs(id - previous));
+      previous = id;
+    }
+    if (differences == 0) return 0;
+    const double mean = static_cast<double>(differences) / static_cast<double>(blocks);
+    return static_cast<double>(blocks) *
+           DitherIndexBits(DitherDensity::kLaplace, kNeutralPhase, ExactLog2(mean));
+  }
+
+  // By the squared mean of |x| over the mean of x^2 in some blocks: 1/2 for Laplace's, 2/pi
+  // for Gauss's.
+  DitherDensity LikelierDensity() const {
+    constexpr size_t kSamples = 64;
+    const size_t blocks = DitherBlocks(layout_.n);
+    const size_t stride = (blocks + kSamples - 1) / kSamples;
+    double sum = 0, weight = 0;
+    for (size_t b = 0; b < blocks; b += stride) {
+      const auto mean = static_cast<double>(means_.Get(b));
+      if (mean == 0) continue;
+      double squares = 0;
+      for (size_t i = 0; i < Length(b); ++i) {
+        const double x = values_[b * kDitherBlock + i] / mean;
+        squares += x * x;
+      }
+      const auto length = static_cast<double>(Length(b));
+      sum += length * (length / squares);
+      weight += length;
+    }
+    return sum > 0.57 * weight ? DitherDensity::kGauss : DitherDensity::kLaplace;
+  }
+
+  static Status TooLarge() {
+    return OutOfRange(
+        "the values are too large to be dithered at this rate: the result may "
+        "exceed the largest float; scale them down or ask for more bits");
+  }
+  Status CheckRange() const {
+    const double most = static_cast<double>(std::numeric_limits<float>::max());
+    const double step = format_.step;
+    if (static_cast<double>(top_) * kDitherBlock + step < most) return Status::Ok();
+    double largest = 0;
+    for (float v : values_) largest = std::max(largest, std::abs(static_cast<double>(v)));
+    return largest + step < most * (1 - 0x1p-20) ? Status::Ok() : TooLarge();
+  }
+
+  Result<size_t> EncodeTiles(std::span<uint8_t> payload) {
+    FirstError error;
+    const auto encode = [&](size_t tile, int thread) {
+      const size_t begin = tile * kDitherTile;
+      const size_t size = layout_.tile_size(tile);
+      const size_t worst = WorstTileBytes(size);
+      const size_t blocks = DitherBlocks(size);
+      const auto scratch = work_.Scratch(thread, blocks + worst);
+      const auto out = payload.subspan(WorstTilesAt(layout_, tile), worst);
+      TileEncoder encoder(format_, values_, MakeLaneKeys(key_), means_);
+      const auto used =
+          encoder.Run(begin, size, scratch.first(blocks), scratch.subspan(blocks), out);
+      if (!used.ok()) return error.Report(tile, used.status());
+      PutSize(payload, tile, static_cast<uint32_t>(*used));
+    };
+    work_.ParallelFor(layout_.tiles(), std::cref(encode));
+    EQ_RETURN_IF_ERROR(error.status());
+    return CloseGaps(payload);
+  }
+
+  // The last tile's size has no place before the tiles.
+  void PutSize(std::span<uint8_t> payload, size_t tile, uint32_t size) {
+    if (tile + 1 == layout_.tiles()) {
+      last_size_ = size;
+    } else {
+      std::memcpy(payload.data() + 4 * tile, &size, sizeof(size));
+    }
+  }
+  size_t CloseGaps(std::span<uint8_t> payload) const {
+    size_t end = layout_.tiles_at();
+    for (size_t tile = 0; tile < layout_.tiles(); ++tile) {
+      uint32_t size = last_size_;
+      if (tile + 1 < layout_.tiles()) {
+        std::memcpy(&size, payload.data() + 4 * tile, sizeof(size));
+      }
+      std::memmove(payload.data() + end, payload.data() + WorstTilesAt(layout_, tile), size);
+      end += size;
+    }
+    return end;
+  }
+
+  const DitherSpec& spec_;
+  const std::span<const float> values_;
+  const DitherLayout layout_;
+  const StreamKey key_;
+  Workspace& work_;
+  const std::span<uint8_t> frame_;
+  BlockMeans means_;
+  DitherScales scales_;
+  DitherFormat format_;
+  float top_ = 0;
+  uint32_t last_size_ = 0;
+};
+
+}  // namespace
+
+size_t MaxDitherFrameBytes(size_t n) {
+  const DitherLayout layout{n};
+  return FramePayloadOffset(kDitherParameterBytes) + WorstTilesAt(layout, layout.tiles()) +
+         DitherBlocks(n) * sizeof(float);
+}
+
+Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,
+                            StreamKey key, Workspace& work, std::span<uint8_t> frame) {
+  return Encoder(spec, values, key, work, frame).Run();
+}
+
+}  // namespace elastiquant

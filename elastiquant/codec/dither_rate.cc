@@ -1,0 +1,163 @@
+#include "elastiquant/codec/dither_rate.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <mutex>
+
+namespace elastiquant {
+namespace {
+
+constexpr int kPointsBelow = 80;  // eighths of an octave below a scale of one step
+constexpr int kPoints = 128;
+using RateTable = std::array<double, kPoints>;
+
+// The bits of an escape beyond its symbol, about.
+constexpr double kEscapeBits = 8;
+
+int ClassAt(int eighths, int phase) {
+  const int shifted = eighths - (phase - kNeutralPhase) + 2;
+  return std::clamp((shifted >= 0 ? shifted : shifted - 3) / 4 + kDitherUnitClass, 1,
+                    kDitherClasses - 1);
+}
+
+uint32_t StartOf(const DitherModel& model, int id, const DitherClass& c, int bin, int symbol) {
+  if (symbol == c.symbols()) return 4096;
+  return id <= kDitherNarrow ? static_cast<uint32_t>(model.narrow[id][symbol][bin] >> 4)
+                             : model.wide[id][bin * c.symbols() + symbol];
+}
+
+double CostAt(DitherDensity density, int phase, int eighths) {
+  const DitherModel& model = GetDitherModel(density, phase);
+  const int id = ClassAt(eighths, phase);
+  const DitherClass c = DitherClassOf(id);
+  const DitherMasses masses(density, eighths - 8 * c.raw);
+  std::vector<uint64_t> symbols;
+  double bits = 0;
+  for (int bin = 0; bin < c.bins; ++bin) {
+    const auto total = static_cast<double>(masses.OfSymbols(c, bin, &symbols));
+    for (int s = 0; s < c.symbols(); ++s) {
+      const uint32_t f = StartOf(model, id, c, bin, s + 1) - StartOf(model, id, c, bin, s);
+      const double cost = 12 - ExactLog2(f) + (s == 2 * c.reach + 1 ? kEscapeBits : 0);
+      bits += static_cast<double>(symbols[static_cast<size_t>(s)]) / total * cost;
+    }
+  }
+  return bits / c.bins + c.raw;
+}
+
+const RateTable& GetRateTable(DitherDensity density, int phase) {
+  struct Slot {
+    std::once_flag once;
+    RateTable table;
+  };
+  static std::array<Slot, 2 * kDitherPhases> slots;
+  Slot& slot = slots[static_cast<size_t>(static_cast<int>(density) * kDitherPhases + phase)];
+  std::call_once(slot.once, [&] {
+    for (int i = 0; i < kPoints; ++i) {
+      slot.table[static_cast<size_t>(i)] = CostAt(density, phase, i - kPointsBelow);
+    }
+  });
+  return slot.table;
+}
+
+double RateAt(const RateTable& table, double log2_ratio) {
+  const double x = 8 * log2_ratio + kPointsBelow;
+  if (x <= 0) return table.front();
+  if (x >= kPoints - 1) return table.back() + (x - (kPoints - 1)) / 8;
+  const auto i = static_cast<size_t>(x);
+  const double part = x - static_cast<double>(i);
+  return table[i] + part * (table[i + 1] - table[i]);
+}
+
+// log2 of the middle of a bin of DitherScales.
+double MiddleOf(size_t bin) {
+  constexpr double kMantissa[8] = {0.08746284, 0.24792751, 0.39231742, 0.52356196,
+                                   0.64385619, 0.75488750, 0.85798100, 0.95419631};
+  return static_cast<double>(bin / 8) - 127 + kMantissa[bin % 8];
+}
+
+}  // namespace
+
+double ExactLog2(double x) {
+  int exponent;
+  double m = 2 * std::frexp(x, &exponent);
+  double result = exponent - 1;
+  for (double bit = 0.5; bit > 0x1p-30; bit /= 2) {
+    m *= m;
+    if (m >= 2) {
+      m /= 2;
+      result += bit;
+    }
+  }
+  return result;
+}
+
+double ExactExp2(double x) {
+  const double whole = std::floor(x);
+  double rest = x - whole, result = 1, root = 2;
+  for (int i = 0; i < 32; ++i) {
+    root = std::sqrt(root);
+    rest *= 2;
+    if (rest >= 1) {
+      rest -= 1;
+      result *= root;
+    }
+  }
+  return std::ldexp(result, static_cast<int>(whole));
+}
+
+int DitherClassFor(float mean, DitherScale scale, int phase) {
+  if (mean == 0) return 0;
+  constexpr float kShift[kDitherPhases] = {1.1892071f, 1.0905077f, 1.0f, 0.9170040f};
+  int exponent;
+  const float m = 2 * std::frexp((mean * scale.pre) * scale.mul * kShift[phase], &exponent);
+  const int halves = 2 * (exponent - 1) + (m < 1.1892071f ? 0 : m < 1.6817929f ? 1 : 2);
+  return m == 0 ? 1 : std::clamp(halves + kDitherUnitClass, 1, kDitherClasses - 1);
+}
+
+void DitherScales::Add(float mean, size_t coordinates) {
+  if (mean == 0) return;
+  const size_t bin = std::bit_cast<uint32_t>(mean) >> 20;
+  counts_[bin] += static_cast<uint32_t>(coordinates);
+  low_ = std::min(low_, bin);
+  high_ = std::max(high_, bin + 1);
+}
+
+double DitherScales::Bits(DitherDensity density, int phase, double log2_step) const {
+  const RateTable& table = GetRateTable(density, phase);
+  double bits = 0;
+  for (size_t bin = low_; bin < high_; ++bin) {
+    if (counts_[bin] != 0) bits += counts_[bin] * RateAt(table, MiddleOf(bin) - log2_step);
+  }
+  return bits;
+}
+
+double DitherScales::StepFor(DitherDensity density, int phase, double bits) const {
+  double low = MiddleOf(low_) - 20, high = MiddleOf(high_) + 16;
+  for (int i = 0; i < 24; ++i) {
+    const double middle = (low + high) / 2;
+    (Bits(density, phase, middle) > bits ? low : high) = middle;
+  }
+  return high;
+}
+
+int DitherScales::BestPhase(DitherDensity density, double log2_step) const {
+  int best = kNeutralPhase;
+  double least = Bits(density, best, log2_step);
+  for (int phase = 0; phase < kDitherPhases; ++phase) {
+    const double bits = Bits(density, phase, log2_step);
+    if (bits < least) {
+      best = phase;
+      least = bits;
+    }
+  }
+  return best;
+}
+
+double DitherIndexBits(DitherDensity density, int phase, double log2_ratio) {
+  return RateAt(GetRateTable(density, phase), log2_ratio);
+}
+
+}  // namespace elastiquant
