@@ -111,6 +111,8 @@ struct FrameSummary {
   size_t elements;
   size_t bytes;
   StreamKey key;
+  // The mean variance of a coordinate's error, of frames that tell it exactly.
+  std::optional<double> variance;
 };
 Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame);
 

@@ -85,6 +85,14 @@ Result<std::shared_ptr<const Codec>> MakeDither(const Spec& spec) {
   return {std::make_shared<DitherCodec>(parsed)};
 }
 
+// The mean over the coordinates; those of blocks that are zero have none.
+Result<double> VarianceOf(const FrameView& frame) {
+  EQ_ASSIGN_OR_RETURN(const DitherFormat format, ReadDitherParameters(frame));
+  if (format.dithered == 0) return 0.0;
+  const double step = format.step;
+  return step * step / 12 * format.dithered / static_cast<double>(frame.elements);
+}
+
 }  // namespace
 
 const CodecFamily& DitherFamily() {
@@ -95,13 +103,14 @@ const CodecFamily& DitherFamily() {
        CodecClass::kUnbiased,
        "one step for all, subtractive dither, entropy-coded by the scale of each block",
        {{"bits", "2", "0.5 to 8: bits a coordinate, any number; not together with nmse"},
-        {"nmse", "none", "1e-6 to 10: squared error over the squared norm, exactly"},
+        {"nmse", "", "1e-6 to 10: squared error over the squared norm, exactly"},
         {"model", "auto", "laplace, gauss, or auto: what the values of a block look like"}},
        {}},
       {"dither:bits=2", "dither:bits=0.5,model=laplace", "dither:bits=4,model=gauss",
        "dither:bits=8", "dither:nmse=0.05", "dither:nmse=1e-05"},
       MakeDither,
-      DecodeDither};
+      DecodeDither,
+      VarianceOf};
   return family;
 }
 

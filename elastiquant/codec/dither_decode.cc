@@ -51,7 +51,6 @@ class TileDecoder {
     const unsigned log = in[0];
     if (log > 7) return Bad("a tile has too many states");
     reader_.lanes = size_t{1} << log;
-    reader_.first = 0;
     delta_class_ = in[1];
     previous_ = in[2];
     if (delta_class_ < 1 || delta_class_ >= kDitherClasses || previous_ >= kDitherClasses) {

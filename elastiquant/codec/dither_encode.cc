@@ -30,24 +30,6 @@ size_t WorstTilesAt(const DitherLayout& layout, size_t tile) {
          (tile > whole ? WorstTileBytes(layout.n % kDitherTile) : 0);
 }
 
-// The mean absolute values of all blocks, kept at the very end of the frame's memory.
-class BlockMeans {
- public:
-  BlockMeans(size_t n, std::span<uint8_t> frame)
-      : at_(frame.data() + MaxDitherFrameBytes(n) - DitherBlocks(n) * sizeof(float)) {}
-  float Get(size_t block) const {
-    float mean;
-    std::memcpy(&mean, at_ + block * sizeof(mean), sizeof(mean));
-    return mean;
-  }
-  void Set(size_t block, float mean) {
-    std::memcpy(at_ + block * sizeof(mean), &mean, sizeof(mean));
-  }
-
- private:
-  uint8_t* at_;
-};
-
 // What class differences of this mean cost, as if they were values of a dithered block.
 int DeltaClass(double mean) {
   return mean == 0 ? 1 : DitherClassFor(static_cast<float>(mean), {1, 1}, kNeutralPhase);
@@ -56,7 +38,7 @@ int DeltaClass(double mean) {
 class TileEncoder {
  public:
   TileEncoder(const DitherFormat& format, std::span<const float> values, LaneKeys keys,
-              const BlockMeans& means)
+              std::span<const float> means)
       : format_(format),
         model_(GetDitherModel(format.density, format.phase)),
         deltas_(GetDitherModel(DitherDensity::kLaplace, kNeutralPhase)),
@@ -70,14 +52,13 @@ class TileEncoder {
     const size_t blocks = DitherBlocks(size);
     uint64_t differences = 0;
     for (size_t b = 0; b < blocks; ++b) {
-      const float mean = means_.Get(begin / kDitherBlock + b);
+      const float mean = means_[begin / kDitherBlock + b];
       classes[b] = static_cast<uint8_t>(DitherClassFor(mean, scale_, format_.phase));
       if (b > 0) differences += static_cast<uint64_t>(std::abs(classes[b] - classes[b - 1]));
     }
     delta_class_ = DeltaClass(static_cast<double>(differences) / static_cast<double>(blocks));
     writer_.lanes = LanesFor(size);
     std::fill_n(writer_.states, writer_.lanes, 1u << 16);
-    writer_.after = StateAfter(classes.first(blocks), size);
     writer_.bytes = out.data() + kDitherTileHeader + 4 * writer_.lanes;
     writer_.words = out.data() + out.size();
     for (size_t group = (blocks - 1) / kDitherGroup + 1; group-- > 0;) {
@@ -90,15 +71,6 @@ class TileEncoder {
   }
 
  private:
-  // Symbols take the states in turn: where the last one of the tile leaves off.
-  size_t StateAfter(std::span<const uint8_t> classes, size_t size) const {
-    size_t symbols = classes.size();
-    for (size_t b = 0; b < classes.size(); ++b) {
-      if (classes[b] != 0) symbols += DitherBlockLength(size, b);
-    }
-    return symbols % writer_.lanes;
-  }
-
   bool HasRoom() const {
     return writer_.words - writer_.bytes >= static_cast<ptrdiff_t>(kMaxDitherBlockBytes);
   }
@@ -153,7 +125,7 @@ class TileEncoder {
   const DitherScale scale_;
   const std::span<const float> values_;
   const LaneKeys keys_;
-  const BlockMeans& means_;
+  const std::span<const float> means_;
   DitherWriter writer_;
   int delta_class_ = 1;
 };
@@ -168,7 +140,11 @@ class Encoder {
         key_(key),
         work_(work),
         frame_(frame),
-        means_(values.size(), frame) {}
+        means_(reinterpret_cast<float*>(
+                   work.SharedScratch(Workspace::kCodecSlot,
+                                      DitherBlocks(values.size()) * sizeof(float))
+                       .data()),
+               DitherBlocks(values.size())) {}
 
   Result<size_t> Run() {
     EQ_RETURN_IF_ERROR(Measure());
@@ -199,13 +175,13 @@ class Encoder {
         const float* v = values_.data() + b * kDitherBlock;
         const float mean = DitherBlockMean(v, Length(b));
         if (!std::isfinite(mean)) return error.Report(b, NonFiniteAt(b));
-        means_.Set(b, mean);
+        means_[b] = mean;
       }
     };
     work_.ParallelFor(layout_.tiles(), std::cref(measure));
     EQ_RETURN_IF_ERROR(error.status());
     for (size_t b = 0; b < blocks; ++b) {
-      const float mean = means_.Get(b);
+      const float mean = means_[b];
       if (mean == 0) continue;
       scales_.Add(mean, Length(b));
       format_.dithered += static_cast<uint32_t>(Length(b));
@@ -290,10 +266,10 @@ class Encoder {
     const auto step = static_cast<float>(ExactExp2(std::clamp(log2_step, -149.0, 126.0)));
     const DitherScale scale = MakeDitherScale(step);
     const size_t blocks = DitherBlocks(layout_.n);
-    int previous = DitherClassFor(means_.Get(0), scale, kNeutralPhase);
+    int previous = DitherClassFor(means_[0], scale, kNeutralPhase);
     uint64_t differences = 0;
     for (size_t b = 1; b < blocks; ++b) {
-      const int id = DitherClassFor(means_.Get(b), scale, kNeutralPhase);
+      const int id = DitherClassFor(means_[b], scale, kNeutralPhase);
       differences += static_cast<uint64_t>(std::abs(id - previous));
       previous = id;
     }
@@ -311,7 +287,7 @@ class Encoder {
     const size_t stride = (blocks + kSamples - 1) / kSamples;
     double sum = 0, weight = 0;
     for (size_t b = 0; b < blocks; b += stride) {
-      const auto mean = static_cast<double>(means_.Get(b));
+      const auto mean = static_cast<double>(means_[b]);
       if (mean == 0) continue;
       double squares = 0;
       for (size_t i = 0; i < Length(b); ++i) {
@@ -386,7 +362,7 @@ class Encoder {
   const StreamKey key_;
   Workspace& work_;
   const std::span<uint8_t> frame_;
-  BlockMeans means_;
+  const std::span<float> means_;  // absolute, of each block
   DitherScales scales_;
   DitherFormat format_;
   float top_ = 0;
@@ -397,8 +373,7 @@ class Encoder {
 
 size_t MaxDitherFrameBytes(size_t n) {
   const DitherLayout layout{n};
-  return FramePayloadOffset(kDitherParameterBytes) + WorstTilesAt(layout, layout.tiles()) +
-         DitherBlocks(n) * sizeof(float);
+  return FramePayloadOffset(kDitherParameterBytes) + WorstTilesAt(layout, layout.tiles());
 }
 
 Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,

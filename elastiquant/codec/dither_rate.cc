@@ -71,11 +71,14 @@ double RateAt(const RateTable& table, double log2_ratio) {
   return table[i] + part * (table[i + 1] - table[i]);
 }
 
+// Below the exponents of all floats, the denormal ones too.
+constexpr int kLeastExponent = 152;
+
 // log2 of the middle of a bin of DitherScales.
 double MiddleOf(size_t bin) {
   constexpr double kMantissa[8] = {0.08746284, 0.24792751, 0.39231742, 0.52356196,
                                    0.64385619, 0.75488750, 0.85798100, 0.95419631};
-  return static_cast<double>(bin / 8) - 127 + kMantissa[bin % 8];
+  return static_cast<double>(bin / 8) - kLeastExponent + kMantissa[bin % 8];
 }
 
 }  // namespace
@@ -119,7 +122,9 @@ int DitherClassFor(float mean, DitherScale scale, int phase) {
 
 void DitherScales::Add(float mean, size_t coordinates) {
   if (mean == 0) return;
-  const size_t bin = std::bit_cast<uint32_t>(mean) >> 20;
+  // As a double it is a normal number.
+  const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(mean));
+  const size_t bin = (bits >> 49) - 8 * (1023 - kLeastExponent);
   counts_[bin] += static_cast<uint32_t>(coordinates);
   low_ = std::min(low_, bin);
   high_ = std::max(high_, bin + 1);

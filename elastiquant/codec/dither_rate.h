@@ -25,7 +25,7 @@ class DitherScales {
   int BestPhase(DitherDensity density, double log2_step) const;
 
  private:
-  static constexpr size_t kBins = 2048;  // exponent and three bits of a float
+  static constexpr size_t kBins = 8 * 288;  // the exponents of floats, an eighth each
   uint32_t counts_[kBins] = {};
   size_t low_ = kBins, high_ = 0;  // all that is counted lies in [low_, high_)
 };

@@ -89,6 +89,19 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"elastic-wide", "elastic:bits=2,levels=uniform,bucket=40000", "bell", 40100},
       {"elastic-wide-rans", "elastic:bits=2,norm=l2,bucket=0|rans", "bell", 33003},
       {"elastic-wide-elias", "elastic:bits=2,norm=l2,bucket=33000|elias", "sparse", 33100},
+
+      {"dither-default", "dither", "bell", 5000},
+      {"dither-empty", "dither", "bell", 0},
+      {"dither-one", "dither", "bell", 1},
+      {"dither-zeros", "dither", "zeros", 700},
+      {"dither-range", "dither", "range", 333},
+      {"dither-sparse", "dither:bits=0.5", "sparse", 3001},
+      {"dither-laplace", "dither:bits=3.25,model=laplace", "bell", 777},
+      {"dither-gauss", "dither:bits=1,model=gauss", "bell", 1040},
+      {"dither-8bit", "dither:bits=8", "bell", 2500},
+      {"dither-nmse", "dither:nmse=1e-6", "sparse", 1500},
+      {"dither-8-states", "dither:bits=4", "bell", 16500},
+      {"dither-32-states", "dither:bits=2", "sparse", 66000},
   };
   return cases;
 }

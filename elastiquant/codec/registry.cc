@@ -183,8 +183,12 @@ const std::vector<CodecInfo>& ListCodecs() {
 
 Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame) {
   EQ_ASSIGN_OR_RETURN(const KnownFrame known, ParseKnownFrame(frame));
-  return FrameSummary{known.family->info.name, known.view.elements, frame.size(),
-                      known.view.key};
+  FrameSummary summary{known.family->info.name, known.view.elements, frame.size(),
+                       known.view.key, std::nullopt};
+  if (known.family->variance != nullptr) {
+    EQ_ASSIGN_OR_RETURN(summary.variance, known.family->variance(known.view));
+  }
+  return summary;
 }
 
 Status DecodeFrame(std::span<const uint8_t> frame, Workspace& work, std::span<float> values) {

@@ -28,6 +28,8 @@ struct CodecFamily {
   Result<std::shared_ptr<const Codec>> (*make)(const Spec& spec);
   // Checks everything inside parameters and payload before it trusts it.
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+  // FrameSummary::variance, for schemes whose frames tell it.
+  Result<double> (*variance)(const FrameView& frame) = nullptr;
 };
 
 // Something that wraps any codec: `spec|name`. Modifiers apply from left to right.

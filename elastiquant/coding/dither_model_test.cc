@@ -36,7 +36,7 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
   const DitherModel& model = GetDitherModel(density, phase);
   std::vector<uint8_t> buffer(8 * n);
   uint8_t* const middle = buffer.data() + 4 * n;
-  DitherWriter writer{middle, middle, {}, lanes, 0};
+  DitherWriter writer{middle, middle, {}, lanes};
   std::fill_n(writer.states, lanes, 1u << 16);
   std::vector<int32_t> indices(n);
   for (size_t b = kBlocks; b-- > 0;) {
@@ -46,7 +46,7 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
     EncodeDitherIndices(&indices[at], ShapeOfBlock(kKeys, first, kDitherBlock), model, id,
                         &writer);
   }
-  DitherReader reader{writer.words, writer.bytes, {}, lanes, 0};
+  DitherReader reader{writer.words, writer.bytes, {}, lanes};
   std::copy_n(writer.states, lanes, reader.states);
   double error = 0;
   for (size_t b = 0; b < kBlocks; ++b) {
@@ -97,9 +97,9 @@ TEST(DitherModel, PartialBlocksComeBack) {
       const DitherShape shape = ShapeOfBlock(kKeys, 32, length);
       int32_t indices[kDitherBlock], back[kDitherBlock];
       DitherQuantize(values.data(), length, kKeys, 32, MakeDitherScale(1), indices);
-      DitherWriter writer{middle, middle, {1u << 16}, 1, 0};
+      DitherWriter writer{middle, middle, {1u << 16}, 1};
       EncodeDitherIndices(indices, shape, model, id, &writer);
-      DitherReader reader{writer.words, writer.bytes, {writer.states[0]}, 1, 0};
+      DitherReader reader{writer.words, writer.bytes, {writer.states[0]}, 1};
       ASSERT_TRUE(DecodeDitherIndices(&reader, shape, model, id, back)) << length << " " << id;
       std::vector<float> decoded(length);
       DitherDequantize(back, length, kKeys, 32, 1, {false, 1}, decoded.data());

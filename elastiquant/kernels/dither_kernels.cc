@@ -80,9 +80,8 @@ bool ReadEscape(DitherReader* reader, uint32_t* excess) {
   return false;
 }
 
-void EncodeSymbol(Interval in, DitherWriter* writer) {
-  writer->after = (writer->after + writer->lanes - 1) % writer->lanes;
-  uint32_t& x = writer->states[writer->after];
+void EncodeSymbol(Interval in, size_t place, DitherWriter* writer) {
+  uint32_t& x = writer->states[place & (writer->lanes - 1)];
   if (x >> 20 >= in.frequency) {
     writer->words -= 2;
     const auto word = static_cast<uint16_t>(x);
@@ -92,9 +91,9 @@ void EncodeSymbol(Interval in, DitherWriter* writer) {
   x = (x / in.frequency << 12) + x % in.frequency + in.start;
 }
 
-bool DecodeSymbol(DitherReader* reader, const LaneTable& table, size_t lane, int* symbol) {
-  uint32_t& x = reader->states[reader->first];
-  reader->first = reader->first + 1 == reader->lanes ? 0 : reader->first + 1;
+bool DecodeSymbol(DitherReader* reader, const LaneTable& table, size_t place, int* symbol) {
+  const size_t lane = place % kDitherRow;
+  uint32_t& x = reader->states[place & (reader->lanes - 1)];
   const uint32_t slot = x & (kScale - 1);
   *symbol = table.Find(slot, lane);
   const Interval in = table.Of(*symbol, lane);
@@ -148,7 +147,7 @@ void EncodeDitherIndices(const int32_t* indices, DitherShape shape, const Dither
         const uint32_t bit = static_cast<uint32_t>(k) >> p & 1;
         planes[p * plane_bytes + at / 8] |= static_cast<uint8_t>(bit << at % 8);
       }
-      EncodeSymbol(table.Of(symbol, lane), writer);
+      EncodeSymbol(table.Of(symbol, lane), row * kDitherRow + lane, writer);
     }
   }
   for (size_t p = c.raw; p-- > 0;) {
@@ -171,7 +170,7 @@ bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherMo
       indices[place] = 0;
       if (!Present(shape, row, lane)) continue;
       int symbol;
-      if (!DecodeSymbol(reader, table, lane, &symbol)) return false;
+      if (!DecodeSymbol(reader, table, place, &symbol)) return false;
       places[count++] = static_cast<uint8_t>(place);
       indices[place] = symbol - reach;
       escaped |= symbol == 2 * reach + 1;

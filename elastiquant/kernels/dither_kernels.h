@@ -42,15 +42,13 @@ struct DitherReader {
   const uint8_t* words;
   const uint8_t* bytes;  // one after the next byte; words <= bytes
   uint32_t states[kMaxDitherLanes];
-  size_t lanes;
-  size_t first;  // the state of the next symbol
+  size_t lanes;  // a power of 2; place 16 row + j of a block has state (16 row + j) mod lanes
 };
 struct DitherWriter {
   uint8_t* words;
   uint8_t* bytes;
   uint32_t states[kMaxDitherLanes];
   size_t lanes;
-  size_t after;  // the state after that of the next symbol, which is the last one not yet coded
 };
 
 // The most that one block may add to words and bytes.

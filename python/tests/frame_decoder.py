@@ -9,6 +9,9 @@ two files, it decodes the first into the second:
     python3 python/tests/frame_decoder.py IN.eqf OUT.npy
 """
 
+import bisect
+import functools
+import itertools
 import pathlib
 import struct
 import sys
@@ -21,7 +24,7 @@ except ImportError:
     sys.exit(77)
 
 HEADER = struct.Struct("<4sBBBBIIQQ")
-FP32, FP16, BF16, ELASTIC = 1, 2, 3, 4
+FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
 MASK32 = 0xFFFFFFFF
 
 
@@ -108,7 +111,7 @@ def decode_raw(frame):
     return values
 
 
-# Section 6: index codings.
+# Section 7: index codings.
 
 
 class BitReader:
@@ -361,11 +364,201 @@ def decode_elastic(frame):
     return step * (place.astype(np.float32) * np.float32(2.0 ** (e.bits - 32)))
 
 
+# Section 6: dither.
+
+
+EIGHTHS = [1073741824, 1170923761, 1276901416, 1392470868]
+EIGHTHS += [1518500249, 1655936264, 1805811301, 1969251187]
+
+
+def powers(first):
+    power = [1 << 31]
+    for _ in range(63):
+        power.append(power[-1] * first >> 31)
+    return power
+
+
+COARSE, FINE = powers(2124350982), powers(2147120269)
+
+
+def power_of_half(x):
+    if x >> 30 >= 32:
+        return 0
+    return (COARSE[x >> 24 & 63] * FINE[x >> 18 & 63] >> 31) >> (x >> 30)
+
+
+def scaled(constant, eighths, d):
+    octaves = -eighths // 8
+    y = constant * EIGHTHS[-eighths - 8 * octaves] >> 30
+    shift = octaves + 14 - d
+    return y << shift if shift >= 0 else y >> -shift
+
+
+def class_of(number):
+    """bins, raw, reach"""
+    if number >= 20:
+        return 1, max(0, (number - 20) // 2), 31
+    if number >= 18:
+        return 2, 0, 15
+    reach = [1] * 10 + [2] * 3 + [3, 5, 5, 7, 7]
+    return 16, 0, reach[number]
+
+
+@functools.lru_cache(None)
+def dither_starts(gauss, phase, number):
+    """For each bin the starts of all symbols, and 4096."""
+    bins, raw, reach = class_of(number)
+    e = 4 * (number - 17) + phase - 2 - 8 * raw
+    factor = scaled(493088116, 2 * e, 14) if gauss else scaled(1549082004, e, 7)
+    half = []
+    while True:
+        distance = 2 * len(half) + 1
+        mass = power_of_half((distance**2 if gauss else distance) * factor >> 14)
+        if mass == 0:
+            break
+        half.append(mass)
+    c = [0, *itertools.accumulate(half[::-1] + half)]
+    d = [0, *itertools.accumulate(a + b for a, b in itertools.pairwise(c))]
+    middle = len(half)
+
+    def prefix(b):
+        at = b + middle
+        if at <= 0:
+            return 0
+        return d[at] if at < len(d) else d[-1] + (at - len(d) + 1) * 2 * c[-1]
+
+    w = 64 // bins >> min(raw, 6)
+    tables = []
+    for b in range(bins):
+        edges = [
+            prefix(64 * k - w * b) - prefix(64 * k - w * b - w)
+            for k in range(-reach, reach + 2)
+        ]
+        masses = [after - before for before, after in itertools.pairwise(edges)]
+        whole = 2 * w * c[-1]
+        masses.append(whole - sum(masses))
+        f = [1 + mass * (4096 - len(masses)) // whole for mass in masses]
+        f[reach] += 4096 - sum(f)
+        tables.append([0, *itertools.accumulate(f)])
+    return tables
+
+
+class DitherTile:
+    def __init__(self, data):
+        check(len(data) >= 3, "a tile's header")
+        log, self.delta_class, self.first_class = data[:3]
+        check(
+            log <= 7 and 1 <= self.delta_class <= 63 and self.first_class <= 63,
+            "a tile's header",
+        )
+        self.lanes = 1 << log
+        self.at, self.end, self.data = 3 + 4 * self.lanes, len(data), data
+        check(len(data) >= self.at, "a tile's states")
+        self.states = list(struct.unpack_from(f"<{self.lanes}I", data, 3))
+        check(min(self.states) >= 1 << 16, "a state is too small")
+
+    def byte(self):
+        check(self.end > self.at, "the bytes end too early")
+        self.end -= 1
+        return self.data[self.end]
+
+    def symbol(self, place, starts):
+        x = self.states[place % self.lanes]
+        slot = x & 4095
+        s = bisect.bisect_right(starts, slot) - 1
+        x = (starts[s + 1] - starts[s]) * (x >> 12) + slot - starts[s]
+        if x < 1 << 16:
+            check(self.end - self.at >= 2, "the words end too early")
+            x = x << 16 | self.data[self.at] | self.data[self.at + 1] << 8
+            self.at += 2
+        self.states[place % self.lanes] = x
+        return s
+
+    def block(self, places, gauss, phase, number):
+        """The indices at `places`, which increase."""
+        bins, raw, reach = class_of(number)
+        tables = dither_starts(gauss, phase, number)
+        h = [self.symbol(p, tables[p % 16 * bins // 16]) - reach for p in places]
+        plane = -(-len(h) // 8)
+        check(self.end - self.at >= raw * plane, "the raw bits end too early")
+        low = [0] * len(h)
+        for p in range(raw):
+            self.end -= plane
+            for t in range(len(h)):
+                low[t] |= (self.data[self.end + t // 8] >> t % 8 & 1) << p
+        for t, value in enumerate(h):
+            if value == reach + 1:
+                e = shift = 0
+                while True:
+                    check(shift <= 21, "an escape is too long")
+                    byte = self.byte()
+                    e |= (byte & 127) << shift
+                    shift += 7
+                    if byte < 128:
+                        break
+                size = e // 2 + reach + 1
+                check(size << raw < 1 << 24, "an index is too large")
+                h[t] = -size if e % 2 else size
+        return [(high << raw) + bits for high, bits in zip(h, low, strict=True)]
+
+
+def decode_dither(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 12, "parameter length and flags")
+    gauss, phase, reserved, step, dithered = struct.unpack("<BBHfI", frame.parameters)
+    check(gauss <= 1 and phase <= 3 and reserved == 0, "a field")
+    check(0 <= step < np.inf and (step == 0) == (dithered == 0) and dithered <= frame.n, "step")
+    n, payload = frame.n, frame.payload
+    tiles = -(-n >> 19)
+    at = 4 * max(tiles - 1, 0)
+    check(len(payload) >= at and (n or not payload), "the payload's length")
+    sizes = list(struct.unpack_from(f"<{at // 4}I", payload))
+    sizes += [len(payload) - at - sum(sizes)] * min(tiles, 1)
+    check(min(sizes, default=0) >= 0, "a tile's size")
+    i = np.arange(n)
+    random = random_bits(frame.key, 0, n).astype(np.int64)
+    row = random[i & ~15]
+    j = ((2 * (row & 7) + 1) * (i & 15) + (row >> 3 & 15)) & 15
+    u = (j << 20 | random >> 12).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
+    place = (i % 128 & ~15) + j
+    k, coded = np.zeros(n, np.int64), np.zeros(n, bool)
+    for t, size in enumerate(sizes):
+        tile = DitherTile(payload[at : at + size])
+        at += size
+        begin, end = t << 19, min(n, t + 1 << 19)
+        number = tile.first_class
+        for group in range(begin, end, 512 * 128):
+            blocks = range(group, min(end, group + 512 * 128), 128)
+            classes = []
+            for first in range(0, len(blocks), 128):
+                count = min(128, len(blocks) - first)
+                for difference in tile.block(range(count), 0, 2, tile.delta_class):
+                    number += difference
+                    check(0 <= number <= 63, "a class")
+                    classes.append(number)
+            for block_class, first in sorted(zip(classes, blocks, strict=True)):
+                if block_class == 0:
+                    continue
+                here = np.arange(first, min(n, first + 128))
+                here = here[np.argsort(place[here])]
+                k[here] = tile.block(place[here].tolist(), gauss, phase, block_class)
+                coded[here] = True
+        check(tile.at == tile.end and set(tile.states) == {1 << 16}, "the end of a tile")
+    check(coded.sum() == dithered, "the number of dithered coordinates")
+    with np.errstate(over="ignore"):
+        values = np.where(coded, np.float32(step) * (k.astype(np.float32) - u), np.float32(0))
+    check(np.isfinite(values).all(), "a value is infinite")
+    return values.astype(np.float32)
+
+
+DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
+DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
+
+
 def decode(data):
     """The values of a frame, as a float32 array; FrameError if it fails a check."""
     frame = parse_frame(data)
-    check(FP32 <= frame.codec <= ELASTIC, "the codec is unknown")
-    values = decode_elastic(frame) if frame.codec == ELASTIC else decode_raw(frame)
+    check(frame.codec in DECODERS, "the codec is unknown")
+    values = DECODERS[frame.codec](frame)
     assert values.dtype == np.float32 and len(values) == frame.n
     return values
 

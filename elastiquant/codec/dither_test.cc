@@ -1,0 +1,127 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "elastiquant/codec/elastic_test_util.h"
+
+namespace elastiquant {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  double bits, nmse, told;
+};
+Outcome Measure(const std::string& spec, const std::vector<float>& values,
+                StreamKey key = {3}) {
+  const std::vector<uint8_t> frame = Encode(*Make(spec), values, key);
+  Workspace work;
+  std::vector<float> decoded(values.size());
+  EXPECT_TRUE(DecodeFrame(frame, work, decoded).ok());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double v = values[i];
+    error += (decoded[i] - v) * (decoded[i] - v);
+    norm += v * v;
+  }
+  const double n = static_cast<double>(values.size());
+  return {8 * static_cast<double>(frame.size()) / n, error / norm,
+          InspectFrame(frame)->variance.value() * n / norm};
+}
+
+// Layers of different scales, Gaussian within a block.
+std::vector<float> Layers(size_t n) {
+  std::vector<float> values = Gaussian(n);
+  for (size_t i = 0; i < n; ++i) {
+    values[i] *= std::exp2(static_cast<float>(i / 5000 % 11) - 20);
+  }
+  return values;
+}
+
+TEST(Dither, RateIsMetByRealFrames) {
+  const std::vector<float> gaussian = Gaussian(1 << 17), layers = Layers(1 << 17);
+  for (const char* bits : {"0.5", "1", "1.7", "2", "3", "4", "6.25", "8"}) {
+    const double rate = std::stod(bits);
+    EXPECT_NEAR(Measure("dither:bits=" + std::string(bits), gaussian).bits / rate, 1, 0.02);
+    EXPECT_NEAR(Measure("dither:bits=" + std::string(bits), layers).bits / rate, 1, 0.02);
+  }
+}
+
+TEST(Dither, VarianceIsThatWhichFramesTell) {
+  for (const char* spec : {"dither:bits=0.5", "dither:bits=2", "dither:bits=7,model=laplace",
+                           "dither:nmse=0.01", "dither:nmse=2"}) {
+    const Outcome outcome = Measure(spec, Layers(100000));
+    EXPECT_NEAR(outcome.nmse / outcome.told, 1, 0.02) << spec;
+  }
+}
+
+TEST(Dither, ErrorTargetIsMetExactly) {
+  for (double nmse : {1e-6, 1e-3, 0.05, 3.0}) {
+    const std::string spec = "dither:nmse=" + std::to_string(nmse);
+    EXPECT_NEAR(Measure(spec, Layers(70001)).told / nmse, 1, 1e-4) << spec;
+    EXPECT_NEAR(Measure(spec, Gaussian(300)).told / nmse, 1, 1e-4) << spec;
+  }
+}
+
+// 1/(4^R - 1) is the least error of unbiased codes of a Gaussian source.
+TEST(Dither, GaussianInputComesNearTheLimit) {
+  const std::vector<float> values = Gaussian(1 << 19);
+  for (const char* bits : {"2", "3", "4"}) {
+    const Outcome outcome = Measure("dither:model=gauss,bits=" + std::string(bits), values);
+    const double limit = 1 / (std::pow(4, outcome.bits) - 1);
+    EXPECT_LT(10 * std::log10(outcome.nmse / limit), 1.8) << bits;
+  }
+}
+
+TEST(Dither, BlocksOfZerosStayZeroAndCostLittle) {
+  std::vector<float> values(1 << 17, 0.0f);
+  for (size_t i = 12800; i < 25600; ++i) values[i] = 1;
+  const std::vector<uint8_t> frame = Encode(*Make("dither:nmse=0.01"), values, {4});
+  Workspace work;
+  std::vector<float> decoded(values.size());
+  ASSERT_TRUE(DecodeFrame(frame, work, decoded).ok());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) {
+      EXPECT_EQ(decoded[i], 0.0f);
+    }
+  }
+  EXPECT_LT(frame.size(), 12800u);
+}
+
+TEST(Dither, SpansTheWholeRangeOfFloats) {
+  for (int exponent : {-148, -126, -100, 0, 60, 100, 119}) {
+    std::vector<float> values = Gaussian(4000);
+    for (float& v : values) v = std::ldexp(std::round(v * 16), exponent);
+    const Outcome outcome = Measure("dither:bits=6", values);
+    // Denormal floats add a rounding of their own.
+    if (exponent >= -126) {
+      EXPECT_NEAR(outcome.nmse / outcome.told, 1, 0.1) << exponent;
+    }
+    EXPECT_LT(outcome.nmse, 0.001) << exponent;
+  }
+  std::vector<float> huge(1000, std::numeric_limits<float>::max());
+  std::vector<uint8_t> frame(Make("dither")->MaxFrameBytes(huge.size()));
+  Workspace work;
+  EXPECT_EQ(Make("dither")->Encode(huge, {1}, work, frame).status().code(),
+            StatusCode::kOutOfRange);
+}
+
+TEST(Dither, SpecsAreCheckedAndKept) {
+  EXPECT_EQ(Make("dither")->spec(), "dither:bits=2");
+  EXPECT_EQ(Make("dither:bits=0.75,model=gauss")->spec(), "dither:bits=0.75,model=gauss");
+  EXPECT_EQ(Make("dither:nmse=0.050")->spec(), "dither:nmse=0.05");
+  const auto error = [](const char* spec) { return MakeCodec(spec).status().message(); };
+  EXPECT_THAT(error("dither:bits=2,nmse=0.1"), HasSubstr("exclude each other"));
+  EXPECT_THAT(error("dither:bits=0.25"), HasSubstr("0.5 to 8"));
+  EXPECT_THAT(error("dither:bits=nan"), HasSubstr("0.5 to 8"));
+  EXPECT_THAT(error("dither:nmse=0"), HasSubstr("1e-06 to 10"));
+  EXPECT_THAT(error("dither:model=cauchy"), HasSubstr("auto, laplace, gauss"));
+}
+
+}  // namespace
+}  // namespace elastiquant
