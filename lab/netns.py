@@ -197,9 +197,9 @@ class Network:
     def _start(self, rank: int, command: list[str], extra: dict[str, str], logs: str) -> Worker:
         environment = os.environ | {
             "RANK": str(rank),
-            "LOCAL_RANK": "0",
+            "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(self.nodes),
-            "LOCAL_WORLD_SIZE": "1",
+            "LOCAL_WORLD_SIZE": str(self.nodes),
             "MASTER_ADDR": self.address(0),
             "MASTER_PORT": str(PORT),
             # The host's name does not lead to an address inside a namespace.
