@@ -191,6 +191,10 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     if (buckets[b].codec == nullptr) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " has no codec");
     }
+    if (!buckets[b].codec->StateFields().empty()) {
+      return Unsupported("the all-reduce cannot keep the memory of codec '" +
+                         buckets[b].codec->spec() + "' yet: leave |ef or |dgc out");
+    }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");
     }

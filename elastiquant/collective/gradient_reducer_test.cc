@@ -273,6 +273,16 @@ TEST(GradientReducer, WorkersWithOtherCodecsAreRefused) {
   });
 }
 
+// Without it error feedback would silently be none.
+TEST(GradientReducer, CodecsWithAMemoryAreRefused) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    Vectors gradients{std::vector<float>(9)};
+    const auto reducer = GradientReducer::Create(&comm, Buckets(gradients, "bf16|ef"), {});
+    EXPECT_EQ(reducer.status().code(), StatusCode::kUnsupported);
+    EXPECT_NE(reducer.status().message().find("bf16|ef"), std::string::npos);
+  });
+}
+
 TEST(GradientReducer, CallsOutOfOrderAreRefused) {
   auto comm = Communicator::Connect({}).value();
   Vectors gradients{std::vector<float>(10), std::vector<float>(10)};
