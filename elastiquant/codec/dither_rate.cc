@@ -53,7 +53,7 @@ const RateTable& GetRateTable(DitherDensity density, int phase) {
     RateTable table;
   };
   static std::array<Slot, 2 * kDitherPhases> slots;
-  Slot& slot = slots[static_cast<size_t>(static_cast<int>(density) * kDitherPhases + phase)];
+  Slot& slot = slots[static_cast<size_t>(density) * kDitherPhases + static_cast<size_t>(phase)];
   std::call_once(slot.once, [&] {
     for (int i = 0; i < kPoints; ++i) {
       slot.table[static_cast<size_t>(i)] = CostAt(density, phase, i - kPointsBelow);
@@ -78,7 +78,8 @@ constexpr int kLeastExponent = 152;
 double MiddleOf(size_t bin) {
   constexpr double kMantissa[8] = {0.08746284, 0.24792751, 0.39231742, 0.52356196,
                                    0.64385619, 0.75488750, 0.85798100, 0.95419631};
-  return static_cast<double>(bin / 8) - kLeastExponent + kMantissa[bin % 8];
+  const size_t octave = bin / 8;
+  return static_cast<double>(octave) - kLeastExponent + kMantissa[bin % 8];
 }
 
 }  // namespace

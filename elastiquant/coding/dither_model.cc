@@ -175,7 +175,7 @@ const DitherModel& GetDitherModel(DitherDensity density, int phase) {
     std::unique_ptr<DitherModel> model;
   };
   static std::array<Slot, 2 * kDitherPhases> slots;
-  Slot& slot = slots[static_cast<size_t>(static_cast<int>(density) * kDitherPhases + phase)];
+  Slot& slot = slots[static_cast<size_t>(density) * kDitherPhases + static_cast<size_t>(phase)];
   std::call_once(slot.once, [&] {
     slot.model = std::make_unique<DitherModel>();
     for (int id = 1; id < kDitherClasses; ++id) FillClass(density, phase, id, slot.model.get());
