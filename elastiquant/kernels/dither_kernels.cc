@@ -192,7 +192,8 @@ bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherMo
   for (size_t i = 0; c.raw > 0 && i < count; ++i) {
     uint32_t k = static_cast<uint32_t>(indices[places[i]]) << c.raw;
     for (size_t p = 0; p < c.raw; ++p) {
-      k |= static_cast<uint32_t>(planes[i / 8 - (p + 1) * plane_bytes] >> i % 8 & 1) << p;
+      const uint8_t* plane = planes - (p + 1) * plane_bytes;
+      k |= static_cast<uint32_t>(plane[i / 8] >> i % 8 & 1) << p;
     }
     indices[places[i]] = static_cast<int32_t>(k);
   }
