@@ -38,6 +38,13 @@ std::string_view ExchangeName(Exchange e);  // "two-phase", "all-gather"
 using StateIn = std::span<const std::span<const float>>;
 using StateOut = std::span<const std::span<float>>;
 
+// A tensor of a message, as a matrix in row-major order: its first dimension by all others.
+// Tensors of one dimension (biases, norms) have one row.
+struct TensorShape {
+  size_t rows = 1;
+  size_t cols = 0;
+};
+
 struct CodecParameter {
   std::string name;           // "bits"
   std::string default_value;  // "4"
@@ -88,6 +95,12 @@ class Codec {
   // Whether what is decoded is a velocity already, so that an optimiser must not add momentum.
   virtual bool has_momentum() const { return false; }
 
+  // The same codec for messages that are these tensors, one behind the other, and for no
+  // others; null if it treats all coordinates alike, as most do. The shapes are not part of
+  // spec(). Exchange kAllGather only: other exchanges cut messages up.
+  virtual Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const;
+
   // The names of what it remembers; none for most codecs.
   virtual std::vector<std::string> StateFields() const { return {}; }
   // Encode, of a stream: reads what was remembered before, and writes all of `after`, other
@@ -100,6 +113,9 @@ class Codec {
 // Makes a codec from its spec string, such as "elastic:bits=4,levels=exp|rans". An unknown
 // name, key, value or modifier is an error that lists the valid ones.
 Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view spec);
+// Codec::WithShapes, or `codec` itself if it does not care.
+Result<std::shared_ptr<const Codec>> CodecForShapes(std::shared_ptr<const Codec> codec,
+                                                    std::span<const TensorShape> shapes);
 
 // All registered codecs, in the order to show them.
 const std::vector<CodecInfo>& ListCodecs();

@@ -13,7 +13,8 @@ namespace {
 // Coordinates that one thread takes at a time.
 constexpr size_t kBlock = size_t{1} << 16;
 
-// A codec with memory: frames, class and bounds are those of the codec inside.
+// A codec with memory: frames, class and bounds are those of the codec inside. That one may
+// remember things too, whose fields follow the wrapper's own.
 class MemoryCodec : public Codec {
  public:
   explicit MemoryCodec(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
@@ -28,11 +29,28 @@ class MemoryCodec : public Codec {
     return inner_->Encode(values, key, work, frame);
   }
 
+  Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const override {
+    EQ_ASSIGN_OR_RETURN(auto shaped, inner_->WithShapes(shapes));
+    return shaped ? Rewrap(std::move(shaped)) : std::move(shaped);
+  }
+  std::vector<std::string> StateFields() const override {
+    std::vector<std::string> fields = OwnFields();
+    for (std::string& field : inner_->StateFields()) fields.push_back(std::move(field));
+    return fields;
+  }
+
  protected:
-  // Encodes `sum` and takes from it what its frame decodes to.
+  virtual std::vector<std::string> OwnFields() const = 0;
+  // The same memory around another codec.
+  virtual std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const = 0;
+
+  // Encodes `sum` and takes from it what its frame decodes to. The state is that of the codec
+  // inside.
   Result<size_t> Send(std::span<float> sum, StreamKey key, Workspace& work,
-                      std::span<uint8_t> frame) const {
-    EQ_ASSIGN_OR_RETURN(const size_t size, inner_->Encode(sum, key, work, frame));
+                      std::span<uint8_t> frame, StateIn before, StateOut after) const {
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        inner_->EncodeNext(sum, key, work, frame, before, after));
     EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(size), -1, work, sum));
     return size;
   }
@@ -58,7 +76,6 @@ class ErrorFeedbackCodec : public MemoryCodec {
 
   std::string spec() const override { return inner().spec() + "|ef"; }
   Exchange exchange() const override { return inner().exchange(); }
-  std::vector<std::string> StateFields() const override { return {"residual"}; }
 
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                             std::span<uint8_t> frame, StateIn before,
@@ -66,7 +83,13 @@ class ErrorFeedbackCodec : public MemoryCodec {
     const std::span<const float> old = before[0];
     const std::span<float> sum = after[0];
     ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
-    return Send(sum, key, work, frame);
+    return Send(sum, key, work, frame, before.subspan(1), after.subspan(1));
+  }
+
+ protected:
+  std::vector<std::string> OwnFields() const override { return {"residual"}; }
+  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+    return std::make_shared<ErrorFeedbackCodec>(std::move(inner));
   }
 };
 
@@ -89,7 +112,6 @@ class DgcCodec : public MemoryCodec {
   // A mean that is compressed again on its way back would need a memory of another kind.
   Exchange exchange() const override { return Exchange::kAllGather; }
   bool has_momentum() const override { return options_.momentum > 0; }
-  std::vector<std::string> StateFields() const override { return {"velocity", "residual"}; }
 
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                             std::span<uint8_t> frame, StateIn before,
@@ -106,11 +128,18 @@ class DgcCodec : public MemoryCodec {
       velocity[i] = m * old_velocity[i] + scale * values[i];
       residual[i] = waiting(i);
     });
-    EQ_ASSIGN_OR_RETURN(const size_t size, Send(residual, key, work, frame));
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        Send(residual, key, work, frame, before.subspan(2), after.subspan(2)));
     ForEach(values.size(), work, [&](size_t i) {
       if (residual[i] != waiting(i)) velocity[i] = 0;
     });
     return size;
+  }
+
+ protected:
+  std::vector<std::string> OwnFields() const override { return {"velocity", "residual"}; }
+  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+    return std::make_shared<DgcCodec>(std::move(inner), options_);
   }
 
  private:
@@ -131,9 +160,10 @@ Status CheckLossy(const Codec& inner, std::string_view modifier) {
     return InvalidArgument("codec '" + inner.spec() + "' loses nothing that |" +
                            std::string(modifier) + " could remember: leave the modifier out");
   }
-  if (!inner.StateFields().empty()) {
+  const std::vector<std::string> fields = inner.StateFields();
+  if (std::ranges::find(fields, "residual") != fields.end()) {
     return InvalidArgument("codec '" + inner.spec() +
-                           "' has a memory already: give one of |ef and |dgc");
+                           "' has a memory of what it loses already: give one of |ef and |dgc");
   }
   return Status::Ok();
 }

@@ -142,6 +142,16 @@ Result<size_t> Codec::EncodeNext(std::span<const float> values, StreamKey key, W
   return Encode(values, key, work, frame);
 }
 
+Result<std::shared_ptr<const Codec>> Codec::WithShapes(std::span<const TensorShape>) const {
+  return {std::shared_ptr<const Codec>()};
+}
+
+Result<std::shared_ptr<const Codec>> CodecForShapes(std::shared_ptr<const Codec> codec,
+                                                    std::span<const TensorShape> shapes) {
+  EQ_ASSIGN_OR_RETURN(auto shaped, codec->WithShapes(shapes));
+  return shaped ? shaped : std::move(codec);
+}
+
 Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view text) {
   EQ_ASSIGN_OR_RETURN(Spec spec, ParseSpec(text));
   const auto families = CodecFamilies();
