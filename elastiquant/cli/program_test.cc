@@ -1,73 +1,18 @@
 // Runs the program as a script would: by its command line, exit code and output.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "elastiquant/cli/program_testing.h"
 
-#include <cstdlib>
-#include <filesystem>
+#include <gmock/gmock.h>
+
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-
-#include "elastiquant/base/random.h"
-#include "elastiquant/cli/command.h"
-#include "elastiquant/cli/file.h"
-#include "elastiquant/cli/npy.h"
+#include <sstream>
 
 namespace elastiquant::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string TextOf(const std::string& path) {
-  const auto bytes = ReadFile(path);
-  return bytes.ok() ? std::string(bytes->begin(), bytes->end()) : "";
-}
-
-class ProgramTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "program_test_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string File(const std::string& name) const { return folder_ + "/" + name; }
-
-  // `arguments` goes through the shell: quote what needs it.
-  Outcome Run(const std::string& arguments) const {
-    const std::string command = fmt::format("'{}' {} >{} 2>{}", ELASTIQUANT_PROGRAM, arguments,
-                                            File("stdout"), File("stderr"));
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, TextOf(File("stdout")),
-            TextOf(File("stderr"))};
-  }
-  std::string Encode(const std::string& options, const std::string& name) const {
-    const Outcome run =
-        Run(fmt::format("encode {} {} {}", options, File("in.npy"), File(name)));
-    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
-    return TextOf(File(name));
-  }
-  void WriteInput(size_t n) const {
-    std::vector<float> values(n);
-    const LaneKeys keys = MakeLaneKeys({42});
-    for (size_t i = 0; i < n; ++i) {
-      values[i] = UniformFloat(RandomBits(keys, static_cast<uint32_t>(i))) - 0.5f;
-    }
-    ASSERT_TRUE(WriteNpy(File("in.npy"), values).ok());
-  }
-
-  std::string folder_;
-};
 
 TEST_F(ProgramTest, EveryCommandHelpsWithAnExample) {
   const Outcome top = Run("--help");
@@ -116,7 +61,7 @@ TEST_F(ProgramTest, LosslessFramesDecodeToTheSameFile) {
 
 TEST_F(ProgramTest, EveryListedCodecEncodesAndDecodesBothWays) {
   WriteInput(5000);
-  const auto codecs = nlohmann::json::parse(Run("codecs --json").out);
+  const auto codecs = nlohmann::json::parse(Run("codecs --json").out).at("codecs");
   const Outcome targets = Run("bench --list-targets");
   for (const auto& codec : codecs) {
     std::vector<std::string> specs = {codec.at("spec")};
@@ -186,16 +131,49 @@ TEST_F(ProgramTest, DamagedFramesAreExitCodeFour) {
 TEST_F(ProgramTest, CodecsAreListedAsJsonAndText) {
   const Outcome run = Run("codecs --json");
   ASSERT_EQ(run.exit_code, kExitDone);
-  const auto codecs = nlohmann::json::parse(run.out);
-  ASSERT_TRUE(codecs.is_array());
-  const std::set<std::string> classes = {"lossless", "unbiased", "contractive", "biased"};
+  const auto list = nlohmann::json::parse(run.out);
   const Outcome text = Run("codecs");
-  for (const auto& codec : codecs) {
-    EXPECT_TRUE(classes.contains(codec.at("class"))) << codec;
-    EXPECT_THAT(text.out, HasSubstr(codec.at("spec")));
-    for (const auto& parameter : codec.at("parameters")) {
-      EXPECT_TRUE(parameter.at("default").is_string());
-      EXPECT_THAT(text.out, HasSubstr(parameter.at("name")));
+  EXPECT_GE(list.at("codecs").size(), 8u);
+  EXPECT_GE(list.at("modifiers").size(), 2u);
+  for (const char* kind : {"codecs", "modifiers"}) {
+    for (const auto& each : list.at(kind)) {
+      EXPECT_THAT(text.out, HasSubstr(each.at("name")));
+      EXPECT_THAT(text.out, HasSubstr(each.at("summary")));
+      for (const auto& parameter : each.at("parameters")) {
+        EXPECT_TRUE(parameter.at("default").is_string());
+        EXPECT_THAT(text.out, HasSubstr(parameter.at("name")));
+      }
+    }
+  }
+}
+
+TEST_F(ProgramTest, CodecsSayWhatTheyPromise) {
+  const auto list = nlohmann::json::parse(Run("codecs --json").out);
+  for (const auto& codec : list.at("codecs")) {
+    const std::string name = codec.at("name"), kind = codec.at("class");
+    const std::set<std::string> classes = {"lossless", "unbiased", "contractive", "biased"};
+    EXPECT_TRUE(classes.contains(kind)) << name;
+    EXPECT_EQ(codec.contains("delta"), kind == "contractive") << name;
+    EXPECT_EQ(codec.contains("omega"), kind != "contractive") << name;
+    if (kind == "contractive") {
+      for (const char* n : {"1", "1024", "1048576"}) {
+        EXPECT_GT(codec.at("delta").at(n), 0.0) << name;
+      }
+    }
+    if (!codec.at("nominal_bits").is_null()) {
+      EXPECT_GT(codec.at("nominal_bits"), 0.0) << name;
+      EXPECT_LE(codec.at("nominal_bits"), codec.at("worst_case_bits")) << name;
+    }
+    EXPECT_TRUE(codec.at("collective").is_string()) << name;
+    EXPECT_TRUE(codec.at("state").is_array()) << name;
+    EXPECT_TRUE(codec.at("momentum").is_boolean()) << name;
+    if (name == "fp32") {
+      EXPECT_EQ(codec.at("omega").at("1024"), 0.0);
+      EXPECT_NEAR(codec.at("nominal_bits"), 32, 0.001);
+    }
+    if (name == "qsgd") {  // min(d / 4s^2, sqrt(d) / s) of buckets of 512 and 7 levels
+      EXPECT_NEAR(codec.at("omega").at("1048576"), 512 / 196.0, 0.3);
+      EXPECT_NEAR(codec.at("nominal_bits"), 4 + 32 / 512.0, 0.01);
     }
   }
 }

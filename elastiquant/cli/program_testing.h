@@ -1,0 +1,69 @@
+// A fixture that runs the program as a script would: by its command line, exit code and output.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/cli/command.h"
+#include "elastiquant/cli/file.h"
+#include "elastiquant/cli/npy.h"
+
+namespace elastiquant::cli {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+inline std::string TextOf(const std::string& path) {
+  const auto bytes = ReadFile(path);
+  return bytes.ok() ? std::string(bytes->begin(), bytes->end()) : "";
+}
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "program_test_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name) const { return folder_ + "/" + name; }
+
+  // `arguments` goes through the shell: quote what needs it.
+  Outcome Run(const std::string& arguments) const {
+    const std::string command = fmt::format("'{}' {} >{} 2>{}", ELASTIQUANT_PROGRAM, arguments,
+                                            File("stdout"), File("stderr"));
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, TextOf(File("stdout")),
+            TextOf(File("stderr"))};
+  }
+  std::string Encode(const std::string& options, const std::string& name) const {
+    const Outcome run =
+        Run(fmt::format("encode {} {} {}", options, File("in.npy"), File(name)));
+    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+    return TextOf(File(name));
+  }
+  void WriteInput(size_t n) const {
+    std::vector<float> values(n);
+    const LaneKeys keys = MakeLaneKeys({42});
+    for (size_t i = 0; i < n; ++i) {
+      values[i] = UniformFloat(RandomBits(keys, static_cast<uint32_t>(i))) - 0.5f;
+    }
+    ASSERT_TRUE(WriteNpy(File("in.npy"), values).ok());
+  }
+
+  std::string folder_;
+};
+
+}  // namespace elastiquant::cli
