@@ -48,7 +48,8 @@ HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
                            uint8_t* codes) {
   for (size_t k = 0; k < U; ++k) {
     const VU code = WithSign(index[k], signs[k], bits);
-    hn::StoreU(hn::TruncateTo(DB(), code), DB(), codes + k * hn::Lanes(DF()));
+    // Not TruncateTo: in Highway 1.0 it is wrong for bytes on AVX3_DL. No code exceeds 255.
+    hn::StoreU(hn::DemoteTo(DB(), hn::BitCast(DI(), code)), DB(), codes + k * hn::Lanes(DF()));
   }
 }
 

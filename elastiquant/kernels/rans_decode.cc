@@ -5,8 +5,6 @@
 #include <bit>
 #include <cstring>
 
-// For the 16-bit expand instruction; a target that Highway leaves out by default.
-#define HWY_WANT_AVX3_DL 1
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/rans_decode.cc"
 #include <hwy/foreach_target.h>
