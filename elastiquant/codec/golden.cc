@@ -102,6 +102,17 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"dither-nmse", "dither:nmse=1e-6", "sparse", 1500},
       {"dither-8-states", "dither:bits=4", "bell", 16500},
       {"dither-32-states", "dither:bits=2", "sparse", 66000},
+
+      {"terngrad-default", "terngrad", "bell", 2500},
+      {"terngrad-empty", "terngrad", "bell", 0},
+      {"terngrad-one", "terngrad:clip=0", "bell", 1},
+      {"terngrad-zeros", "terngrad", "zeros", 4100},
+      {"terngrad-range", "terngrad:clip=0,bucket=8", "range", 33},
+      {"terngrad-rans", "terngrad:bucket=500|rans", "bell", 1700},
+      {"terngrad-wide-rans", "terngrad:clip=1,bucket=0|rans", "sparse", 33003},
+      {"signsgd", "signsgd", "bell", 77},
+      {"signsgd-zeros", "signsgd", "zeros", 10},
+      {"efsign", "efsign:bucket=100", "bell", 777},
   };
   return cases;
 }

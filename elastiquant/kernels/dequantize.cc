@@ -84,6 +84,38 @@ using FewValues = TableValues<Table8<DF> >;
 using ManyValues = TableValues<Table128<DF> >;
 #endif
 
+// Any table, looked up by the whole digit.
+template <class Table>
+struct DigitValues {
+  DigitValues(const float* values, float bucket_scale) : table(values), scale(bucket_scale) {}
+
+  const float* table;
+  float scale;
+
+  float Scalar(uint8_t digit, size_t) const { return scale * table[digit]; }
+#if HWY_TARGET != HWY_SCALAR
+  Table lookup{table};
+
+  HWY_INLINE VF Vector(VU digit) const { return hn::Mul(hn::Set(DF(), scale), lookup(digit)); }
+#endif
+};
+#if HWY_TARGET == HWY_SCALAR
+using FewDigitValues = DigitValues<void>;
+using SomeDigitValues = DigitValues<void>;
+using ManyDigitValues = DigitValues<void>;
+#else
+struct GatheredTable {
+  explicit GatheredTable(const float* values) : table(values) {}
+  const float* table;
+  HWY_INLINE VF operator()(VU index) const {
+    return hn::GatherIndex(DF(), table, hn::BitCast(DI(), index));
+  }
+};
+using FewDigitValues = DigitValues<Table8<DF> >;
+using SomeDigitValues = DigitValues<Table16<DF> >;
+using ManyDigitValues = DigitValues<GatheredTable>;
+#endif
+
 // k - u in fixed point with UniformDigits(bits) digits, where u + 1/2 has the random digits.
 struct DitheredValues {
   RandomRun run;
@@ -131,6 +163,17 @@ void DequantizeLevelsOf(const uint8_t* codes, size_t n, const ValueTable& table,
   }
 }
 
+void DequantizeDigitsOf(const uint8_t* digits, size_t n, const float* table, size_t base,
+                        float scale, Accumulate how, float* out) {
+  if (base <= 8) {
+    Dequantize(digits, n, FewDigitValues(table, scale), how, out);
+  } else if (base <= 16) {
+    Dequantize(digits, n, SomeDigitValues(table, scale), how, out);
+  } else {
+    Dequantize(digits, n, ManyDigitValues(table, scale), how, out);
+  }
+}
+
 void DequantizeDitheredOf(const uint8_t* codes, size_t n, RandomRun random, float step,
                           int bits, Accumulate how, float* out) {
   Dequantize(codes, n, DitheredValues{random, step, bits}, how, out);
@@ -162,12 +205,18 @@ HWY_AFTER_NAMESPACE();
 namespace elastiquant {
 
 HWY_EXPORT(DequantizeLevelsOf);
+HWY_EXPORT(DequantizeDigitsOf);
 HWY_EXPORT(DequantizeDitheredOf);
 HWY_EXPORT(MaxIndexOf);
 
 void DequantizeLevels(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
                       Accumulate how, float* out) {
   HWY_DYNAMIC_DISPATCH(DequantizeLevelsOf)(codes, n, table, norm, how, out);
+}
+
+void DequantizeDigits(const uint8_t* digits, size_t n, const float* table, size_t base,
+                      float scale, Accumulate how, float* out) {
+  HWY_DYNAMIC_DISPATCH(DequantizeDigitsOf)(digits, n, table, base, scale, how, out);
 }
 
 void DequantizeDithered(const uint8_t* codes, size_t n, RandomRun random, float step, int bits,

@@ -20,6 +20,11 @@ struct Accumulate {
 void DequantizeLevels(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
                       Accumulate how, float* out);
 
+// The value is scale * table[digit]. `table` has 256 entries (past the digits' base, anything
+// finite), 64-byte aligned; `base` is a bound on the digits.
+void DequantizeDigits(const uint8_t* digits, size_t n, const float* table, size_t base,
+                      float scale, Accumulate how, float* out);
+
 // The value is step * (k - u) with step = norm / UniformSteps(bits), k the signed index and u
 // in [-1/2, 1/2) the number that QuantizeDithered had.
 void DequantizeDithered(const uint8_t* codes, size_t n, RandomRun random, float step, int bits,

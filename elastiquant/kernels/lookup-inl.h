@@ -54,6 +54,35 @@ class Table8 {
   V low_, high_;
 };
 
+// table[index] for index in 0..15; reads 16 floats from `table`.
+template <class D>
+class Table16 {
+  using V = hwy::HWY_NAMESPACE::Vec<D>;
+  using DU = hwy::HWY_NAMESPACE::RebindToUnsigned<D>;
+  using VU = hwy::HWY_NAMESPACE::Vec<DU>;
+
+ public:
+  HWY_INLINE explicit Table16(const float* table)
+      : low_(table), high_(table + (kWide ? 0 : 8)) {}
+
+  HWY_INLINE V operator()(VU index) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    if constexpr (kWide) {
+      return low_(index);
+    } else {
+      const D d;
+      const DU du;
+      const VU low_index = hn::And(index, hn::Set(du, 7));
+      const auto is_high = hn::RebindMask(d, hn::TestBit(index, hn::Set(du, 8)));
+      return hn::IfThenElse(is_high, high_(low_index), low_(low_index));
+    }
+  }
+
+ private:
+  static constexpr bool kWide = hwy::HWY_NAMESPACE::MaxLanes(D()) >= 16;
+  Table8<D> low_, high_;
+};
+
 // table[index] for index in 0..127; reads 128 floats from `table`. With AVX-512 by permutations
 // of registers, which are several times as fast as its gathers.
 template <class D>

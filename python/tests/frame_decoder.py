@@ -25,6 +25,7 @@ except ImportError:
 
 HEADER = struct.Struct("<4sBBBBIIQQ")
 FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
+LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION = 6, 7, 8, 10, 11
 MASK32 = 0xFFFFFFFF
 
 
@@ -550,8 +551,127 @@ def decode_dither(frame):
     return values.astype(np.float32)
 
 
+# Section 10: bucket codes.
+
+
+DIGIT_GROUPS = {3: (5, 8), 5: (3, 7), 6: (5, 13), 7: (6, 17), 9: (5, 16), 10: (3, 10)}
+DIGIT_GROUPS |= {11: (2, 7), 12: (5, 18), 13: (4, 15), 14: (6, 23), 15: (11, 43)}
+DIGIT_GROUPS |= {1 << e: (1, e) for e in range(1, 9)}
+
+
+@dataclass
+class BucketCodes:
+    codec: int
+    base: int
+    coding: int
+    family: int
+    bucket: int
+    p: float
+
+    @property
+    def listed(self):
+        return self.base // 2 if self.codec == ZEROLESS and self.family == 2 else 0
+
+
+def parse_bucket_codes(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 12, "parameter length and flags")
+    top, coding, family, reserved, bucket, p = struct.unpack("<4BIf", frame.parameters)
+    f = BucketCodes(frame.codec, top + 1, coding, family, bucket, p)
+    check(f.base in DIGIT_GROUPS and reserved == 0, "base")
+    check(f.base == {TERNARY: 3, SIGN: 2}.get(f.codec, f.base), "base of the codec")
+    check(coding == 0 or (coding == 2 and f.base > 2), "coding")
+    if f.codec == ZEROLESS:
+        check(f.base % 2 == 0 and family <= 2, "base or family")
+        check(0 < p < 1 if family == 0 else p == 0, "p")
+    else:
+        check(family == 0 and p == 0, "family or p")
+    return f
+
+
+def bucket_table(f, payload):
+    if f.codec == TERNARY:
+        return np.array([0, 1, -1], np.float32)
+    if f.codec == SIGN:
+        return np.array([-1, 1], np.float32)
+    top, half = np.float32(f.base - 1), f.base // 2
+    if f.codec == INNOVATION:
+        return (2 * np.arange(f.base) - (f.base - 1)).astype(np.float32) / top
+    if f.family == 0:
+        powers_of_p = [1.0]
+        while len(powers_of_p) < half:
+            powers_of_p.append(powers_of_p[-1] * f.p)
+        upper = np.array(powers_of_p[::-1]).astype(np.float32)
+    elif f.family == 1:
+        upper = (2 * np.arange(half) + 1).astype(np.float32) / top
+    else:
+        check(len(payload) >= 4 * half, "the level list is cut short")
+        upper = np.frombuffer(payload, "<f4", half)
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.diff(upper, prepend=np.float32(0))
+        check((steps >= np.float32(2.0**-126)).all() and upper[-1] == 1, "levels")
+    return np.concatenate([-upper[::-1], upper])
+
+
+def decode_digits(data, base, count):
+    k, b = DIGIT_GROUPS[base]
+    groups = -(-count // k)
+    check(len(data) == -(-groups * b // 8), "length of packed digits")
+    stream = int.from_bytes(data, "little")
+    digits = []
+    for _ in range(groups):
+        number = stream & (1 << b) - 1
+        stream >>= b
+        check(number < base**k, "a group of digits is too large")
+        for _ in range(k):
+            digits.append(number % base)
+            number //= base
+    check(stream == 0 and not any(digits[count:]), "filling digits and bits")
+    return np.array(digits[:count], np.int64)
+
+
+def decode_bucket_codes(frame):
+    f, payload, n = parse_bucket_codes(frame), frame.payload, frame.n
+    table = None if f.codec == LEVELS else bucket_table(f, payload)
+    bucket = f.bucket or max(n, 1)
+    goal = 4096 if f.coding == 0 else 32768
+    tile = 32768 if bucket > 32768 else max(goal // bucket, 1) * bucket
+    tiles, buckets = -(-n // tile), -(-n // bucket)
+    s = f.base if f.codec == LEVELS else 1
+    at, ends_bytes = 4 * f.listed, 0 if f.coding == 0 else 8 * tiles
+    check(len(payload) >= at + ends_bytes + 4 * buckets * s, "the payload is cut short")
+    ends = np.frombuffer(payload, "<u8", ends_bytes // 8, at).tolist()
+    at += ends_bytes
+    side = np.frombuffer(payload, "<f4", buckets * s, at).reshape(buckets, s)
+    check(np.isfinite(side).all() and (s > 1 or (side >= 0).all()), "side data")
+    data = payload[at + 4 * buckets * s :]
+    digits, begin = [np.zeros(0, np.int64)], 0
+    for t in range(tiles):
+        count = min(tile, n - t * tile)
+        if f.coding == 0:
+            k, b = DIGIT_GROUPS[f.base]
+            end = begin + -(-(-(-count // k) * b) // 8)
+        else:
+            end = ends[t]
+        check(begin <= end <= len(data), "a tile's end")
+        part = data[begin:end]
+        if f.coding == 0:
+            digits.append(decode_digits(part, f.base, count))
+        else:
+            bits = max(2, (f.base - 1).bit_length())
+            digits.append(decode_rans(part, bits, count))
+        begin = end
+    check(begin == len(data), "the digits do not end where the payload does")
+    digits = np.concatenate(digits)
+    check((digits < f.base).all(), "a digit is not below the base")
+    of = np.arange(n) // bucket
+    if f.codec == LEVELS:
+        return side[of, digits] if n else np.zeros(0, np.float32)
+    return side[of, 0] * table[digits] if n else np.zeros(0, np.float32)
+
+
 DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
 DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
+DECODERS |= dict.fromkeys([LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION], decode_bucket_codes)
 
 
 def decode(data):

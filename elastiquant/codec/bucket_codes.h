@@ -1,0 +1,77 @@
+// The wire format that the bucketed quantisers share, and its decoder: each bucket has a few
+// floats (a scale, or its levels), each coordinate a digit, and a value is always
+// scale * table[digit] (docs/frame-format.md, "bucket codes").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "elastiquant/codec/registry.h"
+#include "elastiquant/codec/tile_geometry.h"
+#include "elastiquant/coding/index_coding.h"
+
+namespace elastiquant {
+
+// What a frame of one of these codecs says of itself:
+//   kLevels      a bucket sends its levels, lowest first; the scale is 1
+//   kTernary     a scale; the table is 0, 1, -1
+//   kSign        a scale; -1, 1
+//   kZeroless    a scale; the table that `family` and `p` say, lowest first
+//   kInnovation  a scale; (2 digit - (radix - 1)) / (radix - 1)
+// Stable numbers: they travel in frames.
+enum class ZerolessFamily : uint8_t { kExponential = 0, kUniform = 1, kListed = 2 };
+
+struct BucketFormat {
+  CodecId codec{};
+  int radix = 2;                             // IsDigitBase
+  IndexCoding coding = IndexCoding::kFixed;  // kFixed: digits; or kRans, with radix > 2
+  uint32_t bucket = 0;                       // coordinates that share side data; 0: all
+  ZerolessFamily family = ZerolessFamily::kExponential;  // kZeroless only
+  float p = 0;                                           // its exponential family only
+  // By digits; of kLevels nothing.
+  alignas(64) std::array<float, 256> table{};
+
+  // Floats of side data a bucket.
+  size_t side() const { return codec == CodecId::kLevels ? static_cast<size_t>(radix) : 1; }
+  // Floats that a listed table takes at the front of the payload: those above 0.
+  size_t listed() const {
+    return codec == CodecId::kZeroless && family == ZerolessFamily::kListed
+               ? static_cast<size_t>(radix) / 2
+               : 0;
+  }
+  // Bits of a digit under kRans.
+  int bits() const;
+};
+
+// Fills format->table from codec, radix, family and p; for a listed family from `upper`, its
+// radix / 2 levels above 0, which must increase up to 1. kInvalidArgument says what is wrong.
+Status FillTable(std::span<const float> upper, BucketFormat* format);
+
+inline constexpr size_t kBucketParameterBytes = 12;
+std::array<uint8_t, kBucketParameterBytes> WriteBucketParameters(const BucketFormat& format);
+
+// Payload: [listed levels f32] [tile ends u64] [side data f32] [tiles' digits]; the first only
+// for a listed table, the second only with kRans.
+class BucketLayout : public TileGeometry {
+ public:
+  BucketLayout(const BucketFormat& format, size_t elements);
+
+  // Offsets in the payload.
+  size_t ends_at() const { return ends_at_; }
+  size_t side_at() const { return side_at_; }
+  size_t codes_at() const { return codes_at_; }
+  // Where a tile's digits are if all before it have the most bytes possible; kFixed has exactly
+  // these. tile <= tiles().
+  size_t WorstCodesAt(size_t tile) const;
+  size_t WorstBytes(size_t tile) const { return WorstCodesAt(tile + 1) - WorstCodesAt(tile); }
+
+ private:
+  size_t ends_at_, side_at_, codes_at_;
+  size_t full_tile_bytes_, last_tile_bytes_;
+};
+
+// Decodes frames of all of these codecs, after checking everything in them.
+Status DecodeBucketCodes(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+
+}  // namespace elastiquant
