@@ -50,7 +50,7 @@ std::string ShortSpec(const CodecInfo& info) {
     return codec.ok() && whole.ok() && (*codec)->spec() == (*whole)->spec();
   };
   if (const Rate* rate = RateOf(info)) {
-    const std::string spec = WithRate(info, *rate, DefaultRate(info, *rate));
+    std::string spec = WithRate(info, *rate, DefaultRate(info, *rate));
     if (same(spec)) return spec;
   }
   return same(info.name) ? info.name : info.spec;
@@ -70,28 +70,31 @@ class SpecList {
   std::vector<std::string> specs_;
 };
 
-void AddDefaults(const CodecInfo& info, SpecList* list) {
-  const std::string spec = ShortSpec(info);
+void AddWithModifiers(const CodecInfo& info, const std::string& spec, SpecList* list) {
   list->Add(spec);
-  for (const std::string& modifier : info.modifiers) list->Add(spec + "|" + modifier);
+  for (const std::string& modifier : info.modifiers) {
+    list->Add(std::string(spec).append("|").append(modifier));
+  }
 }
 
 }  // namespace
 
 std::vector<std::string> DefaultSpecs() {
   SpecList list;
-  for (const CodecInfo& info : ListCodecs()) AddDefaults(info, &list);
+  for (const CodecInfo& info : ListCodecs()) AddWithModifiers(info, ShortSpec(info), &list);
   return list.Take();
 }
 
 std::vector<std::string> RateSpecs() {
   SpecList list;
   for (const CodecInfo& info : ListCodecs()) {
-    AddDefaults(info, &list);
+    AddWithModifiers(info, ShortSpec(info), &list);
     const Rate* rate = RateOf(info);
     if (rate == nullptr) continue;
     // A value that this codec does not take is left out.
-    for (const std::string& value : rate->values) list.Add(WithRate(info, *rate, value));
+    for (const std::string& value : rate->values) {
+      AddWithModifiers(info, WithRate(info, *rate, value), &list);
+    }
   }
   return list.Take();
 }

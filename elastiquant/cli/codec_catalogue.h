@@ -19,7 +19,7 @@ namespace elastiquant::cli {
 std::vector<std::string> DefaultSpecs();
 
 // DefaultSpecs(), and every registered codec at each usual value of the parameter that sets its
-// rate, as far as it takes the value.
+// rate, as far as it takes the value, and with each modifier of its own.
 std::vector<std::string> RateSpecs();
 
 struct CodecFacts {

@@ -39,6 +39,7 @@ struct Command {
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example);
 
+Command MakeAnalyzeCommand(CLI::App& program);
 Command MakeBenchCommand(CLI::App& program);
 Command MakeCodecsCommand(CLI::App& program);
 Command MakeDataCommand(CLI::App& program);

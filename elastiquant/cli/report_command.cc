@@ -1,20 +1,13 @@
 // `report`: compares training runs. The tables and plots are made by the Python package
 // python/elastiquant_report, which this command finds and becomes.
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
+#include "elastiquant/cli/python_package.h"
 
 namespace elastiquant::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ReportOptions {
   std::vector<std::string> runs;
@@ -25,55 +18,13 @@ struct ReportOptions {
   bool no_plots = false;
 };
 
-// Looks for `relative` in the folder of this executable and in those above it, so that it is
-// found from a build tree (build/release/bin) as well as from an installation (bin).
-fs::path FindAbove(const fs::path& relative) {
-  std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) folder = fs::current_path();
-  while (true) {
-    if (fs::exists(folder / relative, error)) return folder / relative;
-    if (folder == folder.root_path() || folder.empty()) return {};
-    folder = folder.parent_path();
-  }
-}
-
-Result<std::string> FindReportPackage() {
-  for (const char* place :
-       {"python/elastiquant_report", "share/elastiquant/python/elastiquant_report"}) {
-    const fs::path found = FindAbove(place);
-    if (!found.empty()) return found.string();
-  }
-  return NotFound(
-      "the Python package elastiquant_report is neither in python/ nor in "
-      "share/elastiquant/python of a folder above this program");
-}
-
-std::string FindPython(const std::string& given) {
-  if (!given.empty()) return given;
-  const fs::path found = FindAbove(".venv/bin/python");
-  return found.empty() ? "python3" : found.string();
-}
-
-Status Exec(const std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  return NotFound("cannot start the Python interpreter " + words[0] + ": " +
-                  std::strerror(errno) + ". Give one with --python, or run `make setup`");
-}
-
 Status RunReport(const ReportOptions& options) {
-  EQ_ASSIGN_OR_RETURN(std::string package, FindReportPackage());
-  std::vector<std::string> words = {
-      FindPython(options.python), package, "--out", options.out, "--per", options.per};
+  std::vector<std::string> words = {"--out", options.out, "--per", options.per};
   if (!options.title.empty()) words.insert(words.end(), {"--title", options.title});
   if (options.no_plots) words.push_back("--no-plots");
   words.push_back("--");
   words.insert(words.end(), options.runs.begin(), options.runs.end());
-  return Exec(words);
+  return RunPythonPackage("elastiquant_report", options.python, words);
 }
 
 constexpr char kExample[] =

@@ -1,0 +1,300 @@
+// `analyze`: what codecs make of gradients: bits, error, bias, entropy, speed.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "elastiquant/cli/codec_analysis.h"
+#include "elastiquant/cli/codec_bench.h"
+#include "elastiquant/cli/codec_catalogue.h"
+#include "elastiquant/cli/command.h"
+#include "elastiquant/cli/compute_options.h"
+#include "elastiquant/cli/file.h"
+#include "elastiquant/cli/npy.h"
+#include "elastiquant/cli/python_package.h"
+#include "elastiquant/codec/frame.h"
+#include "elastiquant/kernels/targets.h"
+
+namespace elastiquant::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct AnalyzeOptions {
+  std::vector<std::string> inputs;
+  std::vector<std::string> codecs;
+  size_t gaussian = 0;
+  bool rates = false;
+  ComputeOptions compute;
+  AnalysisOptions analysis;
+  bool json = false;
+  std::string plot;
+  std::string python;
+};
+
+struct Input {
+  std::string name;
+  std::vector<float> values;
+};
+
+// One codec's line; an error in place of figures does not stop the others.
+struct Row {
+  std::string codec;  // as it was given
+  std::shared_ptr<const Codec> made;
+  Result<Analysis> analysis;
+};
+
+// Files as they are, folders as their .npy files by name.
+Result<std::vector<std::string>> Files(const std::vector<std::string>& inputs) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (!fs::is_directory(input, error)) {
+      files.push_back(input);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(input, error)) {
+      if (entry.path().extension() == ".npy") found.push_back(entry.path().string());
+    }
+    if (found.empty()) {
+      return NotFound(input + " has no .npy files; `elastiquant train --dump-gradients` makes some");
+    }
+    std::ranges::sort(found);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+Status Check(const Input& input) {
+  const size_t n = input.values.size();
+  if (n == 0 || n > kMaxFrameElements) {
+    return InvalidArgument(
+        fmt::format("{} has {} elements; 1 to {} are needed", input.name, n, kMaxFrameElements));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isfinite(input.values[i])) continue;
+    return NonFinite(fmt::format("{} has {} at coordinate {}", input.name, input.values[i], i));
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<Input>> Inputs(const AnalyzeOptions& options) {
+  if (options.inputs.empty() && options.gaussian == 0) {
+    return InvalidArgument("nothing to analyze: give .npy files, folders, or --gaussian N");
+  }
+  EQ_ASSIGN_OR_RETURN(const std::vector<std::string> files, Files(options.inputs));
+  std::vector<Input> inputs;
+  for (const std::string& file : files) {
+    EQ_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(file));
+    inputs.push_back({file, std::move(array.values)});
+    EQ_RETURN_IF_ERROR(Check(inputs.back()));
+  }
+  if (options.gaussian > 0) {
+    inputs.push_back({"Gaussian", GaussianVector(options.gaussian, options.analysis.seed)});
+  }
+  return inputs;
+}
+
+Result<std::vector<std::string>> Specs(const AnalyzeOptions& options) {
+  for (const std::string& spec : options.codecs) {
+    EQ_RETURN_IF_ERROR(MakeCodec(spec).status());
+  }
+  std::vector<std::string> specs = options.codecs;
+  if (!options.rates && !specs.empty()) return specs;
+  for (const std::string& spec : options.rates ? RateSpecs() : DefaultSpecs()) {
+    if (std::ranges::find(specs, spec) == specs.end()) specs.push_back(spec);
+  }
+  return specs;
+}
+
+// By class, then by bits.
+bool Before(const Row& a, const Row& b) {
+  const auto key = [](const Row& row) {
+    const double bits = row.analysis.ok() ? row.analysis->bits_per_coordinate : INFINITY;
+    return std::tuple(row.made->codec_class(), bits,
+                      row.analysis.ok() ? row.analysis->nmse : 0);
+  };
+  return key(a) < key(b);
+}
+
+// Progress, if a person watches stderr.
+void Say(const std::string& words) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\033[K{}", words);
+  std::fflush(stderr);
+}
+
+Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const Input& input,
+                                    const std::vector<std::string>& specs, Workspace& work) {
+  std::vector<Row> rows;
+  for (const std::string& spec : specs) {
+    Say(fmt::format("{}: {}/{} {}", input.name, rows.size() + 1, specs.size(), spec));
+    EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
+    Result<Analysis> analysis = Analyse(*codec, input.values, options.analysis, work);
+    rows.push_back({spec, std::move(codec), std::move(analysis)});
+  }
+  Say("");
+  std::ranges::stable_sort(rows, Before);
+  return rows;
+}
+
+// How far NMSE lies above what the best unbiased code of iid Gaussian values has at that rate.
+double DecibelsAboveLimit(const Analysis& analysis) {
+  return 10 * std::log10(analysis.nmse * (std::exp2(2 * analysis.bits_per_coordinate) - 1));
+}
+
+double Norm(std::span<const float> values) {
+  double squares = 0;
+  for (const float v : values) squares += static_cast<double>(v) * v;
+  return std::sqrt(squares);
+}
+
+constexpr char kRowFormat[] = "{:<{}}  {:>7}  {:>7}  {:>9} {:>6}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}\n";
+
+void PrintRow(const Row& row, size_t width) {
+  if (!row.analysis.ok()) {
+    fmt::print("{:<{}}  {}\n", row.codec, width, row.analysis.status().message());
+    return;
+  }
+  const Analysis& a = *row.analysis;
+  const double spread = a.nmse > 0 ? 100 * a.nmse_standard_error / a.nmse : 0;
+  fmt::print(kRowFormat, row.codec, width, fmt::format("{:.3f}", a.bits_per_coordinate),
+             a.entropy ? fmt::format("{:.3f}", *a.entropy) : "-",
+             fmt::format("{:.4g}", a.nmse), fmt::format("±{:.1f}%", spread),
+             a.nmse > 0 ? fmt::format("{:.1f}", DecibelsAboveLimit(a)) : "-",
+             fmt::format("{:.1f}", a.bias_z),
+             fmt::format("{:.0f}%", 100 * std::max(0.0, a.bias_share)),
+             fmt::format("{:.4f}", a.cosine),
+             fmt::format("{:.2f}", a.encode_gigabytes_per_second),
+             fmt::format("{:.2f}", a.decode_gigabytes_per_second));
+}
+
+void PrintText(const Input& input, const std::vector<Row>& rows) {
+  size_t width = 11;
+  for (const Row& row : rows) width = std::max(width, row.codec.size());
+  fmt::print("{}: {} floats, norm {:.4g}\n\n", input.name, input.values.size(),
+             Norm(input.values));
+  fmt::print(kRowFormat, "codec", width, "bits", "entropy", "NMSE", "", "dB", "bias z", "bias",
+             "cosine", "encode", "decode");
+  std::optional<CodecClass> group;
+  for (const Row& row : rows) {
+    if (group != row.made->codec_class()) {
+      group = row.made->codec_class();
+      fmt::print("{}\n", CodecClassName(*group));
+    }
+    PrintRow(row, width);
+  }
+  fmt::print("\n");
+}
+
+constexpr char kLegend[] =
+    "bits: of a coordinate, whole frames. entropy: of the decoded values, given their bucket.\n"
+    "NMSE: mean of |Q(v)-v|^2/|v|^2 and its standard error. dB: NMSE above 1/(4^bits - 1), the\n"
+    "limit of unbiased codes for iid Gaussian values. bias z: above 4, the error has a mean;\n"
+    "bias: the share of the squared error that does not average out. encode, decode: GB/s of\n"
+    "fp32. Codecs with a memory are shown at their first message.\n";
+
+Json ToJson(const Row& row) {
+  Json json = {{"codec", row.codec},
+               {"spec", row.made->spec()},
+               {"class", CodecClassName(row.made->codec_class())}};
+  if (!row.analysis.ok()) {
+    json["error"] = row.analysis.status().message();
+    return json;
+  }
+  const Analysis& a = *row.analysis;
+  json["bits_per_coordinate"] = a.bits_per_coordinate;
+  json["entropy"] = a.entropy ? Json(*a.entropy) : Json(nullptr);
+  json["nmse"] = a.nmse;
+  json["nmse_standard_error"] = a.nmse_standard_error;
+  json["bias_z"] = a.bias_z;
+  json["bias_share"] = a.bias_share;
+  json["cosine"] = a.cosine;
+  json["encode_gigabytes_per_second"] = a.encode_gigabytes_per_second;
+  json["decode_gigabytes_per_second"] = a.decode_gigabytes_per_second;
+  return json;
+}
+
+Json ToJson(const Input& input, const std::vector<Row>& rows) {
+  auto results = Json::array();
+  for (const Row& row : rows) results.push_back(ToJson(row));
+  return {{"name", input.name},
+          {"elements", input.values.size()},
+          {"norm", Norm(input.values)},
+          {"results", results}};
+}
+
+// What `--plot STEM` draws, beside its pictures.
+Status Plot(const AnalyzeOptions& options, const std::string& report) {
+  const std::string file = options.plot + ".json";
+  EQ_RETURN_IF_ERROR(WriteFile(file, {AsBytes(std::span<const char>(report))}));
+  std::fflush(stdout);
+  return RunPythonPackage("elastiquant_rates", options.python, {file, "--out", options.plot});
+}
+
+Status Run(const AnalyzeOptions& options) {
+  EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
+  EQ_ASSIGN_OR_RETURN(const std::vector<std::string> specs, Specs(options));
+  EQ_ASSIGN_OR_RETURN(const std::vector<Input> inputs, Inputs(options));
+  Workspace work(options.compute.threads);
+  auto analyses = Json::array();
+  for (const Input& input : inputs) {
+    EQ_ASSIGN_OR_RETURN(const std::vector<Row> rows, AnalyseAll(options, input, specs, work));
+    if (!options.json) PrintText(input, rows);
+    analyses.push_back(ToJson(input, rows));
+  }
+  const Json report = {{"draws", options.analysis.draws},
+                       {"seed", options.analysis.seed},
+                       {"threads", options.compute.threads},
+                       {"target", CurrentSimdTarget()},
+                       {"inputs", analyses}};
+  const std::string text = report.dump(2) + "\n";
+  fmt::print("{}", options.json ? text : kLegend);
+  return options.plot.empty() ? Status::Ok() : Plot(options, text);
+}
+
+constexpr char kExample[] =
+    "  elastiquant train --dump-gradients 1,50%,100% --out runs/fp32\n"
+    "  elastiquant analyze runs/fp32/gradients\n"
+    "  elastiquant analyze --codec dither:bits=2 --codec qsgdv:bits=4 gradient.npy --json\n"
+    "  elastiquant analyze --rates --gaussian 1000000 --plot rates";
+
+}  // namespace
+
+Command MakeAnalyzeCommand(CLI::App& program) {
+  auto options = std::make_shared<AnalyzeOptions>();
+  CLI::App* app = AddSubcommand(program, "analyze",
+                                "Measure what codecs make of gradients: bits, error, bias",
+                                kExample);
+  app->add_option("IN", options->inputs, ".npy files, or folders of them");
+  app->add_option("--codec", options->codecs,
+                  "Codec to measure; may be repeated. Default: every registered one")
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_flag("--rates", options->rates,
+                "Every registered codec at all its usual rates, beside --codec");
+  app->add_option("--gaussian", options->gaussian, "Also this many Gaussian values")
+      ->check(CLI::Range(size_t{1}, kMaxFrameElements));
+  app->add_option("--draws", options->analysis.draws, "Encodings of each vector")
+      ->check(CLI::Range(2, 1'000'000))
+      ->capture_default_str();
+  app->add_option("--seed", options->analysis.seed, "Seed of the rounding and of --gaussian")
+      ->capture_default_str();
+  AddComputeOptions(app, &options->compute);
+  app->add_flag("--json", options->json, "A JSON object");
+  app->add_option("--plot", options->plot,
+                  "Draw NMSE against bits: writes PLOT.json, and PLOT.png and .svg, one of each "
+                  "for every input");
+  app->add_option("--python", options->python,
+                  "Python with matplotlib, for --plot; default: .venv/bin/python above this "
+                  "program, else python3");
+  return {app, [options] { return Run(*options); }};
+}
+
+}  // namespace elastiquant::cli

@@ -1,0 +1,64 @@
+#include "elastiquant/cli/python_package.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace elastiquant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Looks for `relative` in the folder of this executable and in those above it, so that it is
+// found from a build tree (build/release/bin) as well as from an installation (bin).
+fs::path FindAbove(const fs::path& relative) {
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) folder = fs::current_path();
+  while (true) {
+    if (fs::exists(folder / relative, error)) return folder / relative;
+    if (folder == folder.root_path() || folder.empty()) return {};
+    folder = folder.parent_path();
+  }
+}
+
+Result<std::string> FindPackage(const std::string& package) {
+  for (const char* place : {"python", "share/elastiquant/python"}) {
+    const fs::path found = FindAbove(fs::path(place) / package);
+    if (!found.empty()) return found.string();
+  }
+  return NotFound("the Python package " + package +
+                  " is neither in python/ nor in share/elastiquant/python of a folder above "
+                  "this program");
+}
+
+std::string FindPython(const std::string& given) {
+  if (!given.empty()) return given;
+  const fs::path found = FindAbove(".venv/bin/python");
+  return found.empty() ? "python3" : found.string();
+}
+
+Status Exec(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  return NotFound("cannot start the Python interpreter " + words[0] + ": " +
+                  std::strerror(errno) + ". Give one with --python, or run `make setup`");
+}
+
+}  // namespace
+
+Status RunPythonPackage(const std::string& package, const std::string& python,
+                        const std::vector<std::string>& arguments) {
+  EQ_ASSIGN_OR_RETURN(std::string folder, FindPackage(package));
+  std::vector<std::string> words = {FindPython(python), std::move(folder)};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return Exec(words);
+}
+
+}  // namespace elastiquant::cli

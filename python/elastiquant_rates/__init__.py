@@ -1,0 +1,1 @@
+"""Draws what `elastiquant analyze --json` measured: error against bits, a line a codec."""

@@ -1,0 +1,139 @@
+"""One figure an input: unbiased codecs with their limit, and beside them all others."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import median
+
+import elastiquant_plot as look
+from elastiquant_rates import series as data
+from elastiquant_rates.series import Series
+
+# Those of this project stand out; all others share the remaining colours.
+_OWN = {"dither": look.SERIES[0], "elastic": look.SERIES[1]}
+_REST = look.SERIES[2:]
+_PANEL, _KEY, _MARGIN = 4.1, 1.35, 0.62  # inches
+
+
+def draw(report: dict, stem: Path) -> list[Path]:
+    """Writes STEM.png and .svg; with several inputs STEM-1, STEM-2, ..."""
+    written = []
+    inputs = report["inputs"]
+    with look.style():
+        for number, analysis in enumerate(inputs, start=1):
+            name = stem.name if len(inputs) == 1 else f"{stem.name}-{number}"
+            written += figure(analysis, report["draws"], stem.with_name(name))
+    return written
+
+
+def figure(analysis: dict, draws: int, stem: Path) -> list[Path]:
+    unbiased = data.collect(data.measured(analysis, data.UNBIASED))
+    others = data.collect(data.measured(analysis, data.OTHERS))
+    panels = [(_draw_unbiased, unbiased)] + ([(_draw_others, others)] if others else [])
+    count = f"{analysis['elements']:,}".replace(",", "\u202f")
+    fig, axes = look.figure(
+        headline(unbiased),
+        f"{data.title_of(analysis)}: {count} values, means over {draws} draws. Bits are those "
+        "of whole frames. Hollow: the same values, entropy-coded.",
+        columns=len(panels),
+        width=len(panels) * (_MARGIN + _PANEL + _KEY) + 0.1,
+        height=5.4,
+    )
+    for i, (panel, (paint, series)) in enumerate(zip(axes, panels, strict=True)):
+        _place(fig, panel, i)
+        paint(panel, series)
+        panel.set_yscale("log")
+        panel.set_xlabel("bits per coordinate")
+        panel.legend(
+            loc="upper left",
+            bbox_to_anchor=(1.02, 1.02),
+            frameon=False,
+            fontsize=9,
+            labelcolor="linecolor",
+            handlelength=1.6,
+            borderaxespad=0,
+        )
+    axes[0].set_ylabel("NMSE")
+    return look.save(fig, stem)
+
+
+def headline(unbiased: list[Series]) -> str:
+    """What the unbiased panel shows of the codec `dither`."""
+    own = next((s for s in unbiased if s.name == "dither"), None)
+    rest = [s for s in unbiased if s is not own]
+    factors = data.advantages(own, rest) if own else []
+    if not factors or min(factors) < 1:
+        return "Error against size"
+    return (
+        f"From {own.points[0][0]:.2g} bits up dither has {_round(min(factors))} to "
+        f"{_round(max(factors))} times less variance than any other unbiased codec of equal "
+        f"size (median {_round(median(factors))})"
+    )
+
+
+def _round(value: float) -> str:
+    """Two digits that matter."""
+    step = 10 ** (math.floor(math.log10(value)) - 1)
+    return f"{round(value / step) * step:g}"
+
+
+def _place(fig, axes, column: int) -> None:
+    width, height = fig.get_size_inches()
+    left = _MARGIN + column * (_MARGIN + _PANEL + _KEY)
+    bottom = 0.58
+    top = fig.header_bottom * height - 0.28
+    axes.set_position((left / width, bottom / height, _PANEL / width, (top - bottom) / height))
+
+
+def _looks(series: list[Series]) -> dict[str, dict]:
+    """A colour and a marker for each name."""
+    looks = {}
+    others = 0
+    for name in dict.fromkeys(s.name for s in series):
+        if name in _OWN:
+            looks[name] = {"color": _OWN[name], "marker": "o", "linewidth": 2.2, "zorder": 4}
+            continue
+        turn = others % len(_REST)
+        marker = look.MARKERS[1 + (others // len(_REST) + turn) % (len(look.MARKERS) - 1)]
+        looks[name] = {"color": _REST[turn], "marker": marker, "linewidth": 1.1, "zorder": 3}
+        others += 1
+    return looks
+
+
+def _paint(axes, series: list[Series]) -> None:
+    looks = _looks(series)
+    for each in sorted(series, key=data.distance, reverse=True):
+        form = dict(looks[each.name], markersize=5, label=each.name)
+        if each.coded:
+            form |= {
+                "markerfacecolor": "white",
+                "linestyle": (0, (3, 2)),
+                "linewidth": 0.9,
+                "label": "_",
+            }
+        axes.plot(*zip(*each.points, strict=True), **form)
+
+
+def _draw_unbiased(axes, series: list[Series]) -> None:
+    axes.set_title("Unbiased codecs")
+    _paint(axes, series)
+    bits = [0.3 + 0.02 * i for i in range(int(8.2 / 0.02))]
+    axes.plot(
+        bits,
+        [data.gaussian_limit(b) for b in bits],
+        color=look.INK,
+        linewidth=1.1,
+        linestyle=(0, (1, 1.5)),
+        zorder=2,
+        label="limit for\niid Gaussian",
+    )
+    axes.set_xlim(0, 8.5)
+    axes.set_xticks(range(9))
+
+
+def _draw_others(axes, series: list[Series]) -> None:
+    axes.set_title("Contractive and biased codecs, for error feedback")
+    _paint(axes, series)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
