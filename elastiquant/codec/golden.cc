@@ -113,6 +113,12 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"signsgd", "signsgd", "bell", 77},
       {"signsgd-zeros", "signsgd", "zeros", 10},
       {"efsign", "efsign:bucket=100", "bell", 777},
+      {"natural", "natural", "bell", 205},
+      {"natural-empty", "natural", "bell", 0},
+      {"natural-range", "natural", "range", 33},
+      {"natural-rans", "natural|rans", "bell", 1000},
+      {"natural-rans-one", "natural|rans", "bell", 1},
+      {"natural-rans-tiles", "natural|rans", "sparse", 33000},
   };
   return cases;
 }

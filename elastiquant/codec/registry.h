@@ -56,5 +56,6 @@ const CodecFamily& NuqsgdFamily();    // qsgd.cc
 const CodecFamily& TernGradFamily();  // ternary.cc
 const CodecFamily& SignSgdFamily();   // sign.cc
 const CodecFamily& EfSignFamily();    // sign.cc
+const CodecFamily& NaturalFamily();   // natural.cc
 
 }  // namespace elastiquant

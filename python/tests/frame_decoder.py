@@ -25,7 +25,7 @@ except ImportError:
 
 HEADER = struct.Struct("<4sBBBBIIQQ")
 FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
-LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION = 6, 7, 8, 10, 11
+LEVELS, TERNARY, SIGN, NATURAL, ZEROLESS, INNOVATION = 6, 7, 8, 9, 10, 11
 MASK32 = 0xFFFFFFFF
 
 
@@ -669,9 +669,42 @@ def decode_bucket_codes(frame):
     return side[of, 0] * table[digits] if n else np.zeros(0, np.float32)
 
 
+# Section 11: natural.
+
+
+def decode_natural(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 4, "parameter length and flags")
+    check(frame.parameters in (bytes(4), b"\2\0\0\0"), "parameters")
+    n, payload, coded = frame.n, frame.payload, frame.parameters[0] == 2
+    tiles = -(-n // 32768)
+    at = 8 * tiles if coded else 0
+    check(len(payload) >= at, "the payload is cut short")
+    ends = np.frombuffer(payload, "<u8", at // 8).tolist()
+    data, begin = payload[at:], 0
+    bits = [np.zeros(0, np.uint32)]
+    for t in range(tiles):
+        count = min(32768, n - t * 32768)
+        signs = -(-count // 8)
+        end = ends[t] if coded else begin + signs + count
+        check(begin + signs <= end <= len(data), "a tile's end")
+        sign = np.unpackbits(
+            np.frombuffer(data[begin : begin + signs], np.uint8), bitorder="little"
+        )
+        check(not sign[count:].any(), "filling bits")
+        part = data[begin + signs : end]
+        exponent = decode_rans(part, 8, count) if coded else np.frombuffer(part, np.uint8)
+        check((exponent < 255).all(), "an exponent of infinity")
+        exponent = exponent.astype(np.uint32)
+        bits.append(sign[:count].astype(np.uint32) << np.uint32(31) | exponent << np.uint32(23))
+        begin = end
+    check(begin == len(data), "the tiles do not end where the payload does")
+    return np.concatenate(bits).view(np.float32)
+
+
 DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
 DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
 DECODERS |= dict.fromkeys([LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION], decode_bucket_codes)
+DECODERS[NATURAL] = decode_natural
 
 
 def decode(data):

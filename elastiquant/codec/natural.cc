@@ -1,0 +1,225 @@
+// Natural compression (Horvath et al., 2019): each value rounded to a power of two, unbiased.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "elastiquant/codec/first_error.h"
+#include "elastiquant/codec/registry.h"
+#include "elastiquant/codec/tile_geometry.h"
+#include "elastiquant/coding/rans.h"
+#include "elastiquant/kernels/natural.h"
+#include "elastiquant/kernels/pack.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr size_t kParameterBytes = 4;
+constexpr uint8_t kPlain = 0, kRans = 2;  // as in IndexCoding
+constexpr int kExponentBits = 8;
+// (b - r)(r - a) / r^2 for powers a, b = 2a is largest at r = 4/3 a.
+constexpr double kNmseBound = 0.125;
+
+// Payload: [tile ends u64, with rANS only] and for each tile signs, then exponents.
+struct Layout {
+  Layout(bool is_coded, size_t n) : coded(is_coded), elements(n) {}
+
+  size_t tiles() const { return CeilDivide(elements, kMaxTile); }
+  Piece Tile(size_t tile) const {
+    const size_t begin = tile * kMaxTile;
+    return {begin, std::min(kMaxTile, elements - begin)};
+  }
+  size_t tiles_at() const { return coded ? tiles() * sizeof(uint64_t) : 0; }
+  static size_t SignBytes(size_t size) { return PackedBytes(size, 1); }
+  size_t WorstBytes(size_t size) const {
+    return SignBytes(size) + (coded ? MaxRansBytes(size, kExponentBits) : size);
+  }
+  size_t WorstAt(size_t tile) const {
+    const size_t full = tile < tiles() || tile == 0 ? tile : tile - 1;
+    const size_t rest = tile == full ? 0 : WorstBytes(Tile(full).size);
+    return tiles_at() + full * WorstBytes(kMaxTile) + rest;
+  }
+
+  bool coded;
+  size_t elements;
+};
+
+uint64_t ReadEnd(std::span<const uint8_t> payload, size_t tile) {
+  uint64_t end;
+  std::memcpy(&end, payload.data() + tile * sizeof(end), sizeof(end));
+  return end;
+}
+void WriteEnd(std::span<uint8_t> payload, size_t tile, uint64_t end) {
+  std::memcpy(payload.data() + tile * sizeof(end), &end, sizeof(end));
+}
+
+Status CannotHold(float value, size_t coordinate) {
+  const std::string where =
+      std::to_string(value) + " at coordinate " + std::to_string(coordinate);
+  if (!std::isfinite(value)) return NonFinite("the value is " + where);
+  return OutOfRange("the value " + where +
+                    " is above 2^127 and could be rounded to infinity: scale the values down");
+}
+
+class NaturalCodec : public Codec {
+ public:
+  explicit NaturalCodec(bool coded) : coded_(coded) {}
+
+  std::string spec() const override { return coded_ ? "natural|rans" : "natural"; }
+  CodecClass codec_class() const override { return CodecClass::kUnbiased; }
+  std::optional<double> NmseBound(size_t) const override { return kNmseBound; }
+  size_t MaxFrameBytes(size_t n) const override {
+    const Layout layout(coded_, n);
+    return FramePayloadOffset(kParameterBytes) + layout.WorstAt(layout.tiles());
+  }
+
+  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
+                        std::span<uint8_t> frame) const override {
+    EQ_RETURN_IF_ERROR(
+        CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
+    const auto payload = frame.subspan(FramePayloadOffset(kParameterBytes));
+    const Layout layout(coded_, values.size());
+    FirstError error;
+    const auto encode = [&](size_t tile, int thread) {
+      const Piece piece = layout.Tile(tile);
+      const Status status =
+          EncodeTile(values.subspan(piece.begin, piece.size),
+                     {MakeLaneKeys(key), static_cast<uint32_t>(piece.begin)},
+                     work.Scratch(thread, 2 * kMaxTile), layout, tile, payload);
+      if (!status.ok()) error.Report(piece.begin, status);
+    };
+    work.ParallelFor(layout.tiles(), std::cref(encode));
+    EQ_RETURN_IF_ERROR(error.status());
+    const size_t size = coded_ ? CloseGaps(layout, payload) : layout.WorstAt(layout.tiles());
+    const uint8_t parameters[kParameterBytes] = {coded_ ? kRans : kPlain};
+    FrameView view;
+    view.codec = CodecId::kNatural;
+    view.elements = values.size();
+    view.key = key;
+    view.parameters = parameters;
+    view.payload = payload.first(size);
+    return SealFrame(view, frame);
+  }
+
+ private:
+  Status EncodeTile(std::span<const float> v, RandomRun random, std::span<uint8_t> scratch,
+                    const Layout& layout, size_t tile, std::span<uint8_t> payload) const {
+    const auto exponents = scratch.first(v.size());
+    const auto signs = scratch.subspan(kMaxTile, v.size());
+    const size_t good =
+        SplitNatural(v.data(), v.size(), random, exponents.data(), signs.data());
+    if (good < v.size()) return CannotHold(v[good], random.first + good);
+    const auto out = payload.subspan(layout.WorstAt(tile), layout.WorstBytes(v.size()));
+    const size_t sign_bytes = Layout::SignBytes(v.size());
+    PackCodes(signs.data(), v.size(), 1, out.data());
+    if (!coded_) {
+      std::memcpy(out.data() + sign_bytes, exponents.data(), v.size());
+      return Status::Ok();
+    }
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        EncodeRans(exponents, kExponentBits, out.subspan(sign_bytes)));
+    WriteEnd(payload, tile, sign_bytes + size);
+    return Status::Ok();
+  }
+
+  // Moves the tiles together and turns their sizes into ends.
+  static size_t CloseGaps(const Layout& layout, std::span<uint8_t> payload) {
+    uint64_t end = 0;
+    for (size_t tile = 0; tile < layout.tiles(); ++tile) {
+      const uint64_t size = ReadEnd(payload, tile);
+      std::memmove(payload.data() + layout.tiles_at() + end,
+                   payload.data() + layout.WorstAt(tile), size);
+      end += size;
+      WriteEnd(payload, tile, end);
+    }
+    return layout.tiles_at() + end;
+  }
+
+  const bool coded_;
+};
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame payload check failed: " + what);
+}
+
+// The bytes of a tile; its signs are all there.
+Result<std::span<const uint8_t>> TileBytes(const Layout& layout, size_t tile,
+                                           std::span<const uint8_t> payload) {
+  const size_t size = layout.Tile(tile).size;
+  if (!layout.coded) return payload.subspan(layout.WorstAt(tile), layout.WorstBytes(size));
+  const uint64_t begin = tile == 0 ? 0 : ReadEnd(payload, tile - 1);
+  const uint64_t end = ReadEnd(payload, tile);
+  const std::span<const uint8_t> all = payload.subspan(layout.tiles_at());
+  if (begin > end || end > all.size() || end - begin < Layout::SignBytes(size)) {
+    return Bad("the end of tile " + std::to_string(tile) + " is out of place");
+  }
+  return all.subspan(begin, end - begin);
+}
+
+Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> payload,
+                  std::span<uint8_t> scratch, Accumulate how, float* out) {
+  EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(layout, tile, payload));
+  const size_t size = layout.Tile(tile).size;
+  const size_t sign_bytes = Layout::SignBytes(size);
+  const std::span<uint8_t> signs = scratch.subspan(kMaxTile, size);
+  if (size % 8 != 0 && in[sign_bytes - 1] >> size % 8 != 0) {
+    return Bad("the filling of the signs of tile " + std::to_string(tile) + " is not 0");
+  }
+  UnpackCodes(in.data(), size, 1, signs.data());
+  const uint8_t* exponents = in.data() + sign_bytes;
+  if (layout.coded) {
+    EQ_RETURN_IF_ERROR(
+        DecodeRans(in.subspan(sign_bytes), kExponentBits, scratch.first(size), out));
+    exponents = scratch.data();
+  }
+  if (JoinNatural(exponents, signs.data(), size, how, out)) return Status::Ok();
+  return Bad("an exponent of tile " + std::to_string(tile) + " is that of infinity");
+}
+
+Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
+  const auto parameters = frame.parameters;
+  if (frame.flags != 0 || parameters.size() != kParameterBytes ||
+      (parameters[0] != kPlain && parameters[0] != kRans) || parameters[1] != 0 ||
+      parameters[2] != 0 || parameters[3] != 0) {
+    return CorruptData("frame parameter check failed: those of natural are 0 or 2, 0, 0, 0");
+  }
+  const Layout layout(parameters[0] == kRans, frame.elements);
+  const size_t least = layout.coded ? layout.tiles_at() : layout.WorstAt(layout.tiles());
+  if (frame.payload.size() < least) return Bad("it ends too early");
+  const uint64_t end = !layout.coded || layout.tiles() == 0
+                           ? least
+                           : layout.tiles_at() + ReadEnd(frame.payload, layout.tiles() - 1);
+  if (end != frame.payload.size()) return Bad("the tiles do not end where it does");
+  FirstError error;
+  const auto decode = [&](size_t tile, int thread) {
+    float* out = sink.out.data() + layout.Tile(tile).begin;
+    Status status = DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile),
+                               {sink.add, sink.weight}, out);
+    if (!status.ok()) error.Report(tile, std::move(status));
+  };
+  work.ParallelFor(layout.tiles(), std::cref(decode));
+  return error.status();
+}
+
+Result<std::shared_ptr<const Codec>> MakeNatural(const Spec& spec) {
+  return {std::make_shared<NaturalCodec>(!spec.modifiers.empty())};
+}
+
+}  // namespace
+
+const CodecFamily& NaturalFamily() {
+  static const CodecFamily family{
+      CodecId::kNatural,
+      {"natural",
+       "natural",
+       CodecClass::kUnbiased,
+       "natural compression: a sign and a power of two, by the float's exponent",
+       {},
+       {"rans"}},
+      {"natural", "natural|rans"},
+      MakeNatural,
+      DecodeNatural};
+  return family;
+}
+
+}  // namespace elastiquant
