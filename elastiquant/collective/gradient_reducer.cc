@@ -27,14 +27,20 @@ class CompressedReducer final : public GradientReducer {
   Status BeginStep(uint64_t step) override;
   Status MarkReady(size_t bucket) override;
   Result<StepOutcome> Finish() override;
+  std::vector<std::span<float>> Memory(size_t bucket) override;
+  Chunk OwnedChunk(size_t bucket) const override { return stages_.owned_chunk(bucket); }
   ReducerStats TakeStats() override { return stages_.tally().TakeStats(); }
 
  private:
   using Stage = Status (ReduceStages::*)(size_t bucket);
 
-  void Run(Stage stage);
+  static constexpr std::array<Stage, kStages> kStageFunctions{
+      &ReduceStages::Encode, &ReduceStages::Reduce, &ReduceStages::Gather};
+
+  void Run(size_t stage);
   void Fail(const Status& status);
-  bool AwaitReady(size_t bucket);
+  bool AwaitReady(size_t bucket, size_t stage);
+  void Advance(size_t stage, size_t buckets);
 
   Communicator* const comm_;
   ReduceStages stages_;
@@ -45,6 +51,7 @@ class CompressedReducer final : public GradientReducer {
   std::vector<bool> ready_;  // by bucket
   uint64_t generation_ = 0;  // counts steps begun
   size_t stages_done_ = 0;
+  std::array<size_t, kStages> buckets_done_{};  // by stage, in this step
   bool in_step_ = false;
   bool stop_ = false;
   Status error_;
@@ -56,10 +63,8 @@ CompressedReducer::CompressedReducer(Communicator* comm, std::vector<GradientBuc
                                      const ReducerOptions& options)
     : comm_(comm), stages_(comm, std::move(buckets), options), ready_(stages_.size()) {
   for (size_t b = 0; b < stages_.size(); ++b) coordinates_ += stages_.bucket(b).gradient.size();
-  constexpr std::array<Stage, kStages> kStageFunctions{
-      &ReduceStages::Encode, &ReduceStages::Reduce, &ReduceStages::Gather};
   for (size_t s = 0; s < kStages; ++s) {
-    threads_[s] = std::thread([this, stage = kStageFunctions[s]] { Run(stage); });
+    threads_[s] = std::thread([this, s] { Run(s); });
   }
 }
 
@@ -85,6 +90,7 @@ Status CompressedReducer::BeginStep(uint64_t step) {
   stages_.BeginStep(step);
   std::fill(ready_.begin(), ready_.end(), false);
   stages_done_ = 0;
+  buckets_done_ = {};
   in_step_ = true;
   ++generation_;
   changed_.notify_all();
@@ -129,11 +135,21 @@ Result<StepOutcome> CompressedReducer::Finish() {
     outcome.skipped = true;
     const size_t b = skip->bucket;
     outcome.reason = Describe(*skip, b < ready_.size() ? stages_.bucket(b).name : "");
+  } else {
+    stages_.Commit();
   }
   return outcome;
 }
 
-void CompressedReducer::Run(Stage stage) {
+std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
+  std::vector<std::span<float>> fields;
+  for (size_t f = 0; f < stages_.memory(bucket).fields(); ++f) {
+    fields.push_back(stages_.memory(bucket).field(f));
+  }
+  return fields;
+}
+
+void CompressedReducer::Run(size_t s) {
   for (uint64_t seen = 0;;) {
     {
       std::unique_lock lock(mutex_);
@@ -143,8 +159,9 @@ void CompressedReducer::Run(Stage stage) {
     }
     Status status;
     for (size_t b = 0; b < stages_.size() && status.ok(); ++b) {
-      if (!AwaitReady(b)) break;
-      status = (stages_.*stage)(b);
+      if (!AwaitReady(b, s)) break;
+      status = (stages_.*kStageFunctions[s])(b);
+      Advance(s, b + 1);
     }
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
@@ -154,10 +171,21 @@ void CompressedReducer::Run(Stage stage) {
 }
 
 // False when the step cannot go on.
-bool CompressedReducer::AwaitReady(size_t bucket) {
+bool CompressedReducer::AwaitReady(size_t bucket, size_t stage) {
+  const bool in_order = stage > 0 && stages_.in_order(bucket);
+  const auto ready = [&] {
+    return ready_[bucket] && (!in_order || buckets_done_[stage - 1] > bucket);
+  };
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ready_[bucket] || !error_.ok() || stop_; });
-  return ready_[bucket] && error_.ok() && !stop_;
+  changed_.wait(lock, [&] { return ready() || !error_.ok() || stop_; });
+  return ready() && error_.ok() && !stop_;
+}
+
+// Of a step, stage `stage` has done so many buckets.
+void CompressedReducer::Advance(size_t stage, size_t buckets) {
+  std::lock_guard lock(mutex_);
+  buckets_done_[stage] = buckets;
+  changed_.notify_all();
 }
 
 void CompressedReducer::Fail(const Status& status) {
@@ -191,9 +219,9 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     if (buckets[b].codec == nullptr) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " has no codec");
     }
-    if (!buckets[b].codec->StateFields().empty()) {
-      return Unsupported("the all-reduce cannot keep the memory of codec '" +
-                         buckets[b].codec->spec() + "' yet: leave |ef or |dgc out");
+    if (buckets[b].codec->StateFields().size() > BucketMemory::kMaxFields) {
+      return Unsupported("codec '" + buckets[b].codec->spec() + "' remembers more than " +
+                         std::to_string(BucketMemory::kMaxFields) + " vectors");
     }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");

@@ -1,8 +1,10 @@
-// The compressed all-reduce: scatter-reduce, then all-gather, both compressed, over flat
-// gradient buckets. Encoding of bucket k+1 overlaps the sending of bucket k and backward.
+// The compressed all-reduce over flat gradient buckets: scatter-reduce, then all-gather, both
+// compressed; or one all-gather of what each worker encodes, for codecs that ask for it
+// (Codec::exchange). Encoding of bucket k+1 overlaps the sending of bucket k and backward.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +12,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/communicator.h"
 
 namespace elastiquant {
@@ -26,6 +29,9 @@ struct ReducerOptions {
   uint64_t seed = 0;
   int threads = 1;             // codec threads
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
+  // Called by a thread of the reducer when a bucket holds the mean, in index order; not for a
+  // bucket that some worker could not encode.
+  std::function<void(size_t bucket)> on_reduced = nullptr;
 };
 
 // Sums over the steps since the last TakeStats().
@@ -34,8 +40,10 @@ struct ReducerStats {
   double decode_seconds = 0;
   double wait_seconds = 0;   // Finish() blocked: communication that backward did not hide
   uint64_t coordinates = 0;  // coordinates reduced
-  double squared_error = 0;  // of own frames against what they encode, on measured steps
-  double squared_norm = 0;   // their inputs'
+  // Of own frames against what they encode (with error feedback: the gradient and what is
+  // remembered), on measured steps.
+  double squared_error = 0;
+  double squared_norm = 0;  // their inputs'
 };
 
 // What came of one step.
@@ -56,6 +64,13 @@ class GradientReducer {
   virtual Status BeginStep(uint64_t step) = 0;
   virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
   virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
+
+  // What the bucket's codec remembers on this worker: a vector of the bucket's length for each
+  // of Codec::StateFields(). To be read or written between steps only. In the chunk that this
+  // worker owns it is what the mean lost on its way back, in the mean's units; elsewhere what
+  // the worker's own gradient lost.
+  virtual std::vector<std::span<float>> Memory(size_t bucket) = 0;
+  virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty for an all-gather
 
   virtual ReducerStats TakeStats() = 0;
 };

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "elastiquant/collective/bucket_memory.h"
 #include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gradient_reducer.h"
@@ -21,19 +23,24 @@ struct FrameBuffer {
   size_t size;
 };
 
-// What one exchange with one peer needs: phase 1 goes to the owner of a chunk, phase 2 back.
+// What one exchange with one peer needs. Two-phase: phase 1 goes to the owner of a chunk, phase
+// 2 back. All-gather: phase 1 alone, of the whole bucket, to all.
 struct PeerBuffers {
-  Chunk chunk;               // the peer's
+  Chunk chunk;               // the peer's; empty in an all-gather
   FrameBuffer contribution;  // phase 1: our frame of its chunk
-  FrameBuffer their_part;    // phase 1: its frame of our chunk
+  FrameBuffer their_part;    // phase 1: its frame of our chunk, or of its whole gradient
   FrameBuffer their_mean;    // phase 2: its frame of its chunk's mean
   std::unique_ptr<Transfer> send_contribution, send_mean, receive_part, receive_mean;
 };
 
 struct BucketBuffers {
   GradientBucket bucket;
-  Chunk own;
-  FrameBuffer mean;                // phase 2: our frame of our chunk's mean
+  Exchange exchange;
+  BucketMemory memory;
+  Chunk own;                       // in an all-gather, all of it
+  FrameBuffer own_frame;           // of our chunk's mean, or of our whole gradient
+  size_t own_bytes = 0;            // of it in this step
+  std::optional<size_t> residual;  // the field of the memory that has what was lost
   std::vector<PeerBuffers> peers;  // by rank; our own is empty
 
   std::span<float> Part(Chunk chunk) const {

@@ -13,19 +13,22 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
       options_(options),
       rank_(comm->rank()),
       world_size_(comm->world_size()),
+      reduced_(buckets.size()),
       encode_work_(options.threads),
       reduce_work_(options.threads),
       gather_work_(options.threads) {
-  size_t longest_own = 0, longest_other = 0;
+  size_t longest_own = 0, longest_sent = 0;
   for (GradientBucket& bucket : buckets) {
     buckets_.push_back(MakeBucketBuffers(std::move(bucket), rank_, world_size_));
-    longest_own = std::max(longest_own, buckets_.back().own.size);
+    const size_t own = buckets_.back().own.size;
+    longest_own = std::max(longest_own, own);
+    if (gathers(buckets_.size() - 1)) longest_sent = std::max(longest_sent, own);
     for (const PeerBuffers& peer : buckets_.back().peers) {
-      longest_other = std::max(longest_other, peer.chunk.size);
+      longest_sent = std::max(longest_sent, peer.chunk.size);
     }
   }
-  if (world_size_ > 1) sum_.resize(longest_own);
-  if (options_.measure_every > 0) decoded_.resize(longest_other);
+  sum_.resize(longest_own);
+  if (options_.measure_every > 0) decoded_.resize(longest_sent);
 }
 
 ReduceStages::~ReduceStages() {
@@ -51,21 +54,30 @@ void ReduceStages::BeginStep(uint64_t step) {
       }
     }
   }
+  for (std::atomic<bool>& reduced : reduced_) reduced = true;
   step_ = step;
   measuring_ = options_.measure_every > 0 && step % options_.measure_every == 0;
   (void)tally_.TakeSkip();
 }
 
-// Encodes values that begin at coordinate `offset` of the bucket, or says why it cannot be
-// done.
+void ReduceStages::Commit() {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (world_size_ > 1 || gathers(b)) buckets_[b].memory.Commit();
+  }
+}
+
+// A frame of `values`, or of why there is none.
 Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
-                                            std::span<const float> values, size_t offset,
+                                            std::span<const float> values, Chunk part,
                                             Phase phase, int chunk, const FrameBuffer& frame) {
   const Stopwatch watch;
   const auto n = static_cast<uint64_t>(world_size_);
   const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
   const StreamKey key = DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
-  Result<size_t> size = buckets_[bucket].bucket.codec->Encode(values, key, work, frame.span());
+  BucketBuffers& buffers = buckets_[bucket];
+  const BucketMemory::Part memory = buffers.memory.PartOf(part);
+  Result<size_t> size = buffers.bucket.codec->EncodeNext(values, key, work, frame.span(),
+                                                         memory.before(), memory.after());
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   if (size.ok()) return size;
   const StatusCode code = size.status().code();
@@ -73,11 +85,12 @@ Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
   const auto b = static_cast<uint32_t>(bucket);
   const auto worker = static_cast<uint32_t>(rank_);
   const SkipNotice too_large{b, worker, 0, SkipNotice::Cause::kOutOfRange};
-  return WriteSkipNotice(FindNonFinite(values, offset, b, worker).value_or(too_large),
+  return WriteSkipNotice(FindNonFinite(values, part.begin, b, worker).value_or(too_large),
                          frame.span());
 }
 
 Status ReduceStages::Encode(size_t bucket) {
+  if (gathers(bucket)) return EncodeWhole(bucket);
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
@@ -85,39 +98,48 @@ Status ReduceStages::Encode(size_t bucket) {
     if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
     const std::span<const float> values = buckets_[bucket].Part(peer.chunk);
     EQ_ASSIGN_OR_RETURN(const size_t size,
-                        EncodeOrNotice(encode_work_, bucket, values, peer.chunk.begin,
-                                       kContribute, r, peer.contribution));
+                        EncodeOrNotice(encode_work_, bucket, values, peer.chunk, kContribute, r,
+                                       peer.contribution));
     const auto frame = peer.contribution.span().first(size);
     // Before it is sent: afterwards its owner's mean may overwrite the values.
-    if (measuring_) EQ_RETURN_IF_ERROR(Measure(frame, values));
+    if (measuring_) EQ_RETURN_IF_ERROR(Measure(bucket, peer.chunk, frame));
     peer.send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
   }
   return {};
 }
 
-Status ReduceStages::Measure(std::span<const uint8_t> frame, std::span<const float> values) {
+Status ReduceStages::Measure(size_t bucket, Chunk part, std::span<const uint8_t> frame) {
   EQ_ASSIGN_OR_RETURN(const auto notice, ReadSkipNotice(frame));
   if (notice) return {};
-  const std::span<float> decoded = std::span(decoded_).first(values.size());
+  BucketBuffers& buffers = buckets_[bucket];
+  const std::span<float> decoded = std::span(decoded_).first(part.size);
   EQ_RETURN_IF_ERROR(DecodeFrame(frame, encode_work_, decoded));
+  const std::span<const float> values = buffers.Part(part);
+  std::span<const float> residual;  // what was encoded, less what it decodes to
+  if (buffers.residual) residual = buffers.memory.PartOf(part).after()[*buffers.residual];
   double error = 0, norm = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double difference = static_cast<double>(decoded[i]) - values[i];
-    error += difference * difference;
-    norm += static_cast<double>(values[i]) * values[i];
+  for (size_t i = 0; i < part.size; ++i) {
+    const double sent = decoded[i];
+    const double lost = residual.empty() ? values[i] - sent : static_cast<double>(residual[i]);
+    error += lost * lost;
+    norm += (sent + lost) * (sent + lost);
   }
   tally_.AddError(error, norm);
   return {};
 }
 
 Status ReduceStages::Reduce(size_t bucket) {
+  return gathers(bucket) ? ReduceWhole(bucket) : ReduceOwnChunk(bucket);
+}
+
+Status ReduceStages::ReduceOwnChunk(size_t bucket) {
   const Chunk own = buckets_[bucket].own;
   if (own.size == 0) return {};
   std::optional<SkipNotice> notice =
       FindNonFinite(buckets_[bucket].Part(own), own.begin, static_cast<uint32_t>(bucket),
                     static_cast<uint32_t>(rank_));
   if (world_size_ == 1) {
-    if (notice) tally_.Skip(*notice);
+    if (notice) Skip(bucket, *notice);
     return {};
   }
   const std::span<float> sum = std::span(sum_).first(own.size);
@@ -146,6 +168,11 @@ Status ReduceStages::AddPart(size_t bucket, int rank, std::span<float> sum,
                              std::optional<SkipNotice>* notice) {
   PeerBuffers& peer = Peer(bucket, rank);
   EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, rank, peer.their_part, peer.receive_part));
+  return AddFrame(bucket, rank, frame, sum, notice);
+}
+
+Status ReduceStages::AddFrame(size_t bucket, int rank, std::span<const uint8_t> frame,
+                              std::span<float> sum, std::optional<SkipNotice>* notice) {
   Result<std::optional<SkipNotice>> theirs = ReadSkipNotice(frame);
   if (!theirs.ok()) return FrameError(bucket, rank, theirs.status());
   if (*theirs) {
@@ -166,19 +193,19 @@ Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
   }
   size_t size = 0;
   if (notice) {
-    size = WriteSkipNotice(*notice, buffers.mean.span());
+    size = WriteSkipNotice(*notice, buffers.own_frame.span());
   } else {
-    EQ_ASSIGN_OR_RETURN(size, EncodeOrNotice(reduce_work_, bucket, mean, buffers.own.begin,
-                                             kShare, rank_, buffers.mean));
+    EQ_ASSIGN_OR_RETURN(size, EncodeOrNotice(reduce_work_, bucket, mean, buffers.own, kShare,
+                                             rank_, buffers.own_frame));
   }
-  const auto frame = buffers.mean.span().first(size);
+  const auto frame = buffers.own_frame.span().first(size);
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     Peer(bucket, r).send_mean = comm_->Send(r, Tag(bucket, kShare), frame);
   }
   EQ_ASSIGN_OR_RETURN(notice, ReadSkipNotice(frame));
   if (notice) {
-    tally_.Skip(*notice);
+    Skip(bucket, *notice);
     return {};
   }
   const Stopwatch watch;
@@ -187,7 +214,19 @@ Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
   return {};
 }
 
+// Two stages may find something at once.
+void ReduceStages::Skip(size_t bucket, const SkipNotice& notice) {
+  reduced_[bucket] = false;
+  tally_.Skip(notice);
+}
+
 Status ReduceStages::Gather(size_t bucket) {
+  if (!gathers(bucket)) EQ_RETURN_IF_ERROR(GatherMeans(bucket));
+  if (options_.on_reduced && reduced_[bucket]) options_.on_reduced(bucket);
+  return {};
+}
+
+Status ReduceStages::GatherMeans(size_t bucket) {
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
@@ -196,7 +235,7 @@ Status ReduceStages::Gather(size_t bucket) {
     Result<std::optional<SkipNotice>> notice = ReadSkipNotice(frame);
     if (!notice.ok()) return FrameError(bucket, r, notice.status());
     if (*notice) {
-      tally_.Skip(**notice);
+      Skip(bucket, **notice);
       continue;
     }
     const Stopwatch watch;

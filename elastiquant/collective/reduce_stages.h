@@ -2,6 +2,7 @@
 // a thread of its own, so that one bucket is encoded while another is on its way.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,15 +28,27 @@ class ReduceStages {
   const GradientBucket& bucket(size_t index) const { return buckets_[index].bucket; }
   ReduceTally& tally() { return tally_; }
 
+  BucketMemory& memory(size_t index) { return buckets_[index].memory; }
+  Chunk owned_chunk(size_t index) const {
+    return gathers(index) ? Chunk{} : buckets_[index].own;
+  }
+  // Whether a stage of a bucket needs the one before to be done with it: in an all-gather the
+  // mean overwrites what is encoded, and who is told of a mean must find all of it.
+  bool in_order(size_t index) const { return gathers(index) || options_.on_reduced; }
+
   // Posts all receives of a step: a message that finds its buffer waiting saves a round trip.
   // No stage may be running.
   void BeginStep(uint64_t step);
+  // After a step that was not skipped: what the codecs shall remember is remembered.
+  void Commit();
 
   // Each stage takes the buckets one by one, in the same order on every worker, once their
   // gradients are complete. Stages may run beside each other, but none beside itself.
-  // Stage 1: our part of every other worker's chunk goes to its owner.
+  // Stage 1: our part of every other worker's chunk goes to its owner; or our whole gradient to
+  // all.
   Status Encode(size_t bucket);
   // Stage 2: the mean of our chunk goes to everybody. What we keep is what the others decode.
+  // Or: the mean of what all workers sent.
   Status Reduce(size_t bucket);
   // Stage 3: the other chunks' means come in.
   Status Gather(size_t bucket);
@@ -43,18 +56,29 @@ class ReduceStages {
  private:
   enum Phase : uint32_t { kContribute = 0, kShare = 1 };
 
+  bool gathers(size_t index) const { return buckets_[index].exchange == Exchange::kAllGather; }
+
+  // Of an all-gather.
+  Status EncodeWhole(size_t bucket);
+  Status ReduceWhole(size_t bucket);
+
+  Status ReduceOwnChunk(size_t bucket);
+  Status GatherMeans(size_t bucket);
   Status AddParts(size_t bucket, std::span<float> sum, std::optional<SkipNotice>* notice);
   Status AddPart(size_t bucket, int rank, std::span<float> sum,
                  std::optional<SkipNotice>* notice);
+  Status AddFrame(size_t bucket, int rank, std::span<const uint8_t> frame, std::span<float> sum,
+                  std::optional<SkipNotice>* notice);
   Status ShareMean(size_t bucket, std::span<const float> mean,
                    std::optional<SkipNotice> notice);
+  // `part` is where `values` belong in the bucket, `chunk` its number.
   Result<size_t> EncodeOrNotice(Workspace& work, size_t bucket, std::span<const float> values,
-                                size_t offset, Phase phase, int chunk,
-                                const FrameBuffer& frame);
+                                Chunk part, Phase phase, int chunk, const FrameBuffer& frame);
   Result<std::span<const uint8_t>> Take(size_t bucket, int rank, const FrameBuffer& buffer,
                                         std::unique_ptr<Transfer>& receive);
+  void Skip(size_t bucket, const SkipNotice& notice);
   Status FrameError(size_t bucket, int rank, const Status& status) const;
-  Status Measure(std::span<const uint8_t> frame, std::span<const float> values);
+  Status Measure(size_t bucket, Chunk part, std::span<const uint8_t> frame);
 
   PeerBuffers& Peer(size_t bucket, int rank) {
     return buckets_[bucket].peers[static_cast<size_t>(rank)];
@@ -70,8 +94,9 @@ class ReduceStages {
   const int rank_;
   const int world_size_;
   std::vector<BucketBuffers> buckets_;
-  std::vector<float> sum_;      // Reduce's
-  std::vector<float> decoded_;  // Encode's, on measured steps
+  std::vector<std::atomic<bool>> reduced_;  // by bucket: in this step all could encode it
+  std::vector<float> sum_;                  // Reduce's
+  std::vector<float> decoded_;              // Encode's, on measured steps
   Workspace encode_work_, reduce_work_, gather_work_;
   uint64_t step_ = 0;
   bool measuring_ = false;
