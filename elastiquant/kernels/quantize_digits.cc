@@ -101,7 +101,9 @@ struct ManyDigits {
 template <size_t U>
 HWY_INLINE void StoreDigits(const VU (&digit)[U], uint8_t* HWY_RESTRICT digits) {
   for (size_t k = 0; k < U; ++k) {
-    hn::StoreU(hn::TruncateTo(DB(), digit[k]), DB(), digits + k * hn::Lanes(DF()));
+    // Not TruncateTo: in Highway 1.0 it is wrong for bytes on AVX3_DL. No digit exceeds 255.
+    hn::StoreU(hn::DemoteTo(DB(), hn::BitCast(DI(), digit[k])), DB(),
+               digits + k * hn::Lanes(DF()));
   }
 }
 
@@ -187,7 +189,8 @@ void QuantizeSidesOf(const float* HWY_RESTRICT v, size_t n, float threshold,
   const VU one = hn::Set(du, 1);
   for (; i + lanes <= n; i += lanes) {
     const auto above = hn::RebindMask(du, hn::Ge(hn::LoadU(df, v + i), bound));
-    hn::StoreU(hn::TruncateTo(DB(), hn::IfThenElseZero(above, one)), DB(), digits + i);
+    const VU digit[1] = {hn::IfThenElseZero(above, one)};
+    StoreDigits(digit, digits + i);
   }
 #endif
   for (; i < n; ++i) digits[i] = v[i] >= threshold ? 1 : 0;
