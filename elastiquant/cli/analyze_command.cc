@@ -63,7 +63,8 @@ Result<std::vector<std::string>> Files(const std::vector<std::string>& inputs) {
       if (entry.path().extension() == ".npy") found.push_back(entry.path().string());
     }
     if (found.empty()) {
-      return NotFound(input + " has no .npy files; `elastiquant train --dump-gradients` makes some");
+      return NotFound(input +
+                      " has no .npy files; `elastiquant train --dump-gradients` makes some");
     }
     std::ranges::sort(found);
     files.insert(files.end(), found.begin(), found.end());
@@ -74,8 +75,8 @@ Result<std::vector<std::string>> Files(const std::vector<std::string>& inputs) {
 Status Check(const Input& input) {
   const size_t n = input.values.size();
   if (n == 0 || n > kMaxFrameElements) {
-    return InvalidArgument(
-        fmt::format("{} has {} elements; 1 to {} are needed", input.name, n, kMaxFrameElements));
+    return InvalidArgument(fmt::format("{} has {} elements; 1 to {} are needed", input.name, n,
+                                       kMaxFrameElements));
   }
   for (size_t i = 0; i < n; ++i) {
     if (std::isfinite(input.values[i])) continue;
@@ -155,7 +156,8 @@ double Norm(std::span<const float> values) {
   return std::sqrt(squares);
 }
 
-constexpr char kRowFormat[] = "{:<{}}  {:>7}  {:>7}  {:>9} {:>6}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}\n";
+constexpr char kRowFormat[] =
+    "{:<{}}  {:>7}  {:>7}  {:>9} {:>6}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}\n";
 
 void PrintRow(const Row& row, size_t width) {
   if (!row.analysis.ok()) {
@@ -165,8 +167,8 @@ void PrintRow(const Row& row, size_t width) {
   const Analysis& a = *row.analysis;
   const double spread = a.nmse > 0 ? 100 * a.nmse_standard_error / a.nmse : 0;
   fmt::print(kRowFormat, row.codec, width, fmt::format("{:.3f}", a.bits_per_coordinate),
-             a.entropy ? fmt::format("{:.3f}", *a.entropy) : "-",
-             fmt::format("{:.4g}", a.nmse), fmt::format("±{:.1f}%", spread),
+             a.entropy ? fmt::format("{:.3f}", *a.entropy) : "-", fmt::format("{:.4g}", a.nmse),
+             fmt::format("±{:.1f}%", spread),
              a.nmse > 0 ? fmt::format("{:.1f}", DecibelsAboveLimit(a)) : "-",
              fmt::format("{:.1f}", a.bias_z),
              fmt::format("{:.0f}%", 100 * std::max(0.0, a.bias_share)),
@@ -195,7 +197,8 @@ void PrintText(const Input& input, const std::vector<Row>& rows) {
 
 constexpr char kLegend[] =
     "bits: of a coordinate, whole frames. entropy: of the decoded values, given their bucket.\n"
-    "NMSE: mean of |Q(v)-v|^2/|v|^2 and its standard error. dB: NMSE above 1/(4^bits - 1), the\n"
+    "NMSE: mean of |Q(v)-v|^2/|v|^2 and its standard error. dB: NMSE above 1/(4^bits - 1), "
+    "the\n"
     "limit of unbiased codes for iid Gaussian values. bias z: above 4, the error has a mean;\n"
     "bias: the share of the squared error that does not average out. encode, decode: GB/s of\n"
     "fp32. Codecs with a memory are shown at their first message.\n";
@@ -269,9 +272,8 @@ constexpr char kExample[] =
 
 Command MakeAnalyzeCommand(CLI::App& program) {
   auto options = std::make_shared<AnalyzeOptions>();
-  CLI::App* app = AddSubcommand(program, "analyze",
-                                "Measure what codecs make of gradients: bits, error, bias",
-                                kExample);
+  CLI::App* app = AddSubcommand(
+      program, "analyze", "Measure what codecs make of gradients: bits, error, bias", kExample);
   app->add_option("IN", options->inputs, ".npy files, or folders of them");
   app->add_option("--codec", options->codecs,
                   "Codec to measure; may be repeated. Default: every registered one")
@@ -288,9 +290,10 @@ Command MakeAnalyzeCommand(CLI::App& program) {
       ->capture_default_str();
   AddComputeOptions(app, &options->compute);
   app->add_flag("--json", options->json, "A JSON object");
-  app->add_option("--plot", options->plot,
-                  "Draw NMSE against bits: writes PLOT.json, and PLOT.png and .svg, one of each "
-                  "for every input");
+  app->add_option(
+      "--plot", options->plot,
+      "Draw NMSE against bits: writes PLOT.json, and PLOT.png and .svg, one of each "
+      "for every input");
   app->add_option("--python", options->python,
                   "Python with matplotlib, for --plot; default: .venv/bin/python above this "
                   "program, else python3");

@@ -64,9 +64,10 @@ TEST_F(AnalyzeTest, TakesFilesAndFoldersAndShowsTablesByClass) {
   std::filesystem::create_directories(File("gradients"));
   std::filesystem::copy(File("in.npy"), File("gradients/gradient-000002.npy"));
   std::filesystem::copy(File("in.npy"), File("gradients/gradient-000001.npy"));
-  const Outcome run = Run(fmt::format("analyze --draws 3 --codec bf16 --codec fp32 --codec "
-                                      "qsgd:bits=3 {} {}",
-                                      File("in.npy"), File("gradients")));
+  const Outcome run =
+      Run(fmt::format("analyze --draws 3 --codec bf16 --codec fp32 --codec "
+                      "qsgd:bits=3 {} {}",
+                      File("in.npy"), File("gradients")));
   ASSERT_EQ(run.exit_code, kExitDone) << run.err;
   EXPECT_EQ(run.err, "");
   const size_t first = run.out.find("gradient-000001.npy: 3000 floats");

@@ -142,8 +142,7 @@ class ErrorStatistics {
     analysis->nmse_standard_error = error.standard_error / unit;
     analysis->cosine = cosine_ / draws;
     analysis->bias_z = std::max(AlongZ(), AnywhereZ());
-    analysis->bias_share =
-        error.mean > 0 ? PairSum() / (draws * (draws - 1)) / error.mean : 0;
+    analysis->bias_share = error.mean > 0 ? PairSum() / (draws * (draws - 1)) / error.mean : 0;
   }
 
  private:
