@@ -1,6 +1,5 @@
 // `analyze`: what codecs make of gradients: bits, error, bias, entropy, speed.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "elastiquant/cli/compute_options.h"
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/npy.h"
+#include "elastiquant/cli/progress.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/targets.h"
@@ -124,23 +124,16 @@ bool Before(const Row& a, const Row& b) {
   return key(a) < key(b);
 }
 
-// Progress, if a person watches stderr.
-void Say(const std::string& words) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\033[K{}", words);
-  std::fflush(stderr);
-}
-
 Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const Input& input,
                                     const std::vector<std::string>& specs, Workspace& work) {
   std::vector<Row> rows;
   for (const std::string& spec : specs) {
-    Say(fmt::format("{}: {}/{} {}", input.name, rows.size() + 1, specs.size(), spec));
+    SayProgress(fmt::format("{}: {}/{} {}", input.name, rows.size() + 1, specs.size(), spec));
     EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
     Result<Analysis> analysis = Analyse(*codec, input.values, options.analysis, work);
     rows.push_back({spec, std::move(codec), std::move(analysis)});
   }
-  Say("");
+  SayProgress("");
   std::ranges::stable_sort(rows, Before);
   return rows;
 }

@@ -1,13 +1,17 @@
 // `bench`: how fast, how small and how exact codecs are on this machine.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "elastiquant/cli/codec_bench.h"
+#include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/compute_options.h"
 #include "elastiquant/cli/npy.h"
+#include "elastiquant/cli/progress.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/targets.h"
 
@@ -16,7 +20,8 @@ namespace {
 
 struct BenchCommandOptions {
   std::vector<std::string> codecs;
-  size_t elements = 25'000'000;  // 100 MB: beyond every cache
+  bool all = false;
+  std::optional<size_t> elements;
   std::string input;
   ComputeOptions compute;
   BenchOptions bench;
@@ -24,16 +29,15 @@ struct BenchCommandOptions {
   bool list_targets = false;
 };
 
-// What is shown when no codec is named: each cost and gain once.
-std::vector<std::string> DefaultCodecs() {
-  return {"fp32",
-          "fp16",
-          "elastic:bits=4,levels=uniform",
-          "elastic:bits=4,levels=exp,p=0.5",
-          "elastic:bits=4",
-          "elastic:bits=8",
-          "elastic:bits=4|rans",
-          "elastic:bits=4|elias"};
+constexpr size_t kGaussianElements = 25'000'000;  // 100 MB: beyond every cache
+
+std::vector<std::string> Specs(const BenchCommandOptions& options) {
+  std::vector<std::string> specs = options.codecs;
+  if (!options.all && !specs.empty()) return specs;
+  for (const std::string& spec : DefaultSpecs()) {
+    if (std::ranges::find(specs, spec) == specs.end()) specs.push_back(spec);
+  }
+  return specs;
 }
 
 nlohmann::ordered_json ToJson(const Speed& speed) {
@@ -81,19 +85,29 @@ class TextTable {
                cell(r.decode), cell(r.decode_add));
     std::fflush(stdout);
   }
+  void PrintError(const std::string& spec, const Status& status) const {
+    fmt::print("{:<{}}  {}\n", spec, width_, status.message());
+  }
 
  private:
   size_t width_ = 5;
 };
 
+// A file's values as often one after the other as `elements` asks for.
 Result<std::vector<float>> Input(const BenchCommandOptions& options) {
-  if (options.input.empty()) return GaussianVector(options.elements, options.bench.seed);
+  if (options.input.empty()) {
+    return GaussianVector(options.elements.value_or(kGaussianElements), options.bench.seed);
+  }
   EQ_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(options.input));
   if (array.values.empty() || array.values.size() > kMaxFrameElements) {
     return InvalidArgument(fmt::format("{} has {} elements; 1 to {} are needed", options.input,
                                        array.values.size(), kMaxFrameElements));
   }
-  return std::move(array.values);
+  std::vector<float>& values = array.values;
+  const size_t period = values.size();
+  values.resize(options.elements.value_or(period));
+  for (size_t i = period; i < values.size(); ++i) values[i] = values[i - period];
+  return std::move(values);
 }
 
 void ListTargets() {
@@ -102,8 +116,7 @@ void ListTargets() {
 
 Status Measure(const BenchCommandOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
-  const std::vector<std::string> specs =
-      options.codecs.empty() ? DefaultCodecs() : options.codecs;
+  const std::vector<std::string> specs = Specs(options);
   std::vector<std::shared_ptr<const Codec>> codecs;
   for (const std::string& spec : specs) {
     EQ_ASSIGN_OR_RETURN(codecs.emplace_back(), MakeCodec(spec));
@@ -114,8 +127,18 @@ Status Measure(const BenchCommandOptions& options) {
   if (!options.json) table = std::make_unique<TextTable>(options, values.size(), specs);
   auto results = nlohmann::ordered_json::array();
   for (size_t i = 0; i < codecs.size(); ++i) {
-    EQ_ASSIGN_OR_RETURN(const BenchResult result, bench.Run(*codecs[i], options.bench));
-    table ? table->Print(specs[i], result) : results.push_back(ToJson(result));
+    SayProgress(fmt::format("{}/{} {}", i + 1, specs.size(), specs[i]));
+    const Result<BenchResult> result = bench.Run(*codecs[i], options.bench);
+    SayProgress("");
+    // What the user did not name must not stop the rest.
+    if (!result.ok() && options.codecs.empty()) {
+      table ? table->PrintError(specs[i], result.status())
+            : results.push_back(
+                  {{"codec", codecs[i]->spec()}, {"error", result.status().message()}});
+      continue;
+    }
+    EQ_RETURN_IF_ERROR(result.status());
+    table ? table->Print(specs[i], *result) : results.push_back(ToJson(*result));
   }
   if (options.json) {
     const nlohmann::ordered_json report = {{"input", InputName(options)},
@@ -131,7 +154,7 @@ Status Measure(const BenchCommandOptions& options) {
 constexpr char kExample[] =
     "  elastiquant bench\n"
     "  elastiquant bench --codec elastic:bits=4 --codec 'elastic:bits=4|rans' --json\n"
-    "  elastiquant bench --codec elastic:bits=4 --input gradient.npy\n"
+    "  elastiquant bench --all --input gradient.npy --elements 25000000\n"
     "  elastiquant bench --list-targets\n"
     "Every repetition runs memcpy, encode, decode-add and decode one after the other over the\n"
     "same warm buffers; medians are shown.";
@@ -143,14 +166,14 @@ Command MakeBenchCommand(CLI::App& program) {
   CLI::App* app =
       AddSubcommand(program, "bench", "Measure codecs: speed, size and error", kExample);
   app->add_option("--codec", options->codecs,
-                  "Codec to measure; may be repeated. Default: a selection")
+                  "Codec to measure; may be repeated. Default: every registered one")
       ->take_all();
-  auto* elements =
-      app->add_option("--elements", options->elements, "Length of the Gaussian vector")
-          ->check(CLI::Range(size_t{1}, kMaxFrameElements))
-          ->capture_default_str();
-  app->add_option("--input", options->input, "Measure on this .npy file, such as a gradient")
-      ->excludes(elements);
+  app->add_flag("--all", options->all, "Every registered codec, beside --codec");
+  app->add_option("--elements", options->elements,
+                  "Length of the vector; a file's values are repeated. Default: 25000000 "
+                  "Gaussian values (100 MB), or the file as it is")
+      ->check(CLI::Range(size_t{1}, kMaxFrameElements));
+  app->add_option("--input", options->input, "Measure on this .npy file, such as a gradient");
   AddComputeOptions(app, &options->compute);
   app->add_option("--repetitions", options->bench.repetitions,
                   "Repetitions; 0: as many as fit in a second or so, at least 5")
