@@ -93,7 +93,6 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"dither-default", "dither", "bell", 5000},
       {"dither-empty", "dither", "bell", 0},
       {"dither-one", "dither", "bell", 1},
-      {"dither-plain", "dither:bits=8", "range", 5},
       {"dither-zeros", "dither", "zeros", 700},
       {"dither-range", "dither", "range", 333},
       {"dither-sparse", "dither:bits=0.5", "sparse", 3001},
@@ -120,6 +119,24 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"natural-rans", "natural|rans", "bell", 1000},
       {"natural-rans-one", "natural|rans", "bell", 1},
       {"natural-rans-tiles", "natural|rans", "sparse", 33000},
+
+      {"powersgd-default", "powersgd", "bell", 1000},
+      {"powersgd-empty", "powersgd", "bell", 0},
+      {"powersgd-one", "powersgd", "bell", 1},
+      {"powersgd-zeros", "powersgd", "zeros", 50},
+      {"powersgd-sparse", "powersgd:rank=5", "sparse", 777},
+      {"powersgd-bf16", "powersgd:rank=3,factors=bf16", "bell", 600},
+      {"powersgd-range", "powersgd:rank=1", "range", 333},
+      {"powersgd-tensors",
+       "powersgd:rank=1",
+       "bell",
+       400,
+       {{10, 30}, {1, 20}, {2, 2}, {4, 19}}},
+      {"powersgd-tensors-bf16",
+       "powersgd:rank=2,factors=bf16",
+       "sparse",
+       700,
+       {{1, 50}, {50, 9}, {8, 25}}},
   };
   return cases;
 }
@@ -137,7 +154,10 @@ std::vector<float> GoldenInput(const GoldenCase& golden) {
 StreamKey GoldenKey(const GoldenCase& golden) { return DeriveKey(1, 2, 3, golden.elements); }
 
 Result<std::vector<uint8_t>> EncodeGolden(const GoldenCase& golden) {
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(golden.spec));
+  EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(golden.spec));
+  if (!golden.shapes.empty()) {
+    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), golden.shapes));
+  }
   Workspace work;
   std::vector<uint8_t> frame(codec->MaxFrameBytes(golden.elements));
   EQ_ASSIGN_OR_RETURN(const size_t size,

@@ -7,6 +7,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
+#include "elastiquant/codec/codec.h"
 
 namespace elastiquant {
 
@@ -15,6 +16,7 @@ struct GoldenCase {
   std::string spec;
   std::string input;  // one of those that GoldenInput knows
   size_t elements;
+  std::vector<TensorShape> shapes = {};  // for codecs that care
 };
 const std::vector<GoldenCase>& GoldenCases();
 

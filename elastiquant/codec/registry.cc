@@ -106,11 +106,16 @@ Status Decode(std::span<const uint8_t> frame, const DecodeSink& sink, Workspace&
 std::span<const CodecFamily* const> CodecFamilies() {
   static const std::array families{
       // One line a file.
-      &Fp32Family(),    &Fp16Family(),   &Bf16Family(),  //
-      &ElasticFamily(),                                  //
-      &DitherFamily(),                                   //
-      &QsgdFamily(),    &QsgdvFamily(),  &NuqsgdFamily(),  &TernGradFamily(),
-      &SignSgdFamily(), &EfSignFamily(), &NaturalFamily(),
+      // clang-format off
+      &Fp32Family(), &Fp16Family(), &Bf16Family(),
+      &ElasticFamily(),
+      &DitherFamily(),
+      &QsgdFamily(), &QsgdvFamily(), &NuqsgdFamily(),
+      &TernGradFamily(),
+      &SignSgdFamily(), &EfSignFamily(),
+      &NaturalFamily(),
+      &PowerSgdFamily(),
+      // clang-format on
   };
   return families;
 }

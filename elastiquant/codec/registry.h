@@ -57,5 +57,6 @@ const CodecFamily& TernGradFamily();  // ternary.cc
 const CodecFamily& SignSgdFamily();   // sign.cc
 const CodecFamily& EfSignFamily();    // sign.cc
 const CodecFamily& NaturalFamily();   // natural.cc
+const CodecFamily& PowerSgdFamily();  // powersgd.cc
 
 }  // namespace elastiquant

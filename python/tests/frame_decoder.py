@@ -26,6 +26,7 @@ except ImportError:
 HEADER = struct.Struct("<4sBBBBIIQQ")
 FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
 LEVELS, TERNARY, SIGN, NATURAL, ZEROLESS, INNOVATION = 6, 7, 8, 9, 10, 11
+LOW_RANK = 14
 MASK32 = 0xFFFFFFFF
 
 
@@ -522,16 +523,10 @@ def decode_dither(frame):
     u = (j << 20 | random >> 12).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
     place = (i % 128 & ~15) + j
     k, coded = np.zeros(n, np.int64), np.zeros(n, bool)
-    plain = np.zeros(n, np.float32)
     for t, size in enumerate(sizes):
-        data = payload[at : at + size]
+        tile = DitherTile(payload[at : at + size])
         at += size
         begin, end = t << 19, min(n, t + 1 << 19)
-        if data[:1] == b"\xff":
-            check(size == 1 + 4 * (end - begin), "the size of a tile of plain values")
-            plain[begin:end] = np.frombuffer(data, "<f4", offset=1)
-            continue
-        tile = DitherTile(data)
         number = tile.first_class
         for group in range(begin, end, 512 * 128):
             blocks = range(group, min(end, group + 512 * 128), 128)
@@ -552,7 +547,7 @@ def decode_dither(frame):
         check(tile.at == tile.end and set(tile.states) == {1 << 16}, "the end of a tile")
     check(coded.sum() == dithered, "the number of dithered coordinates")
     with np.errstate(over="ignore"):
-        values = np.where(coded, np.float32(step) * (k.astype(np.float32) - u), plain)
+        values = np.where(coded, np.float32(step) * (k.astype(np.float32) - u), np.float32(0))
     check(np.isfinite(values).all(), "a value is infinite")
     return values.astype(np.float32)
 
@@ -707,10 +702,58 @@ def decode_natural(frame):
     return np.concatenate(bits).view(np.float32)
 
 
+# Section 12: low-rank.
+
+
+def take(data, at, count, dtype):
+    """`count` numbers as f32, and where they end."""
+    end = at + count * np.dtype(dtype).itemsize
+    check(end <= len(data), "the numbers are cut short")
+    numbers = np.frombuffer(data[at:end], dtype)
+    if dtype == "<u2":
+        numbers = (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    check(np.isfinite(numbers).all(), "a number is NaN or infinite")
+    return numbers, end
+
+
+def decode_low_rank(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 8, "parameter length and flags")
+    form, reserved, tensors = struct.unpack("<B3sI", frame.parameters)
+    check(form <= 1 and reserved == bytes(3), "format or reserved bytes")
+    data, at = frame.payload, 12 * tensors
+    check(at <= len(data), "the records are cut short")
+    values = np.zeros(frame.n, np.float32)
+    begin = 0
+    for t in range(tensors):
+        rows, cols, rank = struct.unpack_from("<3I", data, 12 * t)
+        listed = rank == MASK32
+        check(rows > 0 and cols > 0 and (listed or rank <= min(rows, cols)), "a record")
+        size = min(rows * cols, frame.n - begin)
+        missing = rows * cols - size
+        check(missing == 0 or (t == tensors - 1 and not listed and missing < cols), "shapes")
+        if listed:
+            part, at = take(data, at, size, "<f4")
+        else:
+            dtype = "<u2" if form else "<f4"
+            p, at = take(data, at, rank * rows, dtype)
+            q, at = take(data, at, rank * cols, dtype)
+            part = np.zeros(size, np.float32)
+            for k in range(rank):
+                product = np.outer(p[k * rows : (k + 1) * rows], q[k * cols : (k + 1) * cols])
+                product = product.reshape(-1)[:size]
+                part = part + product if k else product
+            check(np.isfinite(part).all(), "a value is infinite")
+        values[begin : begin + size] = part
+        begin += size
+    check(begin == frame.n and at == len(data), "values or bytes are left over")
+    return values
+
+
 DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
 DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
 DECODERS |= dict.fromkeys([LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION], decode_bucket_codes)
 DECODERS[NATURAL] = decode_natural
+DECODERS[LOW_RANK] = decode_low_rank
 
 
 def decode(data):
