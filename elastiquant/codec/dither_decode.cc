@@ -7,6 +7,7 @@
 
 #include "elastiquant/codec/dither_code.h"
 #include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
 namespace {
@@ -29,6 +30,7 @@ class TileDecoder {
 
   // Adds the coordinates of blocks that are not zero to *dithered.
   Status Run(std::span<const uint8_t> in, size_t begin, size_t size, size_t* dithered) {
+    if (!in.empty() && in[0] == kDitherRawTile) return CopyValues(in, begin, size);
     EQ_RETURN_IF_ERROR(ReadFront(in));
     const size_t blocks = DitherBlocks(size);
     for (size_t group = 0; group < blocks; group += kDitherGroup) {
@@ -40,12 +42,26 @@ class TileDecoder {
     }
     if (reader_.words != reader_.bytes) return Bad("words and bytes do not meet");
     for (size_t s = 0; s < reader_.lanes; ++s) {
-      if (reader_.states[s] != 1u << 16) return Bad("a final state is wrong");
+      if (reader_.state(s) != kRansLow) return Bad("a final state is wrong");
     }
     return Status::Ok();
   }
 
  private:
+  Status CopyValues(std::span<const uint8_t> in, size_t begin, size_t size) const {
+    if (in.size() != kDitherRawTileHeader + size * sizeof(float)) {
+      return Bad("a tile of plain values has another size");
+    }
+    for (size_t i = 0; i < size; ++i) {
+      float value;
+      std::memcpy(&value, in.data() + kDitherRawTileHeader + i * sizeof(float), sizeof(value));
+      if (!std::isfinite(value)) return Bad("a value is not finite");
+      float& out = sink_.out[begin + i];
+      out = sink_.add ? out + sink_.weight * value : value;
+    }
+    return Status::Ok();
+  }
+
   Status ReadFront(std::span<const uint8_t> in) {
     if (in.size() < kDitherTileHeader) return Bad("a tile ends before its states");
     const unsigned log = in[0];
@@ -58,9 +74,11 @@ class TileDecoder {
     }
     const size_t states = reader_.lanes * sizeof(uint32_t);
     if (in.size() - kDitherTileHeader < states) return Bad("a tile ends before its states");
-    std::memcpy(reader_.states, in.data() + kDitherTileHeader, states);
     for (size_t s = 0; s < reader_.lanes; ++s) {
-      if (reader_.states[s] >> 16 == 0) return Bad("a state is too small");
+      uint32_t state;
+      std::memcpy(&state, in.data() + kDitherTileHeader + 4 * s, sizeof(state));
+      if (state < kRansLow) return Bad("a state is too small");
+      reader_.set_state(s, state);
     }
     reader_.words = in.data() + kDitherTileHeader + states;
     reader_.bytes = in.data() + in.size();
@@ -96,6 +114,7 @@ class TileDecoder {
       const size_t b = order.blocks[i];
       const size_t length = DitherBlockLength(size, b);
       *dithered += length;
+      PrefetchDitherBlock(sink_.out, begin + (kDitherGroup + i) * kDitherBlock);
       EQ_RETURN_IF_ERROR(DecodeBlock(classes[b], begin + b * kDitherBlock, length));
     }
     return Status::Ok();
@@ -103,7 +122,7 @@ class TileDecoder {
 
   Status DecodeBlock(int id, size_t begin, size_t length) {
     const auto first = static_cast<uint32_t>(begin);
-    int32_t indices[kDitherBlock];
+    alignas(64) int32_t indices[kDitherBlock];
     if (!DecodeDitherIndices(&reader_, ShapeOfBlock(keys_, first, length), model_, id,
                              indices)) {
       return Bad("a tile ends too early, or an index is too large");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "elastiquant/codec/dither_code.h"
 #include "elastiquant/codec/dither_rate.h"
 #include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
 namespace {
@@ -18,17 +20,20 @@ size_t LanesFor(size_t size) {
   return size >= 1u << 18 ? 128 : size >= 1u << 16 ? 32 : size >= 1u << 14 ? 8 : 1;
 }
 
-// A symbol takes at most 12 bits, raw bits are at most 21, and the blocks that have more than
-// a few escapes have no raw bits: a coordinate takes less than 5 bytes. TileEncoder checks.
-size_t WorstTileBytes(size_t size) {
-  return kDitherTileHeader + sizeof(uint32_t) * LanesFor(size) + 5 * size +
-         3 * kMaxDitherBlockBytes;
+// A tile that would be larger holds its values as they are.
+size_t MaxTileBytes(size_t size) { return kDitherRawTileHeader + sizeof(float) * size; }
+size_t MaxTilesAt(const DitherLayout& layout, size_t tile) {
+  return layout.tiles_at() + tile * kDitherRawTileHeader +
+         std::min(tile * kDitherTile, layout.n) * sizeof(float);
 }
-size_t WorstTilesAt(const DitherLayout& layout, size_t tile) {
-  const size_t whole = std::min(tile, layout.n / kDitherTile);
-  return layout.tiles_at() + whole * WorstTileBytes(kDitherTile) +
-         (tile > whole ? WorstTileBytes(layout.n % kDitherTile) : 0);
-}
+
+// Where a tile's words and bytes are collected, and its classes.
+struct TileScratch {
+  explicit TileScratch(size_t size)
+      : blocks(DitherBlocks(size)), coded(MaxTileBytes(size) + kMaxDitherBlockBytes) {}
+  size_t total() const { return 2 * coded + blocks; }
+  size_t blocks, coded;  // bytes
+};
 
 // What class differences of this mean cost, as if they were values of a dithered block.
 int DeltaClass(double mean) {
@@ -47,44 +52,59 @@ class TileEncoder {
         keys_(keys),
         means_(means) {}
 
-  Result<size_t> Run(size_t begin, size_t size, std::span<uint8_t> classes,
-                     std::span<uint8_t> side, std::span<uint8_t> out) {
-    const size_t blocks = DitherBlocks(size);
+  // Returns how many bytes of `out` are used; sets *raw if it holds plain values.
+  size_t Run(size_t begin, size_t size, std::span<uint8_t> scratch, std::span<uint8_t> out,
+             bool* raw) {
+    const TileScratch parts(size);
+    words_ = scratch.first(parts.coded);
+    bytes_ = scratch.subspan(parts.coded, parts.coded);
+    const std::span<uint8_t> classes = scratch.subspan(2 * parts.coded, parts.blocks);
+    ChooseClasses(begin, classes);
+    writer_.lanes = LanesFor(size);
+    std::fill_n(writer_.states, writer_.lanes, kRansLow);
+    writer_.words = words_.data();
+    writer_.bytes = bytes_.data();
+    *raw = false;
+    for (size_t group = (parts.blocks - 1) / kDitherGroup + 1; group-- > 0 && !*raw;) {
+      const size_t at = group * kDitherGroup;
+      *raw = !EncodeGroup(classes, at, std::min(kDitherGroup, parts.blocks - at), begin, size);
+    }
+    *raw = *raw || kDitherTileHeader + 4 * writer_.lanes + Written() > out.size();
+    return *raw ? CopyValues(begin, size, out) : Finish(classes[0], out);
+  }
+
+ private:
+  void ChooseClasses(size_t begin, std::span<uint8_t> classes) {
     uint64_t differences = 0;
-    for (size_t b = 0; b < blocks; ++b) {
+    for (size_t b = 0; b < classes.size(); ++b) {
       const float mean = means_[begin / kDitherBlock + b];
       classes[b] = static_cast<uint8_t>(DitherClassFor(mean, scale_, format_.phase));
       if (b > 0) differences += static_cast<uint64_t>(std::abs(classes[b] - classes[b - 1]));
     }
-    delta_class_ = DeltaClass(static_cast<double>(differences) / static_cast<double>(blocks));
-    writer_.lanes = LanesFor(size);
-    std::fill_n(writer_.states, writer_.lanes, 1u << 16);
-    writer_.bytes = out.data() + kDitherTileHeader + 4 * writer_.lanes;
-    writer_.words = out.data() + out.size();
-    for (size_t group = (blocks - 1) / kDitherGroup + 1; group-- > 0;) {
-      const size_t at = group * kDitherGroup;
-      if (!EncodeGroup(classes, at, std::min(kDitherGroup, blocks - at), begin, size)) {
-        return Internal("a dithered tile exceeds its bound");
-      }
-    }
-    return Finish(classes[0], side, out);
+    delta_class_ =
+        DeltaClass(static_cast<double>(differences) / static_cast<double>(classes.size()));
   }
 
- private:
-  bool HasRoom() const {
-    return writer_.words - writer_.bytes >= static_cast<ptrdiff_t>(kMaxDitherBlockBytes);
+  size_t Written() const {
+    return static_cast<size_t>(writer_.words - words_.data()) +
+           static_cast<size_t>(writer_.bytes - bytes_.data());
   }
+  bool HasRoom() const { return Written() + kMaxDitherBlockBytes <= words_.size(); }
 
   bool EncodeGroup(std::span<const uint8_t> classes, size_t at, size_t count, size_t begin,
                    size_t size) {
     DitherOrder order;
     SortDitherBlocks(classes.data() + at, count, &order);
-    int32_t indices[kDitherBlock];
+    alignas(64) int32_t indices[kDitherBlock];
+    constexpr size_t kGroupSize = kDitherGroup * kDitherBlock;
+    const size_t next =
+        begin + (at > 0 ? at * kDitherBlock - kGroupSize : size + kDitherTile - kGroupSize);
     for (size_t i = order.count; i-- > 0;) {
       if (!HasRoom()) return false;
       const size_t b = at + order.blocks[i];
       const size_t length = DitherBlockLength(size, b);
       const size_t first = begin + b * kDitherBlock;
+      PrefetchDitherBlock(values_, next + i * kDitherBlock);
       const auto place = static_cast<uint32_t>(first);
       DitherQuantize(values_.data() + first, length, keys_, place, scale_, indices);
       EncodeDitherIndices(indices, ShapeOfBlock(keys_, place, length), model_, classes[b],
@@ -96,7 +116,7 @@ class TileEncoder {
       const size_t length = std::min(kDitherBlock, at + count - from);
       for (size_t i = 0; i < length; ++i) {
         const size_t b = from + i;
-        indices[i] = classes[b] - classes[b > 0 ? b - 1 : 0];
+        indices[DitherTurn(i)] = classes[b] - classes[b > 0 ? b - 1 : 0];
       }
       EncodeDitherIndices(indices, PlainShape(length), deltas_, delta_class_, &writer_);
     }
@@ -104,19 +124,26 @@ class TileEncoder {
   }
 
   // Header, states, words, bytes.
-  size_t Finish(uint8_t first_class, std::span<uint8_t> side, std::span<uint8_t> out) {
+  size_t Finish(uint8_t first_class, std::span<uint8_t> out) {
     uint8_t* next = out.data();
     *next++ = static_cast<uint8_t>(std::countr_zero(writer_.lanes));
     *next++ = static_cast<uint8_t>(delta_class_);
     *next++ = first_class;
+    std::reverse(writer_.states, writer_.states + writer_.lanes);
     std::memcpy(next, writer_.states, 4 * writer_.lanes);
     next += 4 * writer_.lanes;
-    const auto bytes = static_cast<size_t>(writer_.bytes - next);
-    std::memcpy(side.data(), next, bytes);
-    const auto words = static_cast<size_t>(out.data() + out.size() - writer_.words);
-    std::memmove(next, writer_.words, words);
-    std::memcpy(next + words, side.data(), bytes);
-    return static_cast<size_t>(next - out.data()) + words + bytes;
+    const auto words = static_cast<size_t>(writer_.words - words_.data());
+    ReverseWords(words_.data(), words / 2);
+    next = std::copy_n(words_.data(), words, next);
+    next = std::copy(bytes_.data(), writer_.bytes, next);
+    return static_cast<size_t>(next - out.data());
+  }
+
+  size_t CopyValues(size_t begin, size_t size, std::span<uint8_t> out) const {
+    out[0] = kDitherRawTile;
+    std::memcpy(out.data() + kDitherRawTileHeader, values_.data() + begin,
+                size * sizeof(float));
+    return kDitherRawTileHeader + size * sizeof(float);
   }
 
   const DitherFormat& format_;
@@ -126,6 +153,7 @@ class TileEncoder {
   const std::span<const float> values_;
   const LaneKeys keys_;
   const std::span<const float> means_;
+  std::span<uint8_t> words_, bytes_;
   DitherWriter writer_;
   int delta_class_ = 1;
 };
@@ -151,7 +179,7 @@ class Encoder {
     if (format_.dithered > 0) EQ_RETURN_IF_ERROR(ChooseStep());
     const std::span<uint8_t> payload =
         frame_.subspan(FramePayloadOffset(kDitherParameterBytes));
-    EQ_ASSIGN_OR_RETURN(const size_t size, EncodeTiles(payload));
+    const size_t size = EncodeTiles(payload);
     const auto parameters = WriteDitherParameters(format_);
     FrameView view;
     view.codec = CodecId::kDither;
@@ -171,11 +199,10 @@ class Encoder {
     const auto measure = [&](size_t tile, int) {
       const size_t first = tile * (kDitherTile / kDitherBlock);
       const size_t end = std::min(blocks, first + kDitherTile / kDitherBlock);
+      DitherBlockMeans(values_.data() + tile * kDitherTile, layout_.tile_size(tile),
+                       means_.data() + first);
       for (size_t b = first; b < end; ++b) {
-        const float* v = values_.data() + b * kDitherBlock;
-        const float mean = DitherBlockMean(v, Length(b));
-        if (!std::isfinite(mean)) return error.Report(b, NonFiniteAt(b));
-        means_[b] = mean;
+        if (!std::isfinite(means_[b])) return error.Report(b, NonFiniteAt(b));
       }
     };
     work_.ParallelFor(layout_.tiles(), std::cref(measure));
@@ -315,24 +342,30 @@ class Encoder {
     return largest + step < most * (1 - 0x1p-20) ? Status::Ok() : TooLarge();
   }
 
-  Result<size_t> EncodeTiles(std::span<uint8_t> payload) {
-    FirstError error;
+  size_t EncodeTiles(std::span<uint8_t> payload) {
+    std::atomic<uint32_t> exact{0};
     const auto encode = [&](size_t tile, int thread) {
       const size_t begin = tile * kDitherTile;
       const size_t size = layout_.tile_size(tile);
-      const size_t worst = WorstTileBytes(size);
-      const size_t blocks = DitherBlocks(size);
-      const auto scratch = work_.Scratch(thread, blocks + worst);
-      const auto out = payload.subspan(WorstTilesAt(layout_, tile), worst);
+      const auto scratch = work_.Scratch(thread, TileScratch(size).total());
+      const auto out = payload.subspan(MaxTilesAt(layout_, tile), MaxTileBytes(size));
       TileEncoder encoder(format_, values_, MakeLaneKeys(key_), means_);
-      const auto used =
-          encoder.Run(begin, size, scratch.first(blocks), scratch.subspan(blocks), out);
-      if (!used.ok()) return error.Report(tile, used.status());
-      PutSize(payload, tile, static_cast<uint32_t>(*used));
+      bool raw;
+      const size_t used = encoder.Run(begin, size, scratch, out, &raw);
+      if (raw) exact += CountDithered(begin, size);
+      PutSize(payload, tile, static_cast<uint32_t>(used));
     };
     work_.ParallelFor(layout_.tiles(), std::cref(encode));
-    EQ_RETURN_IF_ERROR(error.status());
+    format_.dithered -= exact;
+    if (format_.dithered == 0) format_.step = 0;
     return CloseGaps(payload);
+  }
+  uint32_t CountDithered(size_t begin, size_t size) const {
+    size_t count = 0;
+    for (size_t i = begin; i < begin + size; i += kDitherBlock) {
+      if (means_[i / kDitherBlock] != 0) count += Length(i / kDitherBlock);
+    }
+    return static_cast<uint32_t>(count);
   }
 
   // The last tile's size has no place before the tiles.
@@ -350,7 +383,7 @@ class Encoder {
       if (tile + 1 < layout_.tiles()) {
         std::memcpy(&size, payload.data() + 4 * tile, sizeof(size));
       }
-      std::memmove(payload.data() + end, payload.data() + WorstTilesAt(layout_, tile), size);
+      std::memmove(payload.data() + end, payload.data() + MaxTilesAt(layout_, tile), size);
       end += size;
     }
     return end;
@@ -373,7 +406,7 @@ class Encoder {
 
 size_t MaxDitherFrameBytes(size_t n) {
   const DitherLayout layout{n};
-  return FramePayloadOffset(kDitherParameterBytes) + WorstTilesAt(layout, layout.tiles());
+  return FramePayloadOffset(kDitherParameterBytes) + MaxTilesAt(layout, layout.tiles());
 }
 
 Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,

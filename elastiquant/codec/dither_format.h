@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/coding/dither_model.h"
@@ -15,14 +16,16 @@ namespace elastiquant {
 inline constexpr size_t kDitherParameterBytes = 12;
 inline constexpr size_t kDitherTile = size_t{1} << 19;  // coordinates
 inline constexpr size_t kDitherGroup = 512;             // blocks whose classes stand together
-inline constexpr size_t kDitherTileHeader = 3;          // lanes, scale and first class
+inline constexpr size_t kDitherTileHeader = 3;  // lanes, class of differences, first class
+inline constexpr uint8_t kDitherRawTile = 255;  // instead of all that: plain floats follow
+inline constexpr size_t kDitherRawTileHeader = 1;
 
 struct DitherFormat {
   DitherDensity density = DitherDensity::kLaplace;
   int phase = kNeutralPhase;
   float step = 0;  // 0 only if nothing is dithered
   uint32_t dithered =
-      0;  // coordinates in blocks that are not zero: each has variance step^2/12
+      0;  // coordinates in blocks that are coded and not zero: each has variance step^2/12
 };
 std::array<uint8_t, kDitherParameterBytes> WriteDitherParameters(const DitherFormat& format);
 Result<DitherFormat> ReadDitherParameters(const FrameView& frame);
@@ -37,6 +40,14 @@ struct DitherLayout {
 constexpr size_t DitherBlocks(size_t size) { return (size + kDitherBlock - 1) / kDitherBlock; }
 inline size_t DitherBlockLength(size_t size, size_t block) {
   return std::min(kDitherBlock, size - block * kDitherBlock);
+}
+
+// Blocks are visited in an order that no processor foresees: it must be told of the group that
+// comes next.
+inline void PrefetchDitherBlock(std::span<const float> values, size_t begin) {
+  for (size_t i = begin; i < std::min(begin + kDitherBlock, values.size()); i += 16) {
+    __builtin_prefetch(values.data() + i);
+  }
 }
 
 // The blocks of a group that are not zero, by class, then by place.

@@ -93,6 +93,7 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"dither-default", "dither", "bell", 5000},
       {"dither-empty", "dither", "bell", 0},
       {"dither-one", "dither", "bell", 1},
+      {"dither-plain", "dither:bits=8", "range", 5},
       {"dither-zeros", "dither", "zeros", 700},
       {"dither-range", "dither", "range", 333},
       {"dither-sparse", "dither:bits=0.5", "sparse", 3001},

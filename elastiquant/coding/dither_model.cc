@@ -61,24 +61,6 @@ class Density {
 
 }  // namespace
 
-DitherClass DitherClassOf(int id) {
-  DitherClass c{1, 0, 31};
-  if (id <= kDitherNarrow) {
-    c.bins = 16;
-    c.reach = static_cast<uint8_t>(id <= 9    ? 1
-                                   : id <= 12 ? 2
-                                   : id == 13 ? 3
-                                   : id <= 15 ? 5
-                                              : 7);
-  } else if (id <= 19) {
-    c.bins = 2;
-    c.reach = 15;
-  } else if (id > 21) {
-    c.raw = static_cast<uint8_t>((id - 20) / 2);
-  }
-  return c;
-}
-
 DitherMasses::DitherMasses(DitherDensity density, int scale) {
   const Density of(density, scale);
   std::vector<uint64_t> half;

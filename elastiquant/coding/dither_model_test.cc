@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <vector>
+
+#include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
 namespace {
@@ -27,6 +30,25 @@ std::vector<float> Draw(DitherDensity density, float mean, size_t n) {
   return values;
 }
 
+// Words and bytes as a tile holds them.
+std::vector<uint8_t> Coded(std::vector<uint8_t>& words, std::vector<uint8_t>& bytes,
+                           DitherWriter* writer) {
+  ReverseWords(words.data(), static_cast<size_t>(writer->words - words.data()) / 2);
+  std::vector<uint8_t> coded(words.data(), writer->words);
+  coded.insert(coded.end(), bytes.data(), writer->bytes);
+  return coded;
+}
+DitherReader ReaderOf(const std::vector<uint8_t>& coded, const DitherWriter& writer) {
+  DitherReader reader;
+  reader.words = coded.data();
+  reader.bytes = coded.data() + coded.size();
+  reader.lanes = writer.lanes;
+  for (size_t s = 0; s < writer.lanes; ++s) {
+    reader.set_state(s, writer.states[writer.lanes - 1 - s]);
+  }
+  return reader;
+}
+
 // Codes blocks of the class's own scale and returns the bits a coordinate; checks that they
 // come back, and that the error is that of subtractive dither.
 double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
@@ -34,9 +56,8 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
   const size_t n = kBlocks * kDitherBlock;
   const std::vector<float> values = Draw(density, scale, n);
   const DitherModel& model = GetDitherModel(density, phase);
-  std::vector<uint8_t> buffer(8 * n);
-  uint8_t* const middle = buffer.data() + 4 * n;
-  DitherWriter writer{middle, middle, {}, lanes};
+  std::vector<uint8_t> words(4 * n), bytes(4 * n);
+  DitherWriter writer{words.data(), bytes.data(), {}, lanes};
   std::fill_n(writer.states, lanes, 1u << 16);
   std::vector<int32_t> indices(n);
   for (size_t b = kBlocks; b-- > 0;) {
@@ -46,8 +67,8 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
     EncodeDitherIndices(&indices[at], ShapeOfBlock(kKeys, first, kDitherBlock), model, id,
                         &writer);
   }
-  DitherReader reader{writer.words, writer.bytes, {}, lanes};
-  std::copy_n(writer.states, lanes, reader.states);
+  const std::vector<uint8_t> coded = Coded(words, bytes, &writer);
+  DitherReader reader = ReaderOf(coded, writer);
   double error = 0;
   for (size_t b = 0; b < kBlocks; ++b) {
     const size_t at = b * kDitherBlock;
@@ -55,7 +76,8 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
     int32_t back[kDitherBlock];
     EXPECT_TRUE(DecodeDitherIndices(&reader, ShapeOfBlock(kKeys, first, kDitherBlock), model,
                                     id, back));
-    EXPECT_TRUE(std::equal(back, back + kDitherBlock, &indices[at]));
+    EXPECT_TRUE(std::equal(back, back + kDitherBlock,
+                           std::make_reverse_iterator(&indices[at] + kDitherBlock)));
     float decoded[kDitherBlock];
     DitherDequantize(back, kDitherBlock, kKeys, first, 1, {false, 1}, decoded);
     for (size_t i = 0; i < kDitherBlock; ++i) {
@@ -63,9 +85,9 @@ double BitsOf(DitherDensity density, int phase, int id, size_t lanes) {
     }
   }
   EXPECT_EQ(reader.words, reader.bytes);
-  for (size_t s = 0; s < lanes; ++s) EXPECT_EQ(reader.states[s], 1u << 16);
+  for (size_t s = 0; s < lanes; ++s) EXPECT_EQ(reader.state(s), 1u << 16);
   EXPECT_NEAR(12 * error / static_cast<double>(n), 1, 0.02);
-  return static_cast<double>(8 * (writer.bytes - writer.words)) / static_cast<double>(n);
+  return static_cast<double>(8 * coded.size()) / static_cast<double>(n);
 }
 
 TEST(DitherModel, IndicesComeBackWithTheVarianceOfDither) {
@@ -92,14 +114,14 @@ TEST(DitherModel, PartialBlocksComeBack) {
   for (size_t length = 1; length <= kDitherBlock; ++length) {
     for (int id : {1, 12, 17, 18, 21, 26}) {
       const std::vector<float> values = Draw(DitherDensity::kLaplace, 40, length);
-      std::vector<uint8_t> buffer(2 * kMaxDitherBlockBytes);
-      uint8_t* const middle = buffer.data() + kMaxDitherBlockBytes;
+      std::vector<uint8_t> words(kMaxDitherBlockBytes), bytes(kMaxDitherBlockBytes);
       const DitherShape shape = ShapeOfBlock(kKeys, 32, length);
       int32_t indices[kDitherBlock], back[kDitherBlock];
       DitherQuantize(values.data(), length, kKeys, 32, MakeDitherScale(1), indices);
-      DitherWriter writer{middle, middle, {1u << 16}, 1};
+      DitherWriter writer{words.data(), bytes.data(), {1u << 16}, 1};
       EncodeDitherIndices(indices, shape, model, id, &writer);
-      DitherReader reader{writer.words, writer.bytes, {writer.states[0]}, 1};
+      const std::vector<uint8_t> coded = Coded(words, bytes, &writer);
+      DitherReader reader = ReaderOf(coded, writer);
       ASSERT_TRUE(DecodeDitherIndices(&reader, shape, model, id, back)) << length << " " << id;
       std::vector<float> decoded(length);
       DitherDequantize(back, length, kKeys, 32, 1, {false, 1}, decoded.data());

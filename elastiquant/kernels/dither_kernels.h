@@ -25,45 +25,69 @@ struct DitherClass {
   uint8_t bins;   // of the dither, that have frequencies of their own: 16, 2 or 1
   uint8_t raw;    // low bits that are sent as they are
   uint8_t reach;  // symbols: k + reach, and 2 reach + 1 for an escape
-  int symbols() const { return 2 * reach + 2; }
+  constexpr int symbols() const { return 2 * reach + 2; }
 };
-DitherClass DitherClassOf(int id);
+constexpr DitherClass DitherClassOf(int id) {
+  if (id <= 9) return {16, 0, 1};
+  if (id <= 12) return {16, 0, 2};
+  if (id <= 13) return {16, 0, 3};
+  if (id <= 15) return {16, 0, 5};
+  if (id <= kDitherNarrow) return {16, 0, 7};
+  if (id <= 19) return {2, 0, 15};
+  return {1, static_cast<uint8_t>((id - 20) / 2), 31};
+}
 
-// The frequencies of all classes, as the places at which the symbols start in 0 to 4095.
+// The frequencies of all classes, as the places at which the symbols start in 0 to 4095. What
+// no symbol fills is 0: behind the last symbol the next one starts at 4096 = 0.
 struct DitherModel {
-  alignas(
-      64) uint16_t narrow[kDitherNarrow + 1][16][16];  // [class][symbol][j]: start<<4|symbol
-  alignas(64) uint16_t wide[kDitherClasses][64];       // [class][bin * symbols + symbol]
+  alignas(64) uint16_t narrow[kDitherNarrow + 1][16][16];  // [class][symbol][j]:
+                                                           // start << 4 | symbol
+  alignas(64) uint16_t wide[kDitherClasses][64];           // [class][bin * symbols + symbol]
 };
 
-// Where the coder of a tile stands. Words are read upwards and written downwards, bytes the
-// other way round.
+// A decoder takes the places of a block upwards, an encoder downwards: place p of an encoder's
+// block is its number 127 - p, and state s of S its number S - 1 - s.
+constexpr size_t DitherTurn(size_t place) { return kDitherBlock - 1 - place; }
+
+// Where the decoder of a tile stands: words are read upwards, bytes downwards.
 struct DitherReader {
   const uint8_t* words;
-  const uint8_t* bytes;  // one after the next byte; words <= bytes
-  uint32_t states[kMaxDitherLanes];
-  size_t lanes;  // a power of 2; place 16 row + j of a block has state (16 row + j) mod lanes
+  const uint8_t* bytes;                       // one after the next byte; words <= bytes
+  alignas(64) uint16_t low[kMaxDitherLanes];  // halves of the states
+  alignas(64) uint16_t high[kMaxDitherLanes];
+  size_t lanes;  // a power of 2; place p of a block has state p mod lanes
+
+  uint32_t state(size_t s) const { return static_cast<uint32_t>(high[s]) << 16 | low[s]; }
+  void set_state(size_t s, uint32_t x) {
+    low[s] = static_cast<uint16_t>(x);
+    high[s] = static_cast<uint16_t>(x >> 16);
+  }
 };
+// Where its encoder stands: both are written upwards, but read in reverse.
 struct DitherWriter {
   uint8_t* words;
   uint8_t* bytes;
-  uint32_t states[kMaxDitherLanes];
+  alignas(64) uint32_t states[kMaxDitherLanes];
   size_t lanes;
 };
 
-// The most that one block may add to words and bytes.
+// What must be free behind words and bytes, each, for one block more.
 inline constexpr size_t kMaxDitherBlockBytes = 1200;
 
-// Adds a block of `length` indices in order of their lanes to the front of what is there.
-// `present` has a bit for each lane of the last row that has a coordinate.
+// Which places of a block have a coordinate.
 struct DitherShape {
   size_t rows;            // all but the last are full
   uint32_t last_present;  // bit j: the last row has a coordinate in lane j
+  constexpr bool full() const {
+    return rows == kDitherBlock / kDitherRow && last_present == 0xFFFF;
+  }
 };
-// Indices stand at row * 16 + j.
+
+// Adds a block in front of what is there. indices[DitherTurn(p)] is that of place p; indices
+// of places without a coordinate are not looked at.
 void EncodeDitherIndices(const int32_t* indices, DitherShape shape, const DitherModel& model,
                          int id, DitherWriter* writer);
-// False if words or bytes run out, or an index is too large.
+// False if words or bytes run out, or an index is too large. indices[p] is that of place p.
 bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherModel& model,
                          int id, int32_t* indices);
 
@@ -71,9 +95,11 @@ bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherMo
 struct DitherLanes {
   uint32_t a, b;
 };
-constexpr DitherLanes LanesOfRow(LaneKeys keys, uint32_t first) {
-  const uint32_t bits = RandomBits(keys, first);
+constexpr DitherLanes LanesFromBits(uint32_t bits) {
   return {2 * (bits & 7) + 1, bits >> 3 & 15};
+}
+constexpr DitherLanes LanesOfRow(LaneKeys keys, uint32_t first) {
+  return LanesFromBits(RandomBits(keys, first));
 }
 // Of numbers that are not coordinates: number i is in lane i mod 16. length > 0.
 constexpr DitherShape PlainShape(size_t length) {
@@ -89,19 +115,20 @@ struct DitherScale {
 // step > 0 and finite.
 DitherScale MakeDitherScale(float step);
 
-// indices[row * 16 + j] = floor(y + U / 2^24), U = j 2^20 + the upper 20 random bits.
+// indices[DitherTurn(16 * row + j)] = floor(y + U / 2^24), U = j 2^20 + the upper 20 random
+// bits. `first` is a multiple of 16; |y| < 2^23.
 void DitherQuantize(const float* values, size_t length, LaneKeys keys, uint32_t first,
                     DitherScale scale, int32_t* indices);
 struct DitherSink {
   bool add;
   float weight;
 };
-// Value step * (k - U / 2^24 + 1/2), stored or added.
+// Value step * (k - U / 2^24 + 1/2) of k = indices[16 * row + j], stored or added.
 void DitherDequantize(const int32_t* indices, size_t length, LaneKeys keys, uint32_t first,
                       float step, DitherSink sink, float* values);
 
-// The mean absolute value of a block, summed in a fixed order: sixteen columns of rows first.
-// Not finite only if a value is not.
-float DitherBlockMean(const float* values, size_t length);
+// The mean absolute value of each block of 128, summed in a fixed order: sixteen columns of
+// rows first. Not finite only if a value is not, or by rounding of the largest floats.
+void DitherBlockMeans(const float* values, size_t n, float* means);
 
 }  // namespace elastiquant

@@ -523,10 +523,16 @@ def decode_dither(frame):
     u = (j << 20 | random >> 12).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
     place = (i % 128 & ~15) + j
     k, coded = np.zeros(n, np.int64), np.zeros(n, bool)
+    plain = np.zeros(n, np.float32)
     for t, size in enumerate(sizes):
-        tile = DitherTile(payload[at : at + size])
+        data = payload[at : at + size]
         at += size
         begin, end = t << 19, min(n, t + 1 << 19)
+        if data[:1] == b"\xff":
+            check(size == 1 + 4 * (end - begin), "the size of a tile of plain values")
+            plain[begin:end] = np.frombuffer(data, "<f4", offset=1)
+            continue
+        tile = DitherTile(data)
         number = tile.first_class
         for group in range(begin, end, 512 * 128):
             blocks = range(group, min(end, group + 512 * 128), 128)
@@ -547,7 +553,7 @@ def decode_dither(frame):
         check(tile.at == tile.end and set(tile.states) == {1 << 16}, "the end of a tile")
     check(coded.sum() == dithered, "the number of dithered coordinates")
     with np.errstate(over="ignore"):
-        values = np.where(coded, np.float32(step) * (k.astype(np.float32) - u), np.float32(0))
+        values = np.where(coded, np.float32(step) * (k.astype(np.float32) - u), plain)
     check(np.isfinite(values).all(), "a value is infinite")
     return values.astype(np.float32)
 
