@@ -1,5 +1,6 @@
 // `codecs`: what can be given to --codec, and what each codec promises.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>

@@ -179,6 +179,8 @@ void AddRunning(CLI::App& app, TrainFlags& flags) {
   app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0: none")
       ->capture_default_str();
   app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint in --out");
+  app.add_flag("--forget-memory", o.forget_memory,
+               "Resume without what the codecs remember, such as the residual of |ef");
   app.add_flag("--overwrite", o.overwrite, "Replace a run in --out that has checkpoints");
   app.add_option("--eval-every", o.eval_every, "Epochs between evaluations; 0: at the end only")
       ->capture_default_str();

@@ -199,6 +199,43 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
         self.expect_same_as_reference(self.out())
 
+    def test_what_codecs_remember_resumes_exactly(self):
+        for codec, momentum in (("elastic:bits=2|ef", 0.9), ("elastic:bits=2|dgc", 0)):
+            with self.subTest(codec=codec):
+                whole, broken = self.out() / "whole", self.out() / "broken"
+                same = {"codec": codec, "momentum": momentum}
+                done = train(whole, "--overwrite", **same)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIs(summary(whole)["replicas_identical"], True)
+                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
+                self.assertEqual(killed.returncode, 3, killed.stderr)
+                resumed = train(broken, "--resume", **same)
+                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.assertIn("after step 4", resumed.stderr)
+                self.assertEqual(metrics(broken), metrics(whole))
+                self.assertEqual(
+                    summary(broken)["weights_hash"], summary(whole)["weights_hash"]
+                )
+
+    def test_missing_memory_is_named_and_can_be_forgotten(self):
+        ef = {"codec": "elastic:bits=2|ef"}
+        self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)
+        (self.out() / "checkpoint-4.worker-1.eqc").unlink()
+        broken = train(self.out(), "--resume", **ef)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("checkpoint-4.worker-1.eqc", broken.stderr)
+        self.assertIn("--forget-memory", broken.stderr)
+        resumed = train(self.out(), "--resume", "--forget-memory", **ef)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+
+    def test_memory_survives_a_change_of_bucket_size(self):
+        ef = {"codec": "elastic:bits=2|ef"}
+        self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)
+        resumed = train(self.out(), "--resume", bucket_kib=64, **ef)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("--bucket-kib 256 and goes on with 64", resumed.stderr)
+        self.assertIs(summary(self.out())["replicas_identical"], True)
+
     def test_workers_die_with_their_launcher(self):
         with start(self.out(), steps=5000) as process:
             self.wait_until(lambda: steps_done(self.out()) >= 1)
@@ -282,6 +319,7 @@ class TrainTest(unittest.TestCase):
             ("data", "/nowhere", "/nowhere"),
             ("lr", 0, "--lr"),
             ("workers", 0, "--workers"),
+            ("codec", "elastic:bits=2|dgc", "--momentum 0"),
             ("link", "fast", "mbit"),
             ("exact", "nolayer.*", "nolayer"),
             ("dump_gradients", "half", "'half'"),

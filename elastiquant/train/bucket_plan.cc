@@ -115,4 +115,15 @@ Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
   return plan;
 }
 
+std::vector<TensorShape> TensorsOf(const PlannedBucket& bucket,
+                                   std::span<const ParameterShape> parameters) {
+  std::vector<TensorShape> tensors;
+  for (const BucketSlot& slot : bucket.slots) {
+    const ParameterShape& p = parameters[slot.parameter];
+    const size_t rows = p.dimensions < 2 || p.elements == 0 ? 1 : p.rows;
+    tensors.push_back({rows, p.elements / rows});
+  }
+  return tensors;
+}
+
 }  // namespace elastiquant

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/codec/codec.h"
 
 namespace elastiquant {
 
@@ -16,6 +17,7 @@ struct ParameterShape {
   std::string name;  // "layer1.0.conv1.weight"
   size_t elements = 0;
   int64_t dimensions = 0;
+  size_t rows = 1;  // the first dimension of a matrix or convolution
 };
 
 struct BucketSlot {
@@ -56,5 +58,10 @@ struct BucketPlanOptions {
 // none.
 Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
                                const BucketPlanOptions& options);
+
+// The tensors of a bucket, in its order, as codecs of matrices take them: the first dimension
+// against all others; those of less than two dimensions are one row.
+std::vector<TensorShape> TensorsOf(const PlannedBucket& bucket,
+                                   std::span<const ParameterShape> parameters);
 
 }  // namespace elastiquant

@@ -67,11 +67,15 @@ Status SyncFolder(const fs::path& folder) {
   return Status::Ok();
 }
 
-// The step in "checkpoint-STEP.eqc", or -1.
-int64_t StepOf(const std::string& name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return -1;
+std::string WorkerSuffix(int rank) {
+  return ".worker-" + std::to_string(rank) + std::string(kSuffix);
+}
+
+// The step in "checkpoint-STEP" followed by `suffix`, or -1.
+int64_t StepOf(const std::string& name, std::string_view suffix) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return -1;
   int64_t step = -1;
-  const char* end = name.data() + name.size() - kSuffix.size();
+  const char* end = name.data() + name.size() - suffix.size();
   const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
   return error == std::errc() && stop == end ? step : -1;
 }
@@ -153,24 +157,58 @@ Status WriteFileAtomically(const fs::path& file, std::span<const uint8_t> bytes)
   return SyncFolder(file.has_parent_path() ? file.parent_path() : fs::path("."));
 }
 
-std::vector<CheckpointFile> ListCheckpoints(const fs::path& run) {
+namespace {
+
+// Newest first.
+std::vector<CheckpointFile> ListFiles(const fs::path& run, std::string_view suffix) {
   std::vector<CheckpointFile> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run, ignored)) {
-    const int64_t step = StepOf(entry.path().filename().string());
+    const int64_t step = StepOf(entry.path().filename().string(), suffix);
     if (step >= 0) files.push_back({step, entry.path()});
   }
   std::ranges::sort(files, [](const auto& a, const auto& b) { return a.step > b.step; });
   return files;
 }
 
-Status SaveCheckpoint(const fs::path& run, int64_t step, const Checkpoint& checkpoint) {
-  const std::string name = std::string(kPrefix) + std::to_string(step) + std::string(kSuffix);
-  EQ_RETURN_IF_ERROR(WriteFileAtomically(run / name, SerializeCheckpoint(checkpoint)));
-  const std::vector<CheckpointFile> files = ListCheckpoints(run);
+void RemoveAllBut(size_t keep, const fs::path& run, std::string_view suffix) {
+  const std::vector<CheckpointFile> files = ListFiles(run, suffix);
   std::error_code ignored;  // an old file that cannot be removed does no harm
-  for (size_t i = kKeep; i < files.size(); ++i) fs::remove(files[i].path, ignored);
+  for (size_t i = keep; i < files.size(); ++i) fs::remove(files[i].path, ignored);
+}
+
+fs::path FileOf(const fs::path& run, int64_t step, std::string_view suffix) {
+  return run / (std::string(kPrefix) + std::to_string(step) + std::string(suffix));
+}
+
+}  // namespace
+
+std::vector<CheckpointFile> ListCheckpoints(const fs::path& run) {
+  return ListFiles(run, kSuffix);
+}
+
+Status SaveCheckpoint(const fs::path& run, int64_t step, const Checkpoint& checkpoint) {
+  EQ_RETURN_IF_ERROR(
+      WriteFileAtomically(FileOf(run, step, kSuffix), SerializeCheckpoint(checkpoint)));
+  RemoveAllBut(kKeep, run, kSuffix);
   return Status::Ok();
+}
+
+Status SaveWorkerCheckpoint(const fs::path& run, int64_t step, int rank,
+                            const Checkpoint& checkpoint) {
+  const std::string suffix = WorkerSuffix(rank);
+  EQ_RETURN_IF_ERROR(
+      WriteFileAtomically(FileOf(run, step, suffix), SerializeCheckpoint(checkpoint)));
+  RemoveAllBut(kKeep + 1, run, suffix);
+  return Status::Ok();
+}
+
+Result<Checkpoint> ReadWorkerCheckpoint(const fs::path& run, int64_t step, int rank) {
+  return ReadCheckpoint(FileOf(run, step, WorkerSuffix(rank)));
+}
+
+void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
+  RemoveAllBut(0, run, WorkerSuffix(rank));
 }
 
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,

@@ -16,8 +16,7 @@
 
 namespace elastiquant {
 
-// Sections by name, such as "progress" or "parameter/fc.weight". A codec's state of rank r goes
-// into "codec/r" once a codec has any.
+// Sections by name, such as "progress" or "parameter/fc.weight".
 using Checkpoint = std::map<std::string, std::vector<uint8_t>>;
 
 std::vector<uint8_t> SerializeCheckpoint(const Checkpoint& checkpoint);
@@ -42,6 +41,16 @@ std::vector<CheckpointFile> ListCheckpoints(const std::filesystem::path& run);
 // one left should the newest prove damaged.
 Status SaveCheckpoint(const std::filesystem::path& run, int64_t step,
                       const Checkpoint& checkpoint);
+
+// What belongs to one worker alone: run/checkpoint-STEP.worker-RANK.eqc, on that worker's own
+// machine. Written before the run's checkpoint of the same step; all but the newest three are
+// removed, so that there is one for each of those that the run keeps.
+Status SaveWorkerCheckpoint(const std::filesystem::path& run, int64_t step, int rank,
+                            const Checkpoint& checkpoint);
+// Errors: those of ReadCheckpoint.
+Result<Checkpoint> ReadWorkerCheckpoint(const std::filesystem::path& run, int64_t step,
+                                        int rank);
+void RemoveWorkerCheckpoints(const std::filesystem::path& run, int rank);
 
 // The newest checkpoint that passes its checks. Those that fail are renamed to *.corrupt and
 // what was wrong with them is added to `complaints`. Errors: NotFound if there is none at all,

@@ -23,7 +23,8 @@ class FlatGradients::Hook : public torch::autograd::PostAccumulateGradHook {
 std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters) {
   std::vector<ParameterShape> shapes;
   for (const auto& [name, tensor] : parameters) {
-    shapes.push_back({name, static_cast<size_t>(tensor.numel()), tensor.dim()});
+    const size_t rows = tensor.dim() > 0 ? static_cast<size_t>(tensor.size(0)) : 1;
+    shapes.push_back({name, static_cast<size_t>(tensor.numel()), tensor.dim(), rows});
   }
   return shapes;
 }

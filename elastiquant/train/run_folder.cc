@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/train/checkpoint.h"
@@ -14,6 +15,12 @@ namespace elastiquant {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+namespace {
+
+constexpr char kBucketKib[] = "--bucket-kib";
+
+}  // namespace
 
 Status PrepareRunFolder(const TrainOptions& options) {
   std::error_code error;
@@ -49,8 +56,15 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   if (section == contents.end()) return CorruptData("checkpoint: section progress is missing");
   const json saved = json::parse(section->second, nullptr, /*allow_exceptions=*/false);
   if (!saved.is_object()) return CorruptData("checkpoint: section progress is not JSON");
-  const std::string differences =
-      CompareFingerprints(saved.at("fingerprint"), Fingerprint(options, world_size));
+  json before = saved.at("fingerprint");
+  const json now = Fingerprint(options, world_size);
+  if (const json was = std::exchange(before[kBucketKib], now[kBucketKib]);
+      was != now[kBucketKib]) {
+    progress->Note("warning: the run had --bucket-kib " + was.dump() + " and goes on with " +
+                   now[kBucketKib].dump() +
+                   ": other numbers round its gradients than would have without a break");
+  }
+  const std::string differences = CompareFingerprints(before, now);
   if (!differences.empty()) {
     return InvalidArgument("the run in " + options.out + " was started with other options: " +
                            differences + ". Give them as they were, or another --out");
@@ -85,6 +99,41 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, checkpoint));
   state->record.AddOverhead(0, watch.Seconds());
   return Status::Ok();
+}
+
+namespace {
+
+constexpr char kWeightsSection[] = "weights-hash";
+
+std::vector<uint8_t> HashOf(const Replica& replica) {
+  const std::string text = std::to_string(replica.Hash());
+  return {text.begin(), text.end()};
+}
+
+}  // namespace
+
+Status SaveWorker(const TrainOptions& options, int rank, int64_t step, const Replica& replica,
+                  Checkpoint checkpoint) {
+  std::error_code error;
+  fs::create_directories(options.out, error);  // on another machine than worker 0's
+  if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
+  checkpoint[kWeightsSection] = HashOf(replica);
+  return SaveWorkerCheckpoint(options.out, step, rank, checkpoint);
+}
+
+Result<Checkpoint> LoadWorker(const TrainOptions& options, int rank, int64_t step,
+                              const Replica& replica) {
+  Result<Checkpoint> loaded = ReadWorkerCheckpoint(options.out, step, rank);
+  Status status = loaded.status();
+  if (status.ok() && (*loaded)[kWeightsSection] != HashOf(replica)) {
+    status = CorruptData("the memory of worker " + std::to_string(rank) + " at step " +
+                         std::to_string(step) + " in " + options.out +
+                         " does not go with the run's weights");
+  }
+  if (status.ok()) return loaded;
+  return Status(status.code(), status.message() +
+                                   ". It has what this worker's codec remembers; "
+                                   "--forget-memory goes on without");
 }
 
 }  // namespace elastiquant

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/progress.h"
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/run_record.h"
@@ -33,5 +34,14 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
 // Errors: those of SaveCheckpoint.
 Status SaveRun(const TrainOptions& options, int world_size, const Replica& replica,
                RunState* state);
+
+// What belongs to this worker alone, beside the run's checkpoint of state.step. The weights'
+// hash tells on resuming whether it goes with them.
+Status SaveWorker(const TrainOptions& options, int rank, int64_t step, const Replica& replica,
+                  Checkpoint checkpoint);
+// Errors: NotFound if it is missing, CorruptData if it is damaged or of another run, each with
+// the file and what to do.
+Result<Checkpoint> LoadWorker(const TrainOptions& options, int rank, int64_t step,
+                              const Replica& replica);
 
 }  // namespace elastiquant

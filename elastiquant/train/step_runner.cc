@@ -34,16 +34,20 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
       .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
       .exact = options.exact,
       .scalars = kScalars};
-  const auto shapes = ShapesOf(replica_->parameters());
-  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes, plan_options));
+  shapes_ = ShapesOf(replica_->parameters());
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes_, plan_options));
   gradients_ = std::make_unique<FlatGradients>(replica_->parameters(), std::move(plan),
                                                [this](size_t bucket) { OnReady(bucket); });
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  EQ_ASSIGN_OR_RETURN(codec_, MakeCodec(options.codec));
   EQ_ASSIGN_OR_RETURN(const auto exact, MakeCodec("fp32"));
   std::vector<GradientBucket> buckets;
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     const PlannedBucket& planned = gradients_->plan().buckets[b];
-    buckets.push_back({gradients_->bucket(b), planned.exact ? exact : codec, planned.name});
+    std::shared_ptr<const Codec> codec = exact;
+    if (!planned.exact) {
+      EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(codec_, TensorsOf(planned, shapes_)));
+    }
+    buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name});
   }
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
@@ -51,6 +55,8 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(reducer_,
                       GradientReducer::Create(comm_, std::move(buckets), reducer_options));
+  memory_ = std::make_unique<CodecMemory>(gradients_->plan(), shapes_, codec_->StateFields(),
+                                          comm_->world_size(), reducer_.get());
   return Status::Ok();
 }
 

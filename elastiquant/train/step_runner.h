@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/codec/codec.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/train/codec_memory.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/gradient_dump.h"
@@ -36,6 +39,11 @@ class StepRunner {
   // infinity arises first, should there be one.
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect, TrainLoader& loader);
 
+  // What the codecs remember on this worker, between steps.
+  bool remembers() const { return !codec_->StateFields().empty(); }
+  void SaveMemory(Checkpoint* checkpoint) const { memory_->Save(checkpoint); }
+  Status LoadMemory(const Checkpoint& checkpoint) { return memory_->Load(checkpoint); }
+
   // Collective, after a skipped step with `inspect`: where that was, in words; `otherwise` if
   // no worker has found out.
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
@@ -56,7 +64,10 @@ class StepRunner {
   std::unique_ptr<GradientDump> dump_;
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
+  std::vector<ParameterShape> shapes_;
+  std::shared_ptr<const Codec> codec_;
   std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<CodecMemory> memory_;
   bool dumping_ = false;  // the gradient of this step
   Status backward_status_;
 };

@@ -44,6 +44,14 @@ Status ValidateOptimizer(const TrainOptions& o) {
   return Status::Ok();
 }
 
+Status ValidateCodec(const TrainOptions& o) {
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  if (!codec->has_momentum() || o.momentum == 0) return Status::Ok();
+  return InvalidArgument("codec '" + codec->spec() +
+                         "' has momentum of its own, and --momentum " + Number(o.momentum) +
+                         " would add another: give --momentum 0");
+}
+
 Status ValidateRun(const TrainOptions& o) {
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
@@ -54,6 +62,7 @@ Status ValidateRun(const TrainOptions& o) {
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--max-skipped", o.max_skipped, 1));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-every", o.measure_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--bucket-kib", o.bucket_kib, 1));
+  if (o.forget_memory && !o.resume) return InvalidArgument("--forget-memory needs --resume");
   EQ_RETURN_IF_ERROR(AtLeast("--threads", o.threads, 0));
   EQ_RETURN_IF_ERROR(AtLeast("--codec-threads", o.codec_threads, 1));
   EQ_RETURN_IF_ERROR(AtLeast("--loader-threads", o.loader_threads, 1));
@@ -78,7 +87,7 @@ Status ValidateOptions(const TrainOptions& options) {
     const int64_t steps = options.steps > 0 ? options.steps : kUnknown;
     EQ_RETURN_IF_ERROR(ParseDumpSteps(options.dump_gradients, steps).status());
   }
-  EQ_RETURN_IF_ERROR(MakeCodec(options.codec).status());
+  EQ_RETURN_IF_ERROR(ValidateCodec(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }

@@ -53,6 +53,7 @@ struct TrainOptions {
 
   int64_t checkpoint_every = 0;  // steps; 0: none
   bool resume = false;
+  bool forget_memory = false;  // resume without what the codecs remembered
   bool overwrite = false;
   int64_t eval_every = 1;                // epochs; 0: at the end only
   std::string check_replicas = "epoch";  // or "every" (step)

@@ -56,6 +56,8 @@ class Trainer {
   Status OpenFolder();
   Result<std::unique_ptr<GradientDump>> MakeDump() const;
   Status ShareStart();
+  Status LoadMemory();
+  Status SaveAll();
 
   Status TrainStep();
   Status GiveUp(const StepOutcome& outcome);
@@ -178,6 +180,7 @@ Status Trainer::SetUp() {
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
+  EQ_RETURN_IF_ERROR(agreement_.Agree(LoadMemory()));
   const LoaderPosition start{state_.step / steps_per_epoch_, state_.step % steps_per_epoch_};
   EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_, start));
   return Status::Ok();
@@ -191,15 +194,34 @@ Status Trainer::Run() {
     if (step % steps_per_epoch_ == 0 || step == total_steps_) EQ_RETURN_IF_ERROR(EndEpoch());
     const bool due = options_.checkpoint_every > 0 &&
                      (step % options_.checkpoint_every == 0 || step == total_steps_);
-    if (!due) continue;
-    EQ_RETURN_IF_ERROR(ShareBytes());
-    if (is_first()) {
-      EQ_RETURN_IF_ERROR(SaveRun(options_, comm_.world_size(), *replica_, &state_));
-    }
+    if (due) EQ_RETURN_IF_ERROR(SaveAll());
   }
   EQ_RETURN_IF_ERROR(CheckReplicas());
   if (is_first()) EQ_RETURN_IF_ERROR(WriteSummary(options_, info_, Facts(), state_.record));
   return comm_.Barrier();  // nobody leaves while others still work
+}
+
+// What the codecs remember, of the step that the run goes on from.
+Status Trainer::LoadMemory() {
+  if (!runner_->remembers()) return Status::Ok();
+  if (!options_.resume) RemoveWorkerCheckpoints(options_.out, comm_.rank());
+  if (state_.step == 0 || options_.forget_memory) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(const Checkpoint mine,
+                      LoadWorker(options_, comm_.rank(), state_.step, *replica_));
+  return runner_->LoadMemory(mine);
+}
+
+// Every worker's own part first: a checkpoint of the run has all that goes with it.
+Status Trainer::SaveAll() {
+  EQ_RETURN_IF_ERROR(ShareBytes());
+  if (runner_->remembers()) {
+    Checkpoint mine;
+    runner_->SaveMemory(&mine);
+    EQ_RETURN_IF_ERROR(agreement_.Agree(
+        SaveWorker(options_, comm_.rank(), state_.step, *replica_, std::move(mine))));
+  }
+  if (!is_first()) return Status::Ok();
+  return SaveRun(options_, comm_.world_size(), *replica_, &state_);
 }
 
 Status Trainer::TrainStep() {

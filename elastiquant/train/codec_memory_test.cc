@@ -1,0 +1,111 @@
+#include "elastiquant/train/codec_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "elastiquant/collective/testing.h"
+
+namespace elastiquant {
+namespace {
+
+const std::vector<ParameterShape> kShapes{
+    {"conv.weight", 3000, 4, 30}, {"bn.bias", 10, 1, 10}, {"fc.weight", 5001, 2, 3}};
+
+// A worker's gradients in buckets of some size, all under error feedback.
+struct Worker {
+  Worker(Communicator* comm, size_t bucket_elements)
+      : plan(PlanBuckets(kShapes, {.bucket_elements = bucket_elements}).value()) {
+    const auto codec = MakeCodec("elastic:bits=2|ef").value();
+    std::vector<GradientBucket> buckets;
+    for (const PlannedBucket& b : plan.buckets) gradients.emplace_back(b.elements, 0.5f);
+    for (size_t b = 0; b < plan.buckets.size(); ++b) {
+      const bool exact = plan.buckets[b].exact;
+      buckets.push_back({gradients[b], exact ? MakeCodec("fp32").value() : codec, "b"});
+    }
+    reducer = GradientReducer::Create(comm, std::move(buckets), {}).value();
+    memory.emplace(plan, kShapes, codec->StateFields(), comm->world_size(), reducer.get());
+  }
+  void Step() {
+    EXPECT_TRUE(reducer->BeginStep(0).ok());
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      for (size_t i = 0; i < gradients[b].size(); ++i) {
+        gradients[b][i] = static_cast<float>((i * 7919) % 101) / 64 - 0.7f;
+      }
+      EXPECT_TRUE(reducer->MarkReady(b).ok());
+    }
+    EXPECT_TRUE(reducer->Finish().ok());
+  }
+  Checkpoint Saved() const {
+    Checkpoint checkpoint;
+    memory->Save(&checkpoint);
+    return checkpoint;
+  }
+  // By parameter: what this worker holds back from the sum of all gradients.
+  std::vector<std::vector<float>> HeldBack(int world) const {
+    std::vector<std::vector<float>> all(kShapes.size());
+    for (size_t b = 0; b < plan.buckets.size(); ++b) {
+      const auto fields = reducer->Memory(b);
+      if (fields.empty()) continue;
+      const Chunk owned = reducer->OwnedChunk(b);
+      for (const BucketSlot& slot : plan.buckets[b].slots) {
+        for (size_t i = 0; i < kShapes[slot.parameter].elements; ++i) {
+          const size_t at = slot.offset + i;
+          const bool own = at >= owned.begin && at < owned.begin + owned.size;
+          all[slot.parameter].push_back(fields[0][at] * (own ? static_cast<float>(world) : 1));
+        }
+      }
+    }
+    return all;
+  }
+
+  BucketPlan plan;
+  std::vector<std::vector<float>> gradients;
+  std::unique_ptr<GradientReducer> reducer;
+  std::optional<CodecMemory> memory;
+};
+
+TEST(CodecMemory, ComesBackBitForBitInTheSameLayout) {
+  for (const int world : {2, 3}) {
+    RunWorld(WorldOptions(world), [](Communicator& comm) {
+      Worker before(&comm, 4000), after(&comm, 4000);
+      before.Step();
+      ASSERT_TRUE(after.memory->Load(before.Saved()).ok());
+      for (size_t b = 0; b < before.gradients.size(); ++b) {
+        const auto x = before.reducer->Memory(b), y = after.reducer->Memory(b);
+        ASSERT_EQ(x.size(), y.size());
+        for (size_t f = 0; f < x.size(); ++f) EXPECT_TRUE(std::ranges::equal(x[f], y[f]));
+      }
+      EXPECT_EQ(after.Saved(), before.Saved());
+    });
+  }
+}
+
+TEST(CodecMemory, HoldsBackTheSameInAnotherLayout) {
+  for (const int world : {2, 4}) {  // multiplying by them is exact
+    RunWorld(WorldOptions(world), [world](Communicator& comm) {
+      Worker before(&comm, 1000), after(&comm, 100000);
+      ASSERT_NE(before.plan.buckets.size(), after.plan.buckets.size());
+      before.Step();
+      ASSERT_TRUE(after.memory->Load(before.Saved()).ok());
+      EXPECT_EQ(after.HeldBack(world), before.HeldBack(world));
+      EXPECT_NE(before.HeldBack(world)[0], std::vector<float>(3000)) << "nothing was lost";
+    });
+  }
+}
+
+TEST(CodecMemory, ADamagedSectionIsNamed) {
+  auto comm = Communicator::Connect({}).value();
+  Worker worker(comm.get(), 4000);
+  Checkpoint checkpoint = worker.Saved();
+  checkpoint["memory/residual/fc.weight"].pop_back();
+  Status status = worker.memory->Load(checkpoint);
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_NE(status.message().find("memory/residual/fc.weight should have 20004 bytes"),
+            std::string::npos)
+      << status.message();
+  checkpoint.erase("memory/residual/fc.weight");
+  status = worker.memory->Load(checkpoint);
+  EXPECT_NE(status.message().find("fc.weight is missing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace elastiquant
