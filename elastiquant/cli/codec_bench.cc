@@ -123,7 +123,8 @@ Result<BenchResult> CodecBench::Run(const Codec& codec, const BenchOptions& opti
 
 std::vector<float> GaussianVector(size_t n, uint64_t seed) {
   std::vector<float> values(n);
-  const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, 0, 0));
+  // A worker that there is none of: values must not be made of the numbers that round them.
+  const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, ~uint64_t{0}, 0));
   for (size_t i = 0; i < n; i += 2) {  // Box and Muller, 1958
     // (0, 1]: the logarithm must stay finite.
     const float u = 1.0f - UniformFloat(RandomBits(keys, static_cast<uint32_t>(i)));

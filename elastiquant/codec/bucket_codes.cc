@@ -35,12 +35,12 @@ Status FillZeroless(std::span<const float> listed, BucketFormat* format) {
   std::array<float, 128> upper;
   double level = 1;
   switch (format->family) {
-    case ZerolessFamily::kListed:
+    case ZerolessLevels::kListed:
       return FillMirrored(listed, format);
-    case ZerolessFamily::kUniform:
+    case ZerolessLevels::kUniform:
       for (size_t j = 0; j < half; ++j) upper[j] = static_cast<float>(2 * j + 1) / top;
       break;
-    case ZerolessFamily::kExponential:
+    case ZerolessLevels::kExponential:
       // By multiplication, so that all machines have the same.
       for (size_t j = half; j-- > 0; level *= static_cast<double>(format->p)) {
         upper[j] = static_cast<float>(level);

@@ -20,14 +20,14 @@ namespace elastiquant {
 //   kZeroless    a scale; the table that `family` and `p` say, lowest first
 //   kInnovation  a scale; (2 digit - (radix - 1)) / (radix - 1)
 // Stable numbers: they travel in frames.
-enum class ZerolessFamily : uint8_t { kExponential = 0, kUniform = 1, kListed = 2 };
+enum class ZerolessLevels : uint8_t { kExponential = 0, kUniform = 1, kListed = 2 };
 
 struct BucketFormat {
   CodecId codec{};
   int radix = 2;                             // IsDigitBase
   IndexCoding coding = IndexCoding::kFixed;  // kFixed: digits; or kRans, with radix > 2
   uint32_t bucket = 0;                       // coordinates that share side data; 0: all
-  ZerolessFamily family = ZerolessFamily::kExponential;  // kZeroless only
+  ZerolessLevels family = ZerolessLevels::kExponential;  // kZeroless only
   float p = 0;                                           // its exponential family only
   // By digits; of kLevels nothing.
   alignas(64) std::array<float, 256> table{};
@@ -36,7 +36,7 @@ struct BucketFormat {
   size_t side() const { return codec == CodecId::kLevels ? static_cast<size_t>(radix) : 1; }
   // Floats that a listed table takes at the front of the payload: those above 0.
   size_t listed() const {
-    return codec == CodecId::kZeroless && family == ZerolessFamily::kListed
+    return codec == CodecId::kZeroless && family == ZerolessLevels::kListed
                ? static_cast<size_t>(radix) / 2
                : 0;
   }

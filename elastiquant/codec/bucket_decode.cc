@@ -43,7 +43,7 @@ Status CheckFields(CodecId codec, const Fields& f) {
   if (codec == CodecId::kZeroless) {
     if (f.family > 2) return BadParameter("the level family is unknown");
     if (radix % 2 != 0) return BadParameter("the base of the digits is not even");
-    const bool exponential = f.family == static_cast<uint8_t>(ZerolessFamily::kExponential);
+    const bool exponential = f.family == static_cast<uint8_t>(ZerolessLevels::kExponential);
     if (exponential ? !(f.p > 0 && f.p < 1) : f.p != 0) {
       return BadParameter("p does not fit the level family");
     }
@@ -67,7 +67,7 @@ Result<BucketFormat> ReadFormat(const FrameView& frame) {
   format.radix = f.top + 1;
   format.coding = static_cast<IndexCoding>(f.coding);
   format.bucket = f.bucket;
-  format.family = static_cast<ZerolessFamily>(f.family);
+  format.family = static_cast<ZerolessLevels>(f.family);
   format.p = f.p;
   const size_t listed = format.listed();
   std::array<float, 128> upper;

@@ -113,6 +113,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &QsgdFamily(), &QsgdvFamily(), &NuqsgdFamily(),
       &TernGradFamily(),
       &SignSgdFamily(), &EfSignFamily(),
+      &OneBitFamily(), &BinGradBFamily(), &BinGradPbFamily(),
       &NaturalFamily(),
       &PowerSgdFamily(),
       // clang-format on

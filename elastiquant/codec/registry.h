@@ -45,18 +45,23 @@ struct CodecModifier {
 std::span<const CodecModifier* const> CodecModifiers();  // in the order to show them
 std::span<const CodecFamily* const> CodecFamilies();     // in the order to show them
 
-const CodecFamily& Fp32Family();      // raw.cc
-const CodecFamily& Fp16Family();      // raw.cc
-const CodecFamily& Bf16Family();      // raw.cc
-const CodecFamily& ElasticFamily();   // elastic.cc
-const CodecFamily& DitherFamily();    // dither.cc
-const CodecFamily& QsgdFamily();      // qsgd.cc
-const CodecFamily& QsgdvFamily();     // qsgd.cc
-const CodecFamily& NuqsgdFamily();    // qsgd.cc
+// clang-format off
+const CodecFamily& Fp32Family();  // raw.cc
+const CodecFamily& Fp16Family();  // raw.cc
+const CodecFamily& Bf16Family();  // raw.cc
+const CodecFamily& ElasticFamily();  // elastic.cc
+const CodecFamily& DitherFamily();  // dither.cc
+const CodecFamily& QsgdFamily();  // qsgd.cc
+const CodecFamily& QsgdvFamily();  // qsgd.cc
+const CodecFamily& NuqsgdFamily();  // qsgd.cc
 const CodecFamily& TernGradFamily();  // ternary.cc
-const CodecFamily& SignSgdFamily();   // sign.cc
-const CodecFamily& EfSignFamily();    // sign.cc
-const CodecFamily& NaturalFamily();   // natural.cc
+const CodecFamily& SignSgdFamily();  // sign.cc
+const CodecFamily& EfSignFamily();  // sign.cc
+const CodecFamily& OneBitFamily();  // binary.cc
+const CodecFamily& BinGradBFamily();  // binary.cc
+const CodecFamily& BinGradPbFamily();  // binary.cc
+const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
+// clang-format on
 
 }  // namespace elastiquant
