@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/cli/analyze_input.h"
 #include "elastiquant/cli/codec_analysis.h"
 #include "elastiquant/cli/codec_bench.h"
 #include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/compute_options.h"
 #include "elastiquant/cli/file.h"
-#include "elastiquant/cli/npy.h"
 #include "elastiquant/cli/progress.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/codec/frame.h"
@@ -36,11 +35,6 @@ struct AnalyzeOptions {
   std::string python;
 };
 
-struct Input {
-  std::string name;
-  std::vector<float> values;
-};
-
 // One codec's line; an error in place of figures does not stop the others.
 struct Row {
   std::string codec;  // as it was given
@@ -48,56 +42,13 @@ struct Row {
   Result<Analysis> analysis;
 };
 
-// Files as they are, folders as their .npy files by name.
-Result<std::vector<std::string>> Files(const std::vector<std::string>& inputs) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> files;
-  for (const std::string& input : inputs) {
-    std::error_code error;
-    if (!fs::is_directory(input, error)) {
-      files.push_back(input);
-      continue;
-    }
-    std::vector<std::string> found;
-    for (const auto& entry : fs::directory_iterator(input, error)) {
-      if (entry.path().extension() == ".npy") found.push_back(entry.path().string());
-    }
-    if (found.empty()) {
-      return NotFound(input +
-                      " has no .npy files; `elastiquant train --dump-gradients` makes some");
-    }
-    std::ranges::sort(found);
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  return files;
-}
-
-Status Check(const Input& input) {
-  const size_t n = input.values.size();
-  if (n == 0 || n > kMaxFrameElements) {
-    return InvalidArgument(fmt::format("{} has {} elements; 1 to {} are needed", input.name, n,
-                                       kMaxFrameElements));
-  }
-  for (size_t i = 0; i < n; ++i) {
-    if (std::isfinite(input.values[i])) continue;
-    return NonFinite(fmt::format("{} has {} at coordinate {}", input.name, input.values[i], i));
-  }
-  return Status::Ok();
-}
-
-Result<std::vector<Input>> Inputs(const AnalyzeOptions& options) {
+Result<std::vector<AnalyzeInput>> Inputs(const AnalyzeOptions& options) {
   if (options.inputs.empty() && options.gaussian == 0) {
     return InvalidArgument("nothing to analyze: give .npy files, folders, or --gaussian N");
   }
-  EQ_ASSIGN_OR_RETURN(const std::vector<std::string> files, Files(options.inputs));
-  std::vector<Input> inputs;
-  for (const std::string& file : files) {
-    EQ_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(file));
-    inputs.push_back({file, std::move(array.values)});
-    EQ_RETURN_IF_ERROR(Check(inputs.back()));
-  }
+  EQ_ASSIGN_OR_RETURN(std::vector<AnalyzeInput> inputs, ReadAnalyzeInputs(options.inputs));
   if (options.gaussian > 0) {
-    inputs.push_back({"Gaussian", GaussianVector(options.gaussian, options.analysis.seed)});
+    inputs.push_back({"Gaussian", GaussianVector(options.gaussian, options.analysis.seed), {}});
   }
   return inputs;
 }
@@ -124,12 +75,15 @@ bool Before(const Row& a, const Row& b) {
   return key(a) < key(b);
 }
 
-Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const Input& input,
+Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const AnalyzeInput& input,
                                     const std::vector<std::string>& specs, Workspace& work) {
   std::vector<Row> rows;
   for (const std::string& spec : specs) {
     SayProgress(fmt::format("{}: {}/{} {}", input.name, rows.size() + 1, specs.size(), spec));
     EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
+    if (!input.shapes.empty()) {
+      EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(codec, input.shapes));
+    }
     Result<Analysis> analysis = Analyse(*codec, input.values, options.analysis, work);
     rows.push_back({spec, std::move(codec), std::move(analysis)});
   }
@@ -170,11 +124,12 @@ void PrintRow(const Row& row, size_t width) {
              fmt::format("{:.2f}", a.decode_gigabytes_per_second));
 }
 
-void PrintText(const Input& input, const std::vector<Row>& rows) {
+void PrintText(const AnalyzeInput& input, const std::vector<Row>& rows) {
   size_t width = 11;
   for (const Row& row : rows) width = std::max(width, row.codec.size());
-  fmt::print("{}: {} floats, norm {:.4g}\n\n", input.name, input.values.size(),
-             Norm(input.values));
+  const size_t tensors = input.shapes.size();
+  fmt::print("{}: {} floats{}, norm {:.4g}\n\n", input.name, input.values.size(),
+             tensors == 0 ? "" : fmt::format(" of {} tensors", tensors), Norm(input.values));
   fmt::print(kRowFormat, "codec", width, "bits", "entropy", "NMSE", "", "dB", "bias z", "bias",
              "cosine", "encode", "decode");
   std::optional<CodecClass> group;
@@ -217,11 +172,12 @@ Json ToJson(const Row& row) {
   return json;
 }
 
-Json ToJson(const Input& input, const std::vector<Row>& rows) {
+Json ToJson(const AnalyzeInput& input, const std::vector<Row>& rows) {
   auto results = Json::array();
   for (const Row& row : rows) results.push_back(ToJson(row));
   return {{"name", input.name},
           {"elements", input.values.size()},
+          {"tensors", input.shapes.size()},
           {"norm", Norm(input.values)},
           {"results", results}};
 }
@@ -237,10 +193,10 @@ Status Plot(const AnalyzeOptions& options, const std::string& report) {
 Status Run(const AnalyzeOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
   EQ_ASSIGN_OR_RETURN(const std::vector<std::string> specs, Specs(options));
-  EQ_ASSIGN_OR_RETURN(const std::vector<Input> inputs, Inputs(options));
+  EQ_ASSIGN_OR_RETURN(const std::vector<AnalyzeInput> inputs, Inputs(options));
   Workspace work(options.compute.threads);
   auto analyses = Json::array();
-  for (const Input& input : inputs) {
+  for (const AnalyzeInput& input : inputs) {
     EQ_ASSIGN_OR_RETURN(const std::vector<Row> rows, AnalyseAll(options, input, specs, work));
     if (!options.json) PrintText(input, rows);
     analyses.push_back(ToJson(input, rows));

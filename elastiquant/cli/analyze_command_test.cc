@@ -79,6 +79,33 @@ TEST_F(AnalyzeTest, TakesFilesAndFoldersAndShowsTablesByClass) {
   EXPECT_LT(at("\nunbiased\nqsgd:bits=3 "), at("\nbiased\nbf16 "));
 }
 
+TEST_F(AnalyzeTest, GivesCodecsForMatricesTheShapesBesideTheFile) {
+  WriteInput(3000);
+  const std::string command =
+      "analyze --draws 2 --json --codec powersgd:rank=1 " + File("in.npy");
+  const auto bits = [&] {
+    const Outcome run = Run(command);
+    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+    return nlohmann::json::parse(run.out)["inputs"][0]["results"][0]
+        .at("bits_per_coordinate")
+        .get<double>();
+  };
+  const auto write = [&](const std::string& text) {
+    ASSERT_TRUE(WriteFile(File("layers.json"), {AsBytes(std::span<const char>(text))}).ok());
+  };
+  const double flat = bits();
+  EXPECT_NEAR(flat, 32 * 110 / 3000.0, 0.3);  // one matrix of 54 x 55 or so
+  write(R"([{"name": "w", "shape": [10, 5, 40], "offset": 0, "elements": 2000},
+            {"name": "b", "shape": [1000], "offset": 2000, "elements": 1000}])");
+  EXPECT_NEAR(bits(), 32 * (10 + 200 + 1000) / 3000.0, 0.3);
+  write(R"([{"name": "w", "shape": [10], "offset": 0, "elements": 10}])");
+  const Outcome other = Run(command);
+  EXPECT_EQ(other.exit_code, kExitUsage);
+  EXPECT_THAT(other.err, HasSubstr("layers.json"));
+  write("{");
+  EXPECT_EQ(Run(command).exit_code, kExitUsage);
+}
+
 // Squares of such values overflow a float: some codecs refuse, the others are shown.
 TEST_F(AnalyzeTest, ACodecThatRefusesDoesNotStopTheOthers) {
   const std::vector<float> values(600, std::numeric_limits<float>::max());

@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kEntropyElements = size_t{1} << 20;
 constexpr size_t kEntropySamples = size_t{1} << 22;
 constexpr size_t kEntropyDraws = 16;
+constexpr size_t kLongestBucket = 32768;  // entropy coders adapt to as many coordinates
 
 double Median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
@@ -43,14 +44,13 @@ double NormalOfStudent(double t, double freedom) {
          std::sqrt(freedom * std::log1p(t * t / freedom));
 }
 
-// The bucket that the codec's canonical spec names, or the whole message.
-size_t BucketOf(const Codec& codec, size_t n) {
+// The bucket that the codec's canonical spec names, within kLongestBucket.
+size_t BucketOf(const Codec& codec) {
   const auto spec = ParseSpec(codec.spec());
-  if (!spec.ok()) return n;
-  const std::string_view text = SpecValue(spec->codec, "bucket", "0");
+  const std::string_view text = spec.ok() ? SpecValue(spec->codec, "bucket", "0") : "0";
   size_t bucket = 0;
   std::from_chars(text.data(), text.data() + text.size(), bucket);
-  return bucket == 0 ? n : std::min(bucket, n);
+  return bucket == 0 ? kLongestBucket : std::min(bucket, kLongestBucket);
 }
 
 // Sorts `values`. Absent if they are no symbols.
@@ -71,9 +71,8 @@ std::optional<double> EntropyOf(std::span<float> values, size_t bucket) {
 // The decoded values of a few draws, one draw after the other.
 class EntropyEstimate {
  public:
-  EntropyEstimate(size_t n, size_t bucket, int draws) : bucket_(std::min(bucket, n)) {
-    elements_ = std::min(n, kEntropyElements);
-    bucket_ = std::min(bucket_, elements_);
+  EntropyEstimate(size_t n, size_t bucket, int draws)
+      : elements_(std::min(n, kEntropyElements)), bucket_(std::min(bucket, elements_)) {
     draws_ = std::clamp(kEntropySamples / elements_, size_t{1},
                         std::min(kEntropyDraws, static_cast<size_t>(draws)));
   }
@@ -101,8 +100,8 @@ class EntropyEstimate {
   }
 
  private:
-  size_t bucket_;
   size_t elements_;
+  size_t bucket_;
   size_t draws_;
   std::vector<float> decoded_;
 };
@@ -181,7 +180,7 @@ Result<Analysis> Analyse(const Codec& codec, std::span<const float> values,
   std::vector<uint8_t> frame(codec.MaxFrameBytes(n));
   std::vector<float> decoded(n);
   ErrorStatistics errors(values);
-  EntropyEstimate entropy(n, BucketOf(codec, n), options.draws);
+  EntropyEstimate entropy(n, BucketOf(codec), options.draws);
   std::vector<double> encode_seconds, decode_seconds;
   double bytes = 0;
   for (int draw = 0; draw < options.draws; ++draw) {

@@ -23,10 +23,10 @@ struct AnalysisOptions {
 struct Analysis {
   double bits_per_coordinate = 0;  // mean over the draws, of the whole frame
   // Order-0 empirical entropy of the decoded values of a bucket, in bits a coordinate: the mean
-  // over the buckets (of the codec's key `bucket`, else the whole message). What an ideal coder
-  // that knows each bucket's frequencies would need for the values, norms apart. Absent where
-  // the decoded values are no symbols: most values of a bucket differ, as under shared dither
-  // or after a rotation. At most the first 2^20 coordinates are looked at.
+  // over the buckets, those of the codec's key `bucket` but at most 32768 coordinates. What an
+  // ideal coder that knows each bucket's frequencies would need for the values, norms apart.
+  // Absent where the decoded values are no symbols: most values of a bucket differ, as under
+  // shared dither or after a rotation. At most the first 2^20 coordinates are looked at.
   std::optional<double> entropy;
   double nmse = 0;                 // mean of |e_t|^2 / |v|^2
   double nmse_standard_error = 0;  // of that mean

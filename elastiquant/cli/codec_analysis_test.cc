@@ -59,6 +59,14 @@ TEST(Analysis, TakesTheEntropyOfEachBucketByItself) {
   EXPECT_NEAR(*a.entropy, 1, 0.02);  // not a bit more for telling 1 from 7
 }
 
+TEST(Analysis, TakesTheEntropyOfStretchesOfALongBucketByThemselves) {
+  // Rounded to bfloat16: 1 and its neighbour in the first stretch, 2 in the others.
+  std::vector<float> values(65536, 2.0f);
+  for (size_t i = 0; i < 32768; ++i) values[i] = 1.00390625f;
+  const Analysis a = AnalysisOf("bf16:rounding=stochastic", values);
+  EXPECT_NEAR(*a.entropy, 0.5, 0.001);
+}
+
 TEST(Analysis, HasNoEntropyWhereDecodedValuesAreNoSymbols) {
   EXPECT_FALSE(AnalysisOf("dither:bits=2", GaussianVector(5000, 1)).entropy.has_value());
 }

@@ -14,6 +14,7 @@ from elastiquant_rates.series import Series
 _OWN = {"dither": look.SERIES[0], "elastic": look.SERIES[1]}
 _REST = look.SERIES[2:]
 _PANEL, _KEY, _MARGIN = 4.1, 1.35, 0.62  # inches
+_MOST_NMSE = 1.2  # of codecs for error feedback; sending nothing has 1
 
 
 def draw(report: dict, stem: Path) -> list[Path]:
@@ -43,7 +44,6 @@ def figure(analysis: dict, draws: int, stem: Path) -> list[Path]:
     for i, (panel, (paint, series)) in enumerate(zip(axes, panels, strict=True)):
         _place(fig, panel, i)
         paint(panel, series)
-        panel.set_yscale("log")
         panel.set_xlabel("bits per coordinate")
         panel.legend(
             loc="upper left",
@@ -103,20 +103,23 @@ def _looks(series: list[Series]) -> dict[str, dict]:
 
 def _paint(axes, series: list[Series]) -> None:
     looks = _looks(series)
-    for each in sorted(series, key=data.distance, reverse=True):
-        form = dict(looks[each.name], markersize=5, label=each.name)
+    named = set()
+    for each in sorted(series, key=lambda s: (s.coded, -data.distance(s))):
+        label = "_" if each.name in named else each.name
+        named.add(each.name)
+        form = dict(looks[each.name], markersize=5, label=label)
         if each.coded:
             form |= {
                 "markerfacecolor": "white",
                 "linestyle": (0, (3, 2)),
                 "linewidth": 0.9,
-                "label": "_",
             }
         axes.plot(*zip(*each.points, strict=True), **form)
 
 
 def _draw_unbiased(axes, series: list[Series]) -> None:
     axes.set_title("Unbiased codecs")
+    axes.set_yscale("log")
     _paint(axes, series)
     bits = [0.3 + 0.02 * i for i in range(int(8.2 / 0.02))]
     axes.plot(
@@ -134,6 +137,19 @@ def _draw_unbiased(axes, series: list[Series]) -> None:
 
 def _draw_others(axes, series: list[Series]) -> None:
     axes.set_title("Contractive and biased codecs, for error feedback")
-    _paint(axes, series)
-    axes.set_xscale("log", base=2)
+    shown = [s for s in series if min(nmse for _, nmse in s.points) <= _MOST_NMSE]
+    _paint(axes, shown)
+    every = [bits for s in shown for bits, _ in s.points] or [0.1, 1]
+    low, high = min(every) / 1.3, max(every) * 1.3
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    ticks = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 2, 4, 8]
+    axes.set_xticks([t for t in ticks if low <= t <= high])
+    axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylim(0, _MOST_NMSE)
+    if hidden := [s.name for s in series if s not in shown]:
+        words = f"not shown, NMSE above {_MOST_NMSE}: {', '.join(dict.fromkeys(hidden))}"
+        axes.text(
+            0.01, 0.985, words, transform=axes.transAxes, size=8.5, color=look.QUIET, va="top"
+        )

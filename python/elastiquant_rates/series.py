@@ -9,7 +9,7 @@ from pathlib import Path
 
 UNBIASED = ("unbiased",)
 OTHERS = ("contractive", "biased")
-MOST_BITS = 9.5  # beyond it lie the codecs that hardly compress
+MOST_BITS = 8.6  # beyond it lie the codecs that hardly compress
 
 
 @dataclass
