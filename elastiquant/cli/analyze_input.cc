@@ -25,7 +25,8 @@ Result<std::vector<std::string>> FilesOf(const std::string& path) {
     if (entry.path().extension() == ".npy") files.push_back(entry.path().string());
   }
   if (files.empty()) {
-    return NotFound(path + " has no .npy files; `elastiquant train --dump-gradients` makes some");
+    return NotFound(path +
+                    " has no .npy files; `elastiquant train --dump-gradients` makes some");
   }
   std::ranges::sort(files);
   return files;
@@ -66,9 +67,10 @@ Result<std::vector<TensorShape>> ReadShapes(const std::string& file, size_t elem
     return InvalidArgument(file + " is not a list of layers: " + error.what());
   }
   if (sum != elements) {
-    return InvalidArgument(fmt::format("{} has layers of {} values, but the gradient beside it "
-                                       "has {}",
-                                       file, sum, elements));
+    return InvalidArgument(
+        fmt::format("{} has layers of {} values, but the gradient beside it "
+                    "has {}",
+                    file, sum, elements));
   }
   return shapes;
 }

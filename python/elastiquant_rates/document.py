@@ -295,6 +295,23 @@ def _long_name(each: Input) -> str:
     return "Gaussian" if each.file is None else f"Gradient of {each.label}"
 
 
+def introduction(program: Program, inputs: list[Input], bench: dict, folder: Path) -> str:
+    middle = inputs[-2] if len(inputs) > 2 else inputs[-1]
+    steps = ", ".join(each.label for each in inputs[1:])
+    text = (
+        f"{thousands(program.gaussian)} Gaussian values, and one worker's gradient at {steps} "
+        f"of training; {program.draws} draws. Codecs have their defaults. Bits and cosine are "
+        f"those of {middle.label}; *bias z* is the largest of all inputs, a normal number if "
+        "the codec is unbiased."
+    )
+    if bench:
+        text += (
+            " Speeds are of 100 MB of Gaussian values on one thread, as a ratio to memcpy "
+            "(`elastiquant bench --all`)."
+        )
+    return f"{text} All usual rates, entropies and errors: [tables]({folder.name}/tables.md)."
+
+
 def render(program: Program, inputs: list[Input], bench: dict, out: Path) -> str:
     folder = out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
@@ -305,25 +322,14 @@ def render(program: Program, inputs: list[Input], bench: dict, out: Path) -> str
         return f"![Error against bits, {each.label}]({folder.name}/{pictures[each.slug].name})"
 
     middle = inputs[-2] if len(inputs) > 2 else inputs[-1]
-    speed = (
-        " Speeds are those of 100 MB of Gaussian values on one thread, as a ratio to memcpy "
-        "(`elastiquant bench --all`)."
-        if bench
-        else ""
-    )
     others = ", ".join(
         f"[{each.label}]({folder.name}/{pictures[each.slug].name})"
         for each in inputs[1:]
         if each is not middle
     )
-    steps = ", ".join(each.label for each in inputs[1:])
     return "\n\n".join(
         [
-            f"{thousands(program.gaussian)} Gaussian values, and one worker's gradient at "
-            f"{steps} of training; {program.draws} draws. Bits are those of {middle.label}; of all "
-            f"inputs the largest *bias z* is shown, a normal number if the codec is unbiased.{speed} "
-            "Codecs have their defaults; all usual rates, entropies and standard errors are in "
-            f"[tables.md]({folder.name}/tables.md).",
+            introduction(program, inputs, bench, folder),
             overview(program.default_specs(), inputs, bench),
             picture(middle),
             f"The same of {others}; and of Gaussian values:",
