@@ -143,6 +143,19 @@ const std::vector<GoldenCase>& GoldenCases() {
        "sparse",
        700,
        {{1, 50}, {50, 9}, {8, 25}}},
+
+      {"topk-default", "topk:ratio=0.05", "bell", 3000},
+      {"topk-empty", "topk", "bell", 0},
+      {"topk-one", "topk", "bell", 1},
+      {"topk-zeros", "topk", "zeros", 100},
+      {"topk-range", "topk:ratio=1,bits=32", "range", 33},
+      {"topk-range-16bit", "topk:ratio=1", "range", 33},
+      {"topk-8bit", "topk:ratio=0.1,bits=8", "bell", 1500},
+      {"topk-4bit", "topk:k=77,bits=4", "sparse", 2001},
+      {"topk-ties", "topk:k=5,bits=32", "range", 160},
+      {"topk-several-segments", "topk:ratio=0.5", "bell", 19000},
+      {"topk-sampled", "topk:ratio=0.02,method=sampled", "bell", 9000},
+      {"threshold", "threshold:value=0.01,bits=8", "sparse", 2500},
   };
   return cases;
 }

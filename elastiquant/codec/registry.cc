@@ -116,6 +116,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &OneBitFamily(), &BinGradBFamily(), &BinGradPbFamily(),
       &NaturalFamily(),
       &PowerSgdFamily(),
+      &TopKFamily(), &ThresholdFamily(),
       // clang-format on
   };
   return families;

@@ -62,6 +62,8 @@ const CodecFamily& BinGradBFamily();  // binary.cc
 const CodecFamily& BinGradPbFamily();  // binary.cc
 const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
+const CodecFamily& TopKFamily();  // topk.cc
+const CodecFamily& ThresholdFamily();  // topk.cc
 // clang-format on
 
 }  // namespace elastiquant

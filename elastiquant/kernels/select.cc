@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "elastiquant/kernels/random-inl.h"
+#include "elastiquant/kernels/scaler.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
@@ -105,6 +106,41 @@ size_t CollectDrawnOf(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
   return static_cast<size_t>(out - positions);
 }
 
+// What is certain is told by the bits, so that it does not hang on the rounding of a product.
+size_t CollectLikelyOf(const float* HWY_RESTRICT v, size_t n, uint32_t certain, float pre,
+                       float scale, RandomRun run, uint32_t* HWY_RESTRICT positions) {
+  const DU du;
+  const DI di;
+  const hn::RebindToFloat<DU> df;
+  const size_t lanes = hn::Lanes(du);
+  constexpr float kMost = 2147483520.0f;  // the largest float below 2^31
+  RandomVectors<DU> random(du, run);
+  const auto below = hn::Set(di, static_cast<int32_t>(certain) - 1);
+  uint32_t* out = positions;
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto m = Magnitudes(v + i);
+    const auto scaled =
+        hn::Mul(hn::Mul(hn::BitCast(df, m), hn::Set(df, pre)), hn::Set(df, scale));
+    const auto chance =
+        hn::ConvertTo(di, hn::Min(hn::Add(scaled, hn::Set(df, 0.5f)), hn::Set(df, kMost)));
+    const auto drawn = hn::BitCast(di, hn::ShiftRight<1>(random.Next()));
+    const auto kept = hn::Or(hn::Gt(m, below), hn::Lt(drawn, chance));
+    out = Append(di, kept, run.first + static_cast<uint32_t>(i), out);
+  }
+  for (; i < n; ++i) {
+    const uint32_t place = run.first + static_cast<uint32_t>(i), m = MagnitudeOf(v[i]);
+    if (m >= certain) {
+      *out++ = place;
+      continue;
+    }
+    const float scaled = std::bit_cast<float>(m) * pre * scale;
+    const auto chance = static_cast<uint32_t>(std::min(scaled + 0.5f, kMost));
+    if (RandomBits(run.keys, place) >> 1 < chance) *out++ = place;
+  }
+  return static_cast<size_t>(out - positions);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace elastiquant
 HWY_AFTER_NAMESPACE();
@@ -116,6 +152,7 @@ HWY_EXPORT(CountMagnitudesOf);
 HWY_EXPORT(CollectMagnitudesOf);
 HWY_EXPORT(CountDrawnOf);
 HWY_EXPORT(CollectDrawnOf);
+HWY_EXPORT(CollectLikelyOf);
 
 MagnitudeCount CountMagnitudes(const float* v, size_t n, uint32_t least) {
   return HWY_DYNAMIC_DISPATCH(CountMagnitudesOf)(v, n, least);
@@ -130,6 +167,14 @@ size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit) {
 size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
                     uint32_t* positions) {
   return HWY_DYNAMIC_DISPATCH(CollectDrawnOf)(keys, first, n, limit, positions);
+}
+
+size_t CollectLikely(const float* v, size_t n, float magnitude, LaneKeys keys, uint32_t first,
+                     uint32_t* positions) {
+  const Scaler scaler = MakeScaler(magnitude, 1);
+  return HWY_DYNAMIC_DISPATCH(CollectLikelyOf)(v, n, std::bit_cast<uint32_t>(magnitude),
+                                               scaler.pre, scaler.mul * 0x1p31f,
+                                               RandomRun{keys, first}, positions);
 }
 
 }  // namespace elastiquant

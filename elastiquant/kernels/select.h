@@ -26,4 +26,10 @@ size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit);
 size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
                     uint32_t* positions);
 
+// The same for the coordinates with |v_i| >= magnitude, and those others for which the half of
+// RandomBits(keys, first + i) is below |v_i| / magnitude * 2^31, rounded. magnitude > 0, and
+// not infinite. NaN and infinity are collected.
+size_t CollectLikely(const float* v, size_t n, float magnitude, LaneKeys keys, uint32_t first,
+                     uint32_t* positions);
+
 }  // namespace elastiquant

@@ -63,6 +63,36 @@ TEST(Select, LotsAreThoseOfTheCoordinates) {
   });
 }
 
+TEST(Select, LikelyOnesAreThoseOfTheFormulaOnEveryTarget) {
+  ForEachTarget([] {
+    for (size_t n : kLengths) {
+      std::vector<float> v = Values(n);
+      for (size_t i = 0; i < n; i += 2) v[i] = 1e-4f * static_cast<float>(i);
+      for (float magnitude : {0x1p-149f, 0x1p-120f, 0.02f, 1.0f, 3e38f}) {
+        std::vector<uint32_t> expected;
+        size_t wavering = 0;  // so close to the limit that its rounding decides
+        for (uint32_t i = 0; i < n; ++i) {
+          const double p = std::abs(static_cast<double>(v[i])) / magnitude;
+          const double u = (RandomBits(kKeys, 9 + i) >> 1) * 0x1p-31;
+          if (p >= 1 || u < p) expected.push_back(9 + i);
+          wavering += p < 1 && std::abs(u - p) < 1e-6 * p + 0x1p-30 ? 1 : 0;
+        }
+        ASSERT_EQ(wavering, 0u) << "choose other keys";
+        std::vector<uint32_t> positions(n);
+        positions.resize(CollectLikely(v.data(), n, magnitude, kKeys, 9, positions.data()));
+        EXPECT_EQ(positions, expected) << n << " " << magnitude;
+      }
+    }
+  });
+}
+
+TEST(Select, LikelyOnesAreAsLikelyAsTheyShouldBe) {
+  const std::vector<float> v(1 << 16, 0.3f);
+  std::vector<uint32_t> positions(v.size());
+  const size_t kept = CollectLikely(v.data(), v.size(), 1.2f, kKeys, 0, positions.data());
+  EXPECT_NEAR(static_cast<double>(kept), 0x1p14, 5 * 111);  // standard deviation 111
+}
+
 TEST(Select, NonFiniteValuesStandOut) {
   for (float odd : {std::numeric_limits<float>::infinity(), -std::nanf("")}) {
     std::vector<float> v(100, 1.0f);

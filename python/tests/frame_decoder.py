@@ -27,6 +27,8 @@ HEADER = struct.Struct("<4sBBBBIIQQ")
 FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
 LEVELS, TERNARY, SIGN, NATURAL, ZEROLESS, INNOVATION = 6, 7, 8, 9, 10, 11
 LOW_RANK = 14
+LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION = 6, 7, 8, 10, 11
+SPARSE = 13
 MASK32 = 0xFFFFFFFF
 
 
@@ -755,11 +757,145 @@ def decode_low_rank(frame):
     return values
 
 
+# Section 13: sparse.
+
+
+def parse_prefix_table(data, symbols):
+    """(length, code) -> symbol, and the table's bytes."""
+    check(len(data) >= 2, "the table is cut short")
+    first, count = data[0], data[1]
+    check(count >= 1 and first + count <= symbols, "a symbol")
+    if count == 1:
+        return {(0, 0): first}, 2
+    size = 2 + -(-count // 2)
+    check(len(data) >= size, "the table is cut short")
+    halves = [half for byte in data[2:size] for half in (byte & 15, byte >> 4)]
+    check(not any(halves[count:]) and max(halves) <= 12, "a length")
+    check(sum(2.0**-length for length in halves if length) == 1, "the code is not complete")
+    codes, code = {}, 0
+    for length in range(1, 13):
+        code <<= 1
+        for s in range(count):
+            if halves[s] == length:
+                codes[length, code] = first + s
+                code += 1
+    return codes, size
+
+
+def read_symbol(reader, codes):
+    length = code = 0
+    while (length, code) not in codes:
+        code, length = code << 1 | reader.bits(1), length + 1
+    return codes[length, code]
+
+
+def sparse_value_bytes(count, bits):
+    return -(-count * bits // 8) + (2 * -(-count // 64) if bits < 16 else 0)
+
+
+def sparse_values(data, bits, exponent, count):
+    check(len(data) == sparse_value_bytes(count, bits), "bytes of the values")
+    if bits == 32:
+        values = np.frombuffer(data, "<f4")
+        check(np.isfinite(values).all(), "a value")
+        return values
+    if bits == 16:
+        halves = np.frombuffer(data, "<f2").astype(np.float32)
+        check(np.isfinite(halves).all(), "a value")
+        return halves * np.float32(2.0**exponent)
+    blocks = -(-count // 64)
+    norms = np.frombuffer(data, "<u2", blocks)
+    check((norms <= 0x7F7F).all(), "a norm")
+    norms = (norms.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    integers = np.frombuffer(data, np.int8, offset=2 * blocks)
+    if bits == 4:
+        low, high = (integers << 4).astype(np.int8) >> 4, integers >> 4
+        integers = np.stack([low, high], axis=1).ravel()
+        check(not integers[count:].any(), "half a byte that is left over")
+        integers = integers[:count]
+    limit = (1 << (bits - 1)) - 1
+    check((integers >= -limit).all(), "an integer")
+    return np.repeat(norms / np.float32(limit), 64)[:count] * integers.astype(np.float32)
+
+
+def decode_sparse_segment(data, codes, place, last, count, f):
+    """Positions and values of a segment that follows position `place`."""
+    reader = BitReader(data)
+    positions, signs = [], []
+    for _ in range(count):
+        symbol, marked = read_symbol(reader, codes), False
+        if f["magnitude"] > 0:
+            symbol, marked = divmod(symbol, 2)
+        gap = 1
+        if symbol > 0:
+            plain, upper = divmod(symbol - 1, 2)
+            gap = 2 + upper << plain | reader.bits(plain)
+        place += gap
+        check(place <= last, "a position above the last")
+        positions.append(place)
+        signs.append((-1 if reader.bits(1) else 1) if marked else 0)
+    check(place == last and reader.rest_of_byte_is_zero(), "the end of the positions")
+    signs = np.array(signs, np.float32)
+    values = signs * np.float32(f["magnitude"])
+    rest = data[reader.at // 8 :]
+    values[signs == 0] = sparse_values(rest, f["bits"], f["exponent"], int((signs == 0).sum()))
+    return positions, values
+
+
+def parse_sparse(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 12, "parameter length and flags")
+    names = ["placement", "bits", "exponent", "dropped", "magnitude"]
+    f = dict(zip(names, struct.unpack("<BBhIf", frame.parameters), strict=True))
+    check(f["placement"] <= 1 and f["bits"] in (32, 16, 8, 4), "placement or bits")
+    check(-125 <= f["exponent"] <= 112 if f["bits"] == 16 else f["exponent"] == 0, "exponent")
+    check(f["dropped"] <= frame.n, "dropped")
+    magnitude = f["magnitude"]
+    check(np.isfinite(magnitude) and not np.signbit(magnitude), "magnitude")
+    check(magnitude == 0 or f["placement"] == 0, "magnitude of drawn positions")
+    return f
+
+
+def decode_sparse(frame):
+    f, payload, n = parse_sparse(frame), frame.payload, frame.n
+    kept = n - f["dropped"]
+    out = np.zeros(n, np.float32)
+    if kept == 0:
+        check(not payload, "bytes without coordinates")
+        return out
+    counts = [min(4096, kept - at) for at in range(0, kept, 4096)]
+    if f["placement"] == 1:
+        order = np.argsort(random_bits(frame.key, 0, n), kind="stable")
+        positions, at = np.sort(order[:kept]), 0
+        for s, count in enumerate(counts):
+            end = at + sparse_value_bytes(count, f["bits"])
+            check(end <= len(payload), "the values are cut short")
+            here = positions[4096 * s : 4096 * s + count]
+            out[here] = sparse_values(payload[at:end], f["bits"], f["exponent"], count)
+            at = end
+        check(at == len(payload), "bytes behind the values")
+        return out
+    front = 12 * len(counts)
+    check(len(payload) >= front, "the segments' front is cut short")
+    last = np.frombuffer(payload, "<u4", len(counts)).tolist()
+    ends = np.frombuffer(payload, "<u8", len(counts), 4 * len(counts)).tolist()
+    check(max(last) < n and (np.diff(last) > 0).all(), "last positions")
+    codes, table = parse_prefix_table(payload[front:], 126 if f["magnitude"] > 0 else 63)
+    data = payload[front + table :]
+    check(ends[-1] == len(data) and ends == sorted(ends), "ends of segments")
+    for s, count in enumerate(counts):
+        part = data[ends[s - 1] if s else 0 : ends[s]]
+        before = last[s - 1] if s else -1
+        positions, values = decode_sparse_segment(part, codes, before, last[s], count, f)
+        out[positions] = values
+    return out
+
+
 DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
 DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
 DECODERS |= dict.fromkeys([LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION], decode_bucket_codes)
 DECODERS[NATURAL] = decode_natural
 DECODERS[LOW_RANK] = decode_low_rank
+DECODERS[SPARSE] = decode_sparse
 
 
 def decode(data):
