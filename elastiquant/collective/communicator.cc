@@ -184,6 +184,7 @@ Status GlooCommunicator::Connect() {
   EQ_ASSIGN_OR_RETURN(auto store, Store::Connect(options_.store_host, options_.store_port,
                                                  prefix, options_.connect_timeout));
   EQ_RETURN_IF_ERROR(Rendezvous(*store, options_));
+  store->SetPatience(options_.timeout);
 
   LivenessOptions liveness;
   liveness.rank = options_.rank;

@@ -39,6 +39,7 @@ class TorchStore final : public Store {
   TorchStore(const std::string& host, uint16_t port, std::string prefix, milliseconds timeout)
       : prefix_(std::move(prefix)), store_(host, Options(port, timeout)) {}
 
+  void SetPatience(milliseconds patience) override { store_.setTimeout(patience); }
   Status Set(const std::string& key, const std::string& value) override {
     return Try([&] { store_.set(prefix_ + key, ToBytes(value)); });
   }

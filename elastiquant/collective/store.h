@@ -21,6 +21,9 @@ class Store {
                                                 std::chrono::milliseconds timeout);
   virtual ~Store() = default;
 
+  // How long the store may be silent before it counts as lost; Connect's timeout at first.
+  virtual void SetPatience(std::chrono::milliseconds patience) = 0;
+
   virtual Status Set(const std::string& key, const std::string& value) = 0;
   // The values of keys that all exist already.
   virtual Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) = 0;
