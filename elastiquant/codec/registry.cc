@@ -114,6 +114,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &TernGradFamily(),
       &SignSgdFamily(), &EfSignFamily(),
       &OneBitFamily(), &BinGradBFamily(), &BinGradPbFamily(),
+      &OrqFamily(), &QuiverFamily(),
       &NaturalFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),

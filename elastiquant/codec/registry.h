@@ -60,6 +60,8 @@ const CodecFamily& EfSignFamily();  // sign.cc
 const CodecFamily& OneBitFamily();  // binary.cc
 const CodecFamily& BinGradBFamily();  // binary.cc
 const CodecFamily& BinGradPbFamily();  // binary.cc
+const CodecFamily& OrqFamily();  // fitted.cc
+const CodecFamily& QuiverFamily();  // fitted.cc
 const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
 const CodecFamily& TopKFamily();  // topk.cc
