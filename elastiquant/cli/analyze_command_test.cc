@@ -53,7 +53,7 @@ TEST_F(AnalyzeTest, RatesSweepWhatACodecTakes) {
     codecs.insert(row.at("codec").get<std::string>());
   }
   for (const char* spec : {"dither:bits=0.5", "dither:bits=8", "elastic:bits=2",
-                           "qsgd:bits=8|rans", "fp32", "bf16"}) {
+                           "qsgd:bits=8|rans", "fp32", "bf16", "bf16:rounding=stochastic"}) {
     EXPECT_TRUE(codecs.contains(spec)) << spec;
   }
   EXPECT_FALSE(codecs.contains("elastic:bits=0.5"));

@@ -20,6 +20,7 @@ const std::vector<Rate>& Rates() {
       {"bits", {"0.5", "1", "1.5", "2", "3", "4", "5", "6", "8"}},
       {"ratio", {"0.001", "0.003", "0.01", "0.03", "0.1"}},
       {"rank", {"1", "2", "4", "8"}},
+      {"levels", {"3", "5", "9", "16", "32", "64", "256"}},
   };
   return rates;
 }
@@ -77,11 +78,25 @@ void AddWithModifiers(const CodecInfo& info, const std::string& spec, SpecList* 
   }
 }
 
+// Settings by keys that set no rate, and what goes with any codec if it changes the values.
+void AddNotable(SpecList* list) {
+  list->Add("bf16:rounding=stochastic");
+  list->Add("elastic:bits=4,levels=uniform");
+  list->Add("elastic:bits=4,levels=uniform,rounding=dither,bucket=4096|rans");
+  for (const CodecModifierInfo& modifier : ListCodecModifiers()) {
+    const std::string spec = "qsgdv:bits=4|" + modifier.name;
+    const auto codec = MakeCodec(spec);
+    // One that only remembers leaves a first message as it is.
+    if (codec.ok() && (*codec)->StateFields().empty()) list->Add(spec);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> DefaultSpecs() {
   SpecList list;
   for (const CodecInfo& info : ListCodecs()) AddWithModifiers(info, ShortSpec(info), &list);
+  AddNotable(&list);
   return list.Take();
 }
 
@@ -96,6 +111,7 @@ std::vector<std::string> RateSpecs() {
       AddWithModifiers(info, WithRate(info, *rate, value), &list);
     }
   }
+  AddNotable(&list);
   return list.Take();
 }
 

@@ -14,8 +14,8 @@
 
 namespace elastiquant::cli {
 
-// Every registered codec with its defaults, then with each modifier of its own. A rate that has
-// a default is said: "elastic:bits=4".
+// Every registered codec with its defaults, then with each modifier of its own, and a few other
+// settings. A rate that has a default is said: "elastic:bits=4".
 std::vector<std::string> DefaultSpecs();
 
 // DefaultSpecs(), and every registered codec at each usual value of the parameter that sets its

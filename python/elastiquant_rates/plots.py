@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -12,7 +13,6 @@ from elastiquant_rates.series import Series
 
 # Those of this project stand out; all others share the remaining colours.
 _OWN = {"dither": look.SERIES[0], "elastic": look.SERIES[1]}
-_REST = look.SERIES[2:]
 _PANEL, _KEY, _MARGIN = 4.1, 1.35, 0.62  # inches
 _MOST_NMSE = 1.2  # of codecs for error feedback; sending nothing has 1
 
@@ -45,17 +45,22 @@ def figure(analysis: dict, draws: int, stem: Path) -> list[Path]:
         _place(fig, panel, i)
         paint(panel, series)
         panel.set_xlabel("bits per coordinate")
-        panel.legend(
-            loc="upper left",
-            bbox_to_anchor=(1.02, 1.02),
-            frameon=False,
-            fontsize=9,
-            labelcolor="linecolor",
-            handlelength=1.6,
-            borderaxespad=0,
-        )
+        _key(panel)
     axes[0].set_ylabel("NMSE")
     return look.save(fig, stem)
+
+
+def _key(axes) -> None:
+    legend = axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1.02),
+        frameon=False,
+        fontsize=9,
+        handlelength=1.6,
+        borderaxespad=0,
+    )
+    for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True):
+        text.set_color(line.get_color())
 
 
 def headline(unbiased: list[Series]) -> str:
@@ -88,16 +93,17 @@ def _place(fig, axes, column: int) -> None:
 
 def _looks(series: list[Series]) -> dict[str, dict]:
     """A colour and a marker for each name."""
+    names = list(dict.fromkeys(s.name for s in series))
+    colours = [c for c in look.SERIES if c not in [_OWN.get(name) for name in names]]
     looks = {}
-    others = 0
-    for name in dict.fromkeys(s.name for s in series):
+    for name in names:
         if name in _OWN:
             looks[name] = {"color": _OWN[name], "marker": "o", "linewidth": 2.2, "zorder": 4}
             continue
-        turn = others % len(_REST)
-        marker = look.MARKERS[1 + (others // len(_REST) + turn) % (len(look.MARKERS) - 1)]
-        looks[name] = {"color": _REST[turn], "marker": marker, "linewidth": 1.1, "zorder": 3}
-        others += 1
+        place = sum(other not in _OWN for other in looks)
+        turn, lap = place % len(colours), place // len(colours)
+        marker = look.MARKERS[1 + (turn + lap) % (len(look.MARKERS) - 1)]
+        looks[name] = {"color": colours[turn], "marker": marker, "linewidth": 1.1, "zorder": 3}
     return looks
 
 
@@ -121,18 +127,22 @@ def _draw_unbiased(axes, series: list[Series]) -> None:
     axes.set_title("Unbiased codecs")
     axes.set_yscale("log")
     _paint(axes, series)
-    bits = [0.3 + 0.02 * i for i in range(int(8.2 / 0.02))]
+    _limit(axes, 0.3, 8.5, data.gaussian_limit)
+    axes.set_xlim(0, 8.5)
+    axes.set_xticks(range(9))
+
+
+def _limit(axes, low: float, high: float, nmse: Callable[[float], float]) -> None:
+    bits = [low + (high - low) * i / 400 for i in range(401)]
     axes.plot(
         bits,
-        [data.gaussian_limit(b) for b in bits],
+        [nmse(b) for b in bits],
         color=look.INK,
         linewidth=1.1,
         linestyle=(0, (1, 1.5)),
         zorder=2,
         label="limit for\niid Gaussian",
     )
-    axes.set_xlim(0, 8.5)
-    axes.set_xticks(range(9))
 
 
 def _draw_others(axes, series: list[Series]) -> None:
@@ -148,6 +158,7 @@ def _draw_others(axes, series: list[Series]) -> None:
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_ylim(0, _MOST_NMSE)
+    _limit(axes, low, high, lambda rate: 4**-rate)
     if hidden := [s.name for s in series if s not in shown]:
         words = f"not shown, NMSE above {_MOST_NMSE}: {', '.join(dict.fromkeys(hidden))}"
         axes.text(
