@@ -162,6 +162,9 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   app.add_option("--exact", o.exact,
                  "Gradients that stay fp32: none, 1d (biases and norms), name patterns; commas")
       ->capture_default_str();
+  app.add_option("--exchange", o.exchange,
+                 "How means come about: codec (as it asks for), two-phase, all-gather")
+      ->capture_default_str();
   app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradient that travel together")
       ->capture_default_str();
   app.add_option("--link", o.link, "Emulate an access link: RATE[,DELAY], as 20mbit,10ms");

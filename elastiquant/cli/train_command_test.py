@@ -321,6 +321,7 @@ class TrainTest(unittest.TestCase):
             ("workers", 0, "--workers"),
             ("codec", "elastic:bits=2|dgc", "--momentum 0"),
             ("link", "fast", "mbit"),
+            ("exchange", "ring", "all-gather"),
             ("exact", "nolayer.*", "nolayer"),
             ("dump_gradients", "half", "'half'"),
             ("dump_gradients", STEPS + 1, f"which has {STEPS} steps"),

@@ -207,6 +207,7 @@ uint64_t Fingerprint(const std::vector<GradientBucket>& buckets,
     const std::string spec = bucket.codec->spec();
     const uint32_t crc = Crc32c({reinterpret_cast<const uint8_t*>(spec.data()), spec.size()});
     mix = Mix64(mix ^ Mix64(bucket.gradient.size()) ^ crc);
+    mix = Mix64(mix ^ static_cast<uint64_t>(bucket.way()));
   }
   return mix;
 }
@@ -222,6 +223,11 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     if (buckets[b].codec->StateFields().size() > BucketMemory::kMaxFields) {
       return Unsupported("codec '" + buckets[b].codec->spec() + "' remembers more than " +
                          std::to_string(BucketMemory::kMaxFields) + " vectors");
+    }
+    if (buckets[b].codec->has_momentum() && buckets[b].way() == Exchange::kTwoPhase) {
+      return InvalidArgument("codec '" + buckets[b].codec->spec() +
+                             "' sends velocities, which cannot be encoded twice: its exchange "
+                             "must be all-gather");
     }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");

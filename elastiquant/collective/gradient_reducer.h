@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ struct GradientBucket {
       gradient;  // in: this worker's; out: the mean over workers, the same bits on all
   std::shared_ptr<const Codec> codec;
   std::string name;  // for messages: the layers it holds
+  // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
+  // one that was made for shapes: their messages cannot be cut or encoded again.
+  std::optional<Exchange> exchange = std::nullopt;
+
+  Exchange way() const { return exchange.value_or(codec->exchange()); }
 };
 
 struct ReducerOptions {

@@ -9,7 +9,7 @@ namespace elastiquant {
 
 BucketBuffers MakeBucketBuffers(GradientBucket bucket, int rank, int world_size) {
   const size_t n = bucket.gradient.size();
-  const Exchange exchange = bucket.codec->exchange();
+  const Exchange exchange = bucket.way();
   const bool gathers = exchange == Exchange::kAllGather;
   const auto frame = [&](Chunk chunk) {
     if (chunk.size == 0 || (world_size == 1 && !gathers)) return FrameBuffer();

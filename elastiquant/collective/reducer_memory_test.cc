@@ -175,6 +175,30 @@ TEST(AllGather, TheMeanOfAllFramesIsTheSameOnAll) {
   }
 }
 
+// A codec that asks for the one may be given the other.
+TEST(AllGather, CanBeChosenAndRefused) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    std::vector<float> gradient(5000, 1.0f + static_cast<float>(comm.rank()));
+    const auto make = [&](const std::string& codec, Exchange exchange) {
+      return GradientReducer::Create(
+          &comm, {{gradient, MakeCodec(codec).value(), "layer", exchange}}, {});
+    };
+    auto reducer = make("bf16", Exchange::kAllGather);
+    ASSERT_TRUE(reducer.ok()) << reducer.status().ToString();
+    const Traffic before = comm.traffic();
+    ASSERT_TRUE((*reducer)->BeginStep(0).ok());
+    ASSERT_TRUE((*reducer)->MarkReady(0).ok());
+    ASSERT_TRUE((*reducer)->Finish().ok());
+    EXPECT_EQ(gradient, std::vector<float>(5000, 1.5f));
+    EXPECT_GE(comm.traffic().bytes_up - before.bytes_up, 2 * gradient.size());
+    EXPECT_EQ((*reducer)->OwnedChunk(0).size, 0u);
+
+    const auto refused = make("bf16|dgc", Exchange::kTwoPhase);
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.status().message().find("all-gather"), std::string::npos);
+  });
+}
+
 TEST(AllGather, MeasuresWhatWasLost) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
     ReducerOptions options;

@@ -18,6 +18,18 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
 
+// nullopt: as the codec asks for.
+Result<std::optional<Exchange>> ChooseExchange(const TrainOptions& options, bool has_shapes) {
+  std::optional<Exchange> exchange;
+  if (options.exchange == ExchangeName(Exchange::kTwoPhase)) exchange = Exchange::kTwoPhase;
+  if (options.exchange == ExchangeName(Exchange::kAllGather)) exchange = Exchange::kAllGather;
+  if (exchange == Exchange::kTwoPhase && has_shapes) {
+    return InvalidArgument("--exchange two-phase cuts tensors up, which codec '" +
+                           options.codec + "' needs whole: leave --exchange out");
+  }
+  return exchange;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
@@ -47,7 +59,11 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
     if (!planned.exact) {
       EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(codec_, TensorsOf(planned, shapes_)));
     }
-    buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name});
+    std::optional<Exchange> exchange;
+    if (!planned.exact) {
+      EQ_ASSIGN_OR_RETURN(exchange, ChooseExchange(options, /*has_shapes=*/codec != codec_));
+    }
+    buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name, exchange});
   }
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data

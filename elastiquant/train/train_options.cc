@@ -45,6 +45,10 @@ Status ValidateOptimizer(const TrainOptions& o) {
 }
 
 Status ValidateCodec(const TrainOptions& o) {
+  if (o.exchange != "codec" && o.exchange != "two-phase" && o.exchange != "all-gather") {
+    return InvalidArgument("--exchange is '" + o.exchange +
+                           "'; valid are: codec, two-phase, all-gather");
+  }
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   if (!codec->has_momentum() || o.momentum == 0) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
@@ -98,6 +102,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
       {"--data", o.data},
       {"--codec", MakeCodec(o.codec).value()->spec()},
       {"--exact", o.exact},
+      {"--exchange", o.exchange},
       {"--bucket-kib", o.bucket_kib},
       {"--batch", o.batch},
       {"--seed", o.seed},

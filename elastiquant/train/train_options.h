@@ -20,9 +20,10 @@ struct TrainOptions {
   std::string data = "generated";
   std::string out = "run";
   std::string codec = "elastic:bits=4";
-  std::string exact = "1d";    // BucketPlanOptions::exact
-  int64_t bucket_kib = 256;    // of fp32 gradient
-  int64_t measure_every = 50;  // steps; 0 = never
+  std::string exact = "1d";        // BucketPlanOptions::exact
+  std::string exchange = "codec";  // as the codec asks for; or "two-phase", "all-gather"
+  int64_t bucket_kib = 256;        // of fp32 gradient
+  int64_t measure_every = 50;      // steps; 0 = never
 
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
