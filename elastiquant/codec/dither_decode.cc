@@ -110,22 +110,47 @@ class TileDecoder {
         PutZeros(begin + b * kDitherBlock, DitherBlockLength(size, b));
       }
     }
-    for (size_t i = 0; i < order.count; ++i) {
-      const size_t b = order.blocks[i];
-      const size_t length = DitherBlockLength(size, b);
-      *dithered += length;
-      PrefetchDitherBlock(sink_.out, begin + (kDitherGroup + i) * kDitherBlock);
-      EQ_RETURN_IF_ERROR(DecodeBlock(classes[b], begin + b * kDitherBlock, length));
+    const size_t next = begin + kDitherGroup * kDitherBlock;
+    const bool is_next = next + kDitherGroup * kDitherBlock <= sink_.out.size();
+    for (int id = 1; id < kDitherClasses; ++id) {
+      const std::span<const uint16_t> blocks(order.blocks + order.ends[id - 1],
+                                             order.blocks + order.ends[id]);
+      const size_t fetch = next + order.ends[id - 1] * kDitherBlock;
+      EQ_RETURN_IF_ERROR(
+          DecodeBlocks(id, blocks, begin, size, is_next ? &sink_.out[fetch] : nullptr));
+      for (size_t b : blocks) *dithered += DitherBlockLength(size, b);
     }
     return Status::Ok();
   }
+
+  // Those of one class; the last one may be short.
+  Status DecodeBlocks(int id, std::span<const uint16_t> blocks, size_t begin, size_t size,
+                      const float* soon) {
+    size_t count = blocks.size();
+    if (format_.step > kSafeStep) {
+      count = 0;
+    } else if (count > 0 && DitherBlockLength(size, blocks[count - 1]) < kDitherBlock) {
+      --count;
+    }
+    const DitherRun run{blocks.data(), count, static_cast<uint32_t>(begin), soon};
+    if (!DecodeDitherRun(&reader_, run, keys_, format_.step, {sink_.add, sink_.weight}, model_,
+                         id, sink_.out.data() + begin)) {
+      return Exhausted();
+    }
+    for (size_t b : blocks.subspan(count)) {
+      EQ_RETURN_IF_ERROR(DecodeBlock(id, begin + b * kDitherBlock, DitherBlockLength(size, b)));
+    }
+    return Status::Ok();
+  }
+
+  static Status Exhausted() { return Bad("a tile ends too early, or an index is too large"); }
 
   Status DecodeBlock(int id, size_t begin, size_t length) {
     const auto first = static_cast<uint32_t>(begin);
     alignas(64) int32_t indices[kDitherBlock];
     if (!DecodeDitherIndices(&reader_, ShapeOfBlock(keys_, first, length), model_, id,
                              indices)) {
-      return Bad("a tile ends too early, or an index is too large");
+      return Exhausted();
     }
     if (format_.step > kSafeStep) {
       float values[kDitherBlock];

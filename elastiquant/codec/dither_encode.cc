@@ -89,29 +89,57 @@ class TileEncoder {
     return static_cast<size_t>(writer_.words - words_.data()) +
            static_cast<size_t>(writer_.bytes - bytes_.data());
   }
-  bool HasRoom() const { return Written() + kMaxDitherBlockBytes <= words_.size(); }
+  // How many blocks there is room for.
+  size_t Room() const { return (words_.size() - Written()) / kMaxDitherBlockBytes; }
 
   bool EncodeGroup(std::span<const uint8_t> classes, size_t at, size_t count, size_t begin,
                    size_t size) {
     DitherOrder order;
     SortDitherBlocks(classes.data() + at, count, &order);
-    alignas(64) int32_t indices[kDitherBlock];
     constexpr size_t kGroupSize = kDitherGroup * kDitherBlock;
     const size_t next =
         begin + (at > 0 ? at * kDitherBlock - kGroupSize : size + kDitherTile - kGroupSize);
-    for (size_t i = order.count; i-- > 0;) {
-      if (!HasRoom()) return false;
-      const size_t b = at + order.blocks[i];
-      const size_t length = DitherBlockLength(size, b);
-      const size_t first = begin + b * kDitherBlock;
-      PrefetchDitherBlock(values_, next + i * kDitherBlock);
-      const auto place = static_cast<uint32_t>(first);
-      DitherQuantize(values_.data() + first, length, keys_, place, scale_, indices);
-      EncodeDitherIndices(indices, ShapeOfBlock(keys_, place, length), model_, classes[b],
-                          &writer_);
+    const float* soon = next + kGroupSize <= values_.size() ? values_.data() + next : nullptr;
+    const std::span<const float> group = values_.subspan(
+        begin + at * kDitherBlock, std::min(kGroupSize, size - at * kDitherBlock));
+    for (int id = kDitherClasses - 1; id > 0; --id) {
+      const std::span<const uint16_t> blocks(order.blocks + order.ends[id - 1],
+                                             order.blocks + order.ends[id]);
+      const float* mine = soon == nullptr ? nullptr : soon + order.ends[id - 1] * kDitherBlock;
+      if (!EncodeBlocks(id, blocks, group, mine)) return false;
     }
+    return EncodeClasses(classes, at, count);
+  }
+
+  // Those of one class, the last one first: it may be short.
+  bool EncodeBlocks(int id, std::span<const uint16_t> blocks, std::span<const float> group,
+                    const float* soon) {
+    const auto first = static_cast<uint32_t>(group.data() - values_.data());
+    size_t left = blocks.size();
+    if (left > 0 && DitherBlockLength(group.size(), blocks[left - 1]) < kDitherBlock) {
+      if (Room() == 0) return false;
+      const size_t at = blocks[--left] * kDitherBlock;
+      const size_t length = group.size() - at;
+      const uint32_t place = first + static_cast<uint32_t>(at);
+      int32_t indices[kDitherBlock];
+      DitherQuantize(group.data() + at, length, keys_, place, scale_, indices);
+      EncodeDitherIndices(indices, ShapeOfBlock(keys_, place, length), model_, id, &writer_);
+    }
+    while (left > 0) {
+      const size_t count = std::min(left, Room());
+      if (count == 0) return false;
+      left -= count;
+      const float* mine = soon == nullptr ? nullptr : soon + left * kDitherBlock;
+      EncodeDitherRun(group.data(), {blocks.data() + left, count, first, mine}, keys_, scale_,
+                      model_, id, &writer_);
+    }
+    return true;
+  }
+
+  bool EncodeClasses(std::span<const uint8_t> classes, size_t at, size_t count) {
+    int32_t indices[kDitherBlock];
     for (size_t part = (count - 1) / kDitherBlock + 1; part-- > 0;) {
-      if (!HasRoom()) return false;
+      if (Room() == 0) return false;
       const size_t from = at + part * kDitherBlock;
       const size_t length = std::min(kDitherBlock, at + count - from);
       for (size_t i = 0; i < length; ++i) {

@@ -1,5 +1,6 @@
 #include "elastiquant/codec/dither_format.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -45,16 +46,34 @@ Result<DitherFormat> ReadDitherParameters(const FrameView& frame) {
   return format;
 }
 
+// Counting sort, in four parts side by side: most blocks have the class of the one before,
+// whose counter would have to be waited for.
 void SortDitherBlocks(const uint8_t* classes, size_t count, DitherOrder* order) {
-  uint16_t ends[kDitherClasses] = {};
-  for (size_t b = 0; b < count; ++b) ++ends[classes[b]];
-  ends[0] = 0;
-  for (size_t c = 1; c < kDitherClasses; ++c)
-    ends[c] = static_cast<uint16_t>(ends[c] + ends[c - 1]);
-  order->count = ends[kDitherClasses - 1];
-  for (size_t b = count; b-- > 0;) {
-    if (classes[b] != 0) order->blocks[--ends[classes[b]]] = static_cast<uint16_t>(b);
+  constexpr size_t kParts = 4, kPart = kDitherGroup / kParts;
+  uint16_t next[kParts][kDitherClasses] = {};
+  const size_t whole = count == kDitherGroup ? kPart : 0;
+  for (size_t i = 0; i < whole; ++i) {
+    for (size_t p = 0; p < kParts; ++p) ++next[p][classes[p * kPart + i]];
   }
+  for (size_t b = kParts * whole; b < count; ++b) ++next[0][classes[b]];
+  size_t place = 0;
+  for (size_t c = 1; c < kDitherClasses; ++c) {
+    for (auto& part : next) {
+      const size_t blocks = part[c];
+      part[c] = static_cast<uint16_t>(place);
+      place += blocks;
+    }
+  }
+  const auto put = [&](size_t p, size_t b) {
+    const uint8_t c = classes[b];
+    if (c != 0) order->blocks[next[p][c]++] = static_cast<uint16_t>(b);
+  };
+  for (size_t i = 0; i < whole; ++i) {
+    for (size_t p = 0; p < kParts; ++p) put(p, p * kPart + i);
+  }
+  for (size_t b = kParts * whole; b < count; ++b) put(0, b);
+  std::copy_n(next[kParts - 1], kDitherClasses, order->ends);
+  order->ends[0] = 0;
 }
 
 }  // namespace elastiquant

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/coding/dither_model.h"
@@ -42,18 +41,10 @@ inline size_t DitherBlockLength(size_t size, size_t block) {
   return std::min(kDitherBlock, size - block * kDitherBlock);
 }
 
-// Blocks are visited in an order that no processor foresees: it must be told of the group that
-// comes next.
-inline void PrefetchDitherBlock(std::span<const float> values, size_t begin) {
-  for (size_t i = begin; i < std::min(begin + kDitherBlock, values.size()); i += 16) {
-    __builtin_prefetch(values.data() + i);
-  }
-}
-
 // The blocks of a group that are not zero, by class, then by place.
 struct DitherOrder {
   uint16_t blocks[kDitherGroup];
-  size_t count;
+  uint16_t ends[kDitherClasses];  // those of class c stand at [ends[c - 1], ends[c])
 };
 void SortDitherBlocks(const uint8_t* classes, size_t count, DitherOrder* order);
 

@@ -112,15 +112,6 @@ double ExactExp2(double x) {
   return std::ldexp(result, static_cast<int>(whole));
 }
 
-int DitherClassFor(float mean, DitherScale scale, int phase) {
-  if (mean == 0) return 0;
-  constexpr float kShift[kDitherPhases] = {1.1892071f, 1.0905077f, 1.0f, 0.9170040f};
-  int exponent;
-  const float m = 2 * std::frexp((mean * scale.pre) * scale.mul * kShift[phase], &exponent);
-  const int halves = 2 * (exponent - 1) + (m < 1.1892071f ? 0 : m < 1.6817929f ? 1 : 2);
-  return m == 0 ? 1 : std::clamp(halves + kDitherUnitClass, 1, kDitherClasses - 1);
-}
-
 void DitherScales::Add(float mean, size_t coordinates) {
   if (mean == 0) return;
   // As a double it is a normal number.

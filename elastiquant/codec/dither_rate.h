@@ -2,6 +2,8 @@
 // and what their class costs. Sums and roots only, so that all machines choose the same step.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,8 +12,19 @@
 
 namespace elastiquant {
 
-// The class of a block, from its mean absolute value.
-int DitherClassFor(float mean, DitherScale scale, int phase);
+// The class of a block, from its mean absolute value: half octaves, rounded.
+inline int DitherClassFor(float mean, DitherScale scale, int phase) {
+  constexpr float kShift[kDitherPhases] = {1.1892071f, 1.0905077f, 1.0f, 0.9170040f};
+  // The mantissas of the floats next to 2^(1/4) and 2^(3/4).
+  constexpr uint32_t kQuarter = std::bit_cast<uint32_t>(1.1892071f) & 0x7FFFFF;
+  constexpr uint32_t kThreeQuarters = std::bit_cast<uint32_t>(1.6817929f) & 0x7FFFFF;
+  const auto bits = std::bit_cast<uint32_t>((mean * scale.pre) * scale.mul * kShift[phase]);
+  const uint32_t mantissa = bits & 0x7FFFFF;
+  const int octaves = static_cast<int>(bits >> 23) - 127;  // of denormal floats, low enough
+  const int half = (mantissa >= kQuarter ? 1 : 0) + (mantissa >= kThreeQuarters ? 1 : 0);
+  const int id = std::clamp(2 * octaves + half + kDitherUnitClass, 1, kDitherClasses - 1);
+  return mean == 0 ? 0 : id;
+}
 
 // How many coordinates have which scale.
 class DitherScales {

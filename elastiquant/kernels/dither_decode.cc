@@ -8,8 +8,10 @@
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/dither_decode.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "elastiquant/kernels/dither_rows-inl.h"
 #include "elastiquant/kernels/rans_decode-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -59,14 +61,24 @@ struct NarrowSearch {
     V16 key[kGroup], least[kGroup], most[kGroup];
     for (size_t v = 0; v < kGroup; ++v) {
       key[v] = hn::Or(hn::ShiftLeft<4>(x[v]), fifteen);
-      least[v] = most[v] = key[v];  // symbol 0 starts at 0
     }
-    HWY_UNROLL(15)
-    for (size_t s = 1; s < kSymbols; ++s) {
+    // Four at a time, lest the search be as slow as a chain of 16 steps.
+    HWY_UNROLL(4)
+    for (size_t s = 0; s < kSymbols; s += 4) {
       for (size_t v = 0; v < kGroup; ++v) {
-        const V16 distance = hn::Sub(key[v], Row(rows + s * kDitherRow, v));
-        least[v] = hn::Min(least[v], distance);
-        most[v] = hn::Max(most[v], distance);
+        const auto distance = [&](size_t i) HWY_ATTR {
+          return i == 0 ? key[v]  // symbol 0 starts at 0
+                        : hn::Sub(key[v], Row(rows + i * kDitherRow, v));
+        };
+        const V16 a = distance(s), b = distance(s + 1);
+        V16 low = hn::Min(a, b), high = hn::Max(a, b);
+        if (s + 2 < kSymbols) {
+          const V16 c = distance(s + 2), e = distance(s + 3);
+          low = hn::Min(low, hn::Min(c, e));
+          high = hn::Max(high, hn::Max(c, e));
+        }
+        least[v] = s == 0 ? low : hn::Min(least[v], low);
+        most[v] = s == 0 ? high : hn::Max(most[v], high);
       }
     }
     for (size_t v = 0; v < kGroup; ++v) {
@@ -196,7 +208,7 @@ bool DecodeBy(DitherReader* reader, const Search& search, const DitherClass& c,
 }
 
 // The symbols of a block with all coordinates, lanes being 32 at least; true if there are
-// escapes. Reads no further than 320 bytes behind the words.
+// escapes. Reads no further than kDitherReadAhead.
 bool DecodeFullBlock(DitherReader* reader, const DitherModel& model, int id, int32_t* indices) {
   const DitherClass c = DitherClassOf(id);
   if (id <= kDitherNarrow) {
@@ -241,6 +253,32 @@ void AddFullPlane(const uint8_t* plane, int32_t* indices) {
   }
 }
 
+bool DecodeRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float step,
+               DitherSink sink, const DitherModel& model, int id, float* values) {
+  constexpr DitherShape kFull{kDitherBlock / kDitherRow, 0xFFFF};
+  const bool raw = DitherClassOf(id).raw > 0;
+  alignas(64) int32_t indices[kDitherBlock];
+  for (size_t i = 0; i < run.count; ++i) {
+    if (run.soon != nullptr) {
+      for (size_t at = 0; at < kDitherBlock; at += 16) {
+        hwy::Prefetch(run.soon + i * kDitherBlock + at);
+      }
+    }
+    if (reader->bytes - reader->words < static_cast<ptrdiff_t>(kDitherReadAhead)) {
+      scalar::SecureDitherReadAhead(reader);
+    }
+    const bool escaped = DecodeFullBlock(reader, model, id, indices);
+    if (reader->words > reader->bytes) return false;
+    if ((escaped || raw) && !scalar::ReadDitherRest(reader, kFull, id, escaped, indices)) {
+      return false;
+    }
+    const size_t at = run.blocks[i] * kDitherBlock;
+    DequantizeRows(indices, kFull.rows, keys, run.first + static_cast<uint32_t>(at), step, sink,
+                   values + at);
+  }
+  return true;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace elastiquant
 HWY_AFTER_NAMESPACE();
@@ -250,11 +288,9 @@ namespace elastiquant {
 
 HWY_EXPORT(DecodeFullBlock);
 HWY_EXPORT(AddFullPlane);
+HWY_EXPORT(DecodeRun);
 
 namespace {
-
-// The words that a full block may take, and what a vector may read behind them.
-constexpr ptrdiff_t kDecoderRoom = 2 * kDitherBlock + 64;
 
 bool ReadEscape(DitherReader* reader, uint32_t* excess) {
   *excess = 0;
@@ -291,16 +327,19 @@ void AddPlane(const uint8_t* plane, const uint8_t* places, size_t count, int32_t
 
 }  // namespace
 
-bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherModel& model,
-                         int id, int32_t* indices) {
+void scalar::SecureDitherReadAhead(DitherReader* reader) {
+  const auto left = static_cast<size_t>(reader->bytes - reader->words);
+  if (left >= kDitherReadAhead) return;
+  std::memmove(reader->tail, reader->words, left);
+  std::memset(reader->tail + left, 0, kDitherReadAhead);
+  reader->words = reader->tail;
+  reader->bytes = reader->tail + left;
+}
+
+bool scalar::ReadDitherRest(DitherReader* reader, DitherShape shape, int id, bool escaped,
+                            int32_t* indices) {
   const DitherClass c = DitherClassOf(id);
   const bool full = shape.full();
-  bool escaped = false;
-  if (full && reader->lanes >= 32 && reader->bytes - reader->words >= kDecoderRoom) {
-    escaped = HWY_DYNAMIC_DISPATCH(DecodeFullBlock)(reader, model, id, indices);
-  } else if (!scalar::DecodeDitherSymbols(reader, shape, model, id, indices, &escaped)) {
-    return false;
-  }
   if (!escaped && c.raw == 0) return true;
   const size_t plane_bytes = (scalar::CountPresent(shape) + 7) / 8;
   if (static_cast<size_t>(reader->bytes - reader->words) < c.raw * plane_bytes) return false;
@@ -316,6 +355,35 @@ bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherMo
     } else {
       AddPlane(plane, places, count, indices);
     }
+  }
+  return true;
+}
+
+bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherModel& model,
+                         int id, int32_t* indices) {
+  bool escaped = false;
+  if (shape.full() && reader->lanes >= 32) {
+    scalar::SecureDitherReadAhead(reader);
+    escaped = HWY_DYNAMIC_DISPATCH(DecodeFullBlock)(reader, model, id, indices);
+    if (reader->words > reader->bytes) return false;
+  } else if (!scalar::DecodeDitherSymbols(reader, shape, model, id, indices, &escaped)) {
+    return false;
+  }
+  return scalar::ReadDitherRest(reader, shape, id, escaped, indices);
+}
+
+bool DecodeDitherRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float step,
+                     DitherSink sink, const DitherModel& model, int id, float* values) {
+  if (reader->lanes >= 32) {
+    return HWY_DYNAMIC_DISPATCH(DecodeRun)(reader, run, keys, step, sink, model, id, values);
+  }
+  int32_t indices[kDitherBlock];
+  for (size_t i = 0; i < run.count; ++i) {
+    const size_t at = run.blocks[i] * kDitherBlock;
+    const uint32_t first = run.first + static_cast<uint32_t>(at);
+    if (!DecodeDitherIndices(reader, PlainShape(kDitherBlock), model, id, indices))
+      return false;
+    DitherDequantize(indices, kDitherBlock, keys, first, step, sink, values + at);
   }
   return true;
 }

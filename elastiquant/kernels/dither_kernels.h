@@ -49,6 +49,9 @@ struct DitherModel {
 // block is its number 127 - p, and state s of S its number S - 1 - s.
 constexpr size_t DitherTurn(size_t place) { return kDitherBlock - 1 - place; }
 
+// The words that a full block may take, and what a vector may read behind them.
+inline constexpr size_t kDitherReadAhead = 2 * kDitherBlock + 64;
+
 // Where the decoder of a tile stands: words are read upwards, bytes downwards.
 struct DitherReader {
   const uint8_t* words;
@@ -56,6 +59,8 @@ struct DitherReader {
   alignas(64) uint16_t low[kMaxDitherLanes];  // halves of the states
   alignas(64) uint16_t high[kMaxDitherLanes];
   size_t lanes;  // a power of 2; place p of a block has state p mod lanes
+  // Where the last bytes are moved to, so that vectors may be read beyond them.
+  uint8_t tail[2 * kDitherReadAhead];
 
   uint32_t state(size_t s) const { return static_cast<uint32_t>(high[s]) << 16 | low[s]; }
   void set_state(size_t s, uint32_t x) {
@@ -126,6 +131,23 @@ struct DitherSink {
 // Value step * (k - U / 2^24 + 1/2) of k = indices[16 * row + j], stored or added.
 void DitherDequantize(const int32_t* indices, size_t length, LaneKeys keys, uint32_t first,
                       float step, DitherSink sink, float* values);
+
+// Some blocks of a message, all full, in the order of decoding.
+struct DitherRun {
+  const uint16_t* blocks;  // which ones: multiples of 128 coordinates from `first` on
+  size_t count;
+  uint32_t first;  // the coordinate that block 0 begins with
+  // What the caller works on next, 128 floats for each block of the run: fetched meanwhile, as
+  // no processor foresees the order. May be null.
+  const float* soon;
+};
+// DitherQuantize and EncodeDitherIndices for each block, the last one first. `values` is that
+// of block 0.
+void EncodeDitherRun(const float* values, const DitherRun& run, LaneKeys keys,
+                     DitherScale scale, const DitherModel& model, int id, DitherWriter* writer);
+// DecodeDitherIndices and DitherDequantize; false if one fails.
+bool DecodeDitherRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float step,
+                     DitherSink sink, const DitherModel& model, int id, float* values);
 
 // The mean absolute value of each block of 128, summed in a fixed order: sixteen columns of
 // rows first. Not finite only if a value is not, or by rounding of the largest floats.

@@ -188,4 +188,12 @@ inline float DitherBlockMean(const float* values, size_t length) {
   return DitherSum(values, length, 0x1p-7f) * (0x1p7f / static_cast<float>(length));
 }
 
+// What a block takes besides its symbols: escapes and raw bits. Not scalar, but called by all.
+void AppendDitherRest(const int32_t* indices, DitherShape shape, int id, bool escaped,
+                      DitherWriter* writer);  // dither_encode.cc
+bool ReadDitherRest(DitherReader* reader, DitherShape shape, int id, bool escaped,
+                    int32_t* indices);  // dither_decode.cc
+// Moves what is left, if that is little, to where any block may read ahead of it.
+void SecureDitherReadAhead(DitherReader* reader);  // dither_decode.cc
+
 }  // namespace elastiquant::scalar

@@ -24,8 +24,8 @@ class RandomVectors {
  public:
   HWY_INLINE RandomVectors(D d, RandomRun run)
       : counter_(hwy::HWY_NAMESPACE::Add(
-            hwy::HWY_NAMESPACE::Mul(hwy::HWY_NAMESPACE::Iota(d, run.first), Set(d, kWeyl)),
-            Set(d, run.keys.add))),
+            hwy::HWY_NAMESPACE::Mul(hwy::HWY_NAMESPACE::Iota(d, 0), Set(d, kWeyl)),
+            Set(d, run.first * kWeyl + run.keys.add))),
         step_(Set(d, static_cast<uint32_t>(hwy::HWY_NAMESPACE::Lanes(d)) * kWeyl)),
         first_(Set(d, 0x7FEB352Du)),
         second_(Set(d, 0x846CA68Bu)),

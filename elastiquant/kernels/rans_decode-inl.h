@@ -97,7 +97,11 @@ HWY_INLINE V16 ExpandWords(M16 mask, V16 other, const uint8_t** next) {
 // Steps the states to f * (x >> 12) + offset and refills them.
 HWY_INLINE void StepDecoder(V16 f, V16 offset, V16* low, V16* high, const uint8_t** next) {
   const D16 d;
+#if HWY_TARGET == HWY_AVX3_DL
+  const V16 q_low{_mm512_shldi_epi16(high->raw, low->raw, 4)};
+#else
   const V16 q_low = hn::Or(hn::ShiftLeft<4>(*high), hn::ShiftRight<12>(*low));
+#endif
   const V16 q_high = hn::ShiftRight<12>(*high);
   const V16 product_high = hn::Add(hn::MulHigh(q_low, f), hn::Mul(q_high, f));
   const V16 new_low = hn::Add(hn::Mul(q_low, f), offset);
