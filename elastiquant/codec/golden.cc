@@ -167,6 +167,9 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"topk-several-segments", "topk:ratio=0.5", "bell", 19000},
       {"topk-sampled", "topk:ratio=0.02,method=sampled", "bell", 9000},
       {"threshold", "threshold:value=0.01,bits=8", "sparse", 2500},
+      {"atomo-svd", "atomo-svd", "bell", 1000},
+      {"atomo-svd-zeros", "atomo-svd", "zeros", 300},
+      {"atomo-svd-tensors", "atomo-svd:rank=1", "bell", 500, {{30, 10}, {1, 40}, {8, 20}}},
   };
   return cases;
 }

@@ -31,7 +31,7 @@ Result<std::span<const PlacedTensor>> LowRankCodec::TensorsOf(size_t n,
   }
   if (shape_) return shape_->tensors();
   if (n == 0) return std::span<const PlacedTensor>();
-  *single = NearSquare(n);
+  *single = NearSquare(n, MostColumns());
   return std::span<const PlacedTensor>(single, 1);
 }
 

@@ -13,7 +13,7 @@
 
 namespace elastiquant {
 
-// Without shapes a message is one matrix, as near to a square as can be.
+// Without shapes a message is one matrix, as near to a square as MostColumns() allows.
 class LowRankCodec : public Codec {
  public:
   LowRankCodec(size_t rank, FactorFormat format, std::optional<MessageShape> shape)
@@ -30,6 +30,7 @@ class LowRankCodec : public Codec {
  protected:
   // The most bytes that the tensor's numbers take.
   virtual size_t MaxBytes(const PlacedTensor& tensor) const = 0;
+  virtual size_t MostColumns() const { return kMaxFrameElements; }
   virtual std::shared_ptr<const Codec> Reshaped(MessageShape shape) const = 0;
 
   // The tensors of a message of n values; without shapes `single` is made the only one. Fails

@@ -28,14 +28,16 @@ TEST(MessageShape, PlacesTensorsOneBehindTheOther) {
 
 TEST(MessageShape, NearSquareLacksLessThanARow) {
   for (size_t n = 1; n < 3000; ++n) {
-    const auto [shape, begin, size] = NearSquare(n);
+    const auto [shape, begin, size] = NearSquare(n, n);
     ASSERT_EQ(size, n);
     ASSERT_GE(shape.rows * shape.cols, n);
     ASSERT_LT(shape.rows * shape.cols - n, shape.cols);
     ASSERT_LE(shape.rows, shape.cols);
     ASSERT_LE(shape.cols, shape.rows + 1);
   }
-  EXPECT_EQ(NearSquare(kMaxFrameElements).shape.cols, 65536u);
+  EXPECT_EQ(NearSquare(kMaxFrameElements, kMaxFrameElements).shape.cols, 65536u);
+  EXPECT_EQ(NearSquare(1000, 16).shape.rows, 63u);
+  EXPECT_EQ(NearSquare(1000, 16).shape.cols, 16u);
 }
 
 // A 2 x 3 matrix of rank 1, a row of 2, and a matrix of rank 1 with 5 of 6 values.

@@ -4,19 +4,12 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
+
+#include "elastiquant/codec/matrix_testing.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> Gaussian(size_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 
 double Product(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
@@ -60,7 +53,7 @@ TEST(PrepareBasis, ScalesByPowersOfTwoAndRevivesDeadColumns) {
 
 TEST(Orthonormalize, GivesUnitColumnsAtRightAngles) {
   constexpr size_t kRows = 60, kRank = 8;
-  const std::vector<float> values = Gaussian(kRows * kRank, 3);
+  const std::vector<float> values = GaussianValues(kRows * kRank, 3);
   std::vector<double> p(values.begin(), values.end());
   // Nearly parallel columns, of very different lengths.
   for (size_t i = 0; i < kRows; ++i) {
@@ -92,9 +85,10 @@ TEST(Multiply, RowsAndColumnsAreThoseOfThePaddedMatrix) {
     const auto [rows, cols] = shape;
     for (const size_t missing : {size_t{0}, size_t{1}, cols - 1}) {
       if (missing >= cols) continue;
-      const std::vector<float> m = Gaussian(rows * cols - missing, 5);
+      const std::vector<float> m = GaussianValues(rows * cols - missing, 5);
       constexpr size_t kRank = 3;
-      const std::vector<float> q = Gaussian(cols * kRank, 6), p = Gaussian(rows * kRank, 7);
+      const std::vector<float> q = GaussianValues(cols * kRank, 6),
+                               p = GaussianValues(rows * kRank, 7);
       std::vector<double> mq(rows * kRank), mtp(cols * kRank), mq3(mq), mtp3(mtp);
       Workspace one(1), three(3);
       MultiplyRows({m, shape}, {q.data(), cols, kRank}, one, mq);

@@ -1,5 +1,6 @@
 #include "elastiquant/codec/message_shape.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -24,10 +25,11 @@ Result<MessageShape> MessageShape::Of(std::span<const TensorShape> tensors) {
   return message;
 }
 
-PlacedTensor NearSquare(size_t n) {
+PlacedTensor NearSquare(size_t n, size_t most_columns) {
   // Of any n < 2^52 the root is exact to within one.
   auto cols = static_cast<size_t>(std::sqrt(static_cast<double>(n)));
   while (cols * cols < n) ++cols;
+  cols = std::min(cols, most_columns);
   return {{(n + cols - 1) / cols, cols}, 0, n};
 }
 

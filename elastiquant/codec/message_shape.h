@@ -30,8 +30,8 @@ class MessageShape {
   size_t elements_ = 0;
 };
 
-// n > 0 values as one matrix as near to a square as can be.
-PlacedTensor NearSquare(size_t n);
+// n > 0 values as one matrix as near to a square as can be with at most so many columns.
+PlacedTensor NearSquare(size_t n, size_t most_columns);
 
 // As factors a tensor is rank * (rows + cols) numbers. They stand for it only where that is
 // less than its values are.

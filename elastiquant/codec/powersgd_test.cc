@@ -2,13 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/low_rank_format.h"
-#include "elastiquant/codec/matrix_factors.h"
+#include "elastiquant/codec/matrix_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -16,49 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
-
-std::vector<float> Gaussian(size_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
-
-// A rows x cols matrix with these singular values, its vectors at random.
-std::vector<float> MatrixOf(size_t rows, size_t cols, const std::vector<double>& singular,
-                            unsigned seed) {
-  const size_t rank = singular.size();
-  const auto orthonormal = [&](size_t length, unsigned own_seed) {
-    const std::vector<float> drawn = Gaussian(length * rank, own_seed);
-    std::vector<double> columns(drawn.begin(), drawn.end());
-    Orthonormalize(columns, rank);
-    return columns;
-  };
-  const auto u = orthonormal(rows, seed), v = orthonormal(cols, seed + 1000);
-  std::vector<float> matrix(rows * cols);
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < cols; ++j) {
-      double sum = 0;
-      for (size_t k = 0; k < rank; ++k) sum += singular[k] * u[k * rows + i] * v[k * cols + j];
-      matrix[i * cols + j] = static_cast<float>(sum);
-    }
-  }
-  return matrix;
-}
-
-double SquaredNorm(std::span<const float> v) {
-  double sum = 0;
-  for (const float x : v) sum += static_cast<double>(x) * x;
-  return sum;
-}
-double SquaredError(std::span<const float> a, std::span<const float> b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  }
-  return sum;
-}
 
 // A stream of messages of these tensors.
 class Stream {
@@ -154,14 +110,14 @@ TEST(PowerSgd, ADrawnBasisKeepsItsShareOnAverage) {
   };
   EXPECT_NEAR(mean_error(MatrixOf(16, 16, std::vector<double>(16, 1.0), 3)), 1 - 2.0 / 16,
               1e-5);
-  EXPECT_LT(mean_error(Gaussian(256, 8)), 1 - 2.0 / 16);
+  EXPECT_LT(mean_error(GaussianValues(256, 8)), 1 - 2.0 / 16);
 }
 
 TEST(PowerSgd, TensorsAreFactorsWhereThoseAreFewerNumbers) {
   // 2 * (30 + 40) < 1200; 2 * (4 + 4) = 16 is not less; one row never is.
   const std::vector<TensorShape> shapes{{30, 40}, {1, 100}, {4, 4}, {0, 7}, {5, 20}};
   Stream stream("powersgd", shapes);
-  const std::vector<float> values = Gaussian(1200 + 100 + 16 + 100, 2);
+  const std::vector<float> values = GaussianValues(1200 + 100 + 16 + 100, 2);
   const std::vector<float> decoded = stream.Send(values);
   EXPECT_EQ(stream.frame_bytes(), LowRankNumbersOffset(4) + 4 * (140 + 100 + 16 + 50));
   EXPECT_EQ(stream.frame_bytes(), stream.codec().MaxFrameBytes(values.size()));
@@ -205,10 +161,10 @@ TEST(PowerSgd, WithErrorFeedbackInputsAreWhatWasSentAndTheResidual) {
     EXPECT_THAT(stream.codec().StateFields(), ElementsAre("residual", "basis"));
     const size_t n = 909;
     std::vector<double> inputs(n), sent(n);
-    const std::vector<float> steady = Gaussian(n, 77);
+    const std::vector<float> steady = GaussianValues(n, 77);
     double norm = 0;
     for (unsigned t = 0; t < 40; ++t) {
-      std::vector<float> values = Gaussian(n, t);
+      std::vector<float> values = GaussianValues(n, t);
       for (size_t i = 0; i < n; ++i) values[i] = 0.3f * values[i] + steady[i];
       const std::vector<float> q = stream.Send(values);
       for (size_t i = 0; i < n; ++i) {
@@ -232,7 +188,7 @@ TEST(PowerSgd, MessagesOfOtherTensorsAreRefused) {
           .value();
   Workspace work;
   std::vector<uint8_t> frame(10000);
-  const Status status = codec->Encode(Gaussian(41, 1), {1}, work, frame).status();
+  const Status status = codec->Encode(GaussianValues(41, 1), {1}, work, frame).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("40"));
   EXPECT_THAT(status.message(), HasSubstr("41"));

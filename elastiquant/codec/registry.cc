@@ -118,6 +118,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &NaturalFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),
+      &AtomoSvdFamily(),
       // clang-format on
   };
   return families;

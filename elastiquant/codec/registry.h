@@ -66,6 +66,7 @@ const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
 const CodecFamily& TopKFamily();  // topk.cc
 const CodecFamily& ThresholdFamily();  // topk.cc
+const CodecFamily& AtomoSvdFamily();  // atomo_svd.cc
 // clang-format on
 
 }  // namespace elastiquant
