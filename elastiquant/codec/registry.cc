@@ -115,6 +115,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &SignSgdFamily(), &EfSignFamily(),
       &OneBitFamily(), &BinGradBFamily(), &BinGradPbFamily(),
       &OrqFamily(), &QuiverFamily(),
+      &ZerolessFamily(), &AmqFamily(), &LaqFamily(),
       &NaturalFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),

@@ -62,6 +62,9 @@ const CodecFamily& BinGradBFamily();  // binary.cc
 const CodecFamily& BinGradPbFamily();  // binary.cc
 const CodecFamily& OrqFamily();  // fitted.cc
 const CodecFamily& QuiverFamily();  // fitted.cc
+const CodecFamily& ZerolessFamily();  // zeroless.cc
+const CodecFamily& AmqFamily();  // zeroless.cc
+const CodecFamily& LaqFamily();  // laq.cc
 const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
 const CodecFamily& TopKFamily();  // topk.cc
