@@ -22,6 +22,8 @@ from elastiquant_report.runs import PHASES, Run, RunError, label_runs, load_runs
 
 BEGIN = "<!-- begin of what scripts/results.py writes -->"
 END = "<!-- end of what scripts/results.py writes -->"
+FAMILIES_BEGIN = "<!-- begin of what scripts/results.py --families writes -->"
+FAMILIES_END = "<!-- end of what scripts/results.py --families writes -->"
 
 
 @dataclass
@@ -199,16 +201,34 @@ def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]]
     return "\n\n".join(parts)
 
 
-def insert(document: str | None, text: str) -> str:
+def render_families(runs: list[Run], out: Path, plots: bool) -> str:
+    """Many codecs at one budget; links do not matter here."""
+    from elastiquant_report import families
+
+    parts = [machine(runs)]
+    for group in group_runs(runs):
+        group.rows = [row for row in group.rows if row.accuracy_runs]
+        parts.append(families.families_table(group))
+        drawn = families.draw_families(group, out.with_suffix("")) if plots else []
+        for png in [path for path in drawn if path.suffix == ".png"]:
+            parts.append(f"![{png.stem}]({png.relative_to(out.parent)})")
+        parts.append(commands(group))
+    return "\n\n".join(parts)
+
+
+def insert(
+    document: str | None, text: str, begin_mark: str = BEGIN, end_mark: str = END
+) -> str:
     """Puts `text` between the two marks of `document`, or makes a new document."""
-    block = f"{BEGIN}\n\n{text}\n\n{END}"
+    block = f"{begin_mark}\n\n{text}\n\n{end_mark}"
     if document is None:
         return f"# Results\n\n{block}\n"
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = document.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not (begin and end):
         raise RunError(
-            f"the document has no place for the results: add the lines\n{BEGIN}\n{END}"
+            "the document has no place for the results: add the lines\n"
+            f"{begin_mark}\n{end_mark}"
         )
     return before + block + after
 
@@ -223,14 +243,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, required=True, help="document to fill in")
     parser.add_argument("--no-plots", action="store_true")
+    parser.add_argument(
+        "--families",
+        action="store_true",
+        help="one table and dot plot of many codecs at one budget, at marks of their own",
+    )
     options = parser.parse_args(arguments)
     try:
         runs = load_runs(options.runs)
         document = options.out.read_text() if options.out.exists() else None
-        insert(document, "")  # a document without a place is found before anything is drawn
+        marks = (FAMILIES_BEGIN, FAMILIES_END) if options.families else (BEGIN, END)
+        insert(document, "", *marks)  # no place for it is found before anything is drawn
         options.out.with_suffix("").mkdir(parents=True, exist_ok=True)
-        text = render(runs, options.out, None if options.no_plots else draw)
-        options.out.write_text(insert(document, text))
+        if options.families:
+            text = render_families(runs, options.out, not options.no_plots)
+        else:
+            text = render(runs, options.out, None if options.no_plots else draw)
+        options.out.write_text(insert(document, text, *marks))
     except RunError as error:
         print(f"results: {error}", file=sys.stderr)
         return 2

@@ -54,6 +54,29 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(four.rows[0].accuracy(), "90.50 ± 0.50 (2 runs)")
         self.assertEqual(two.rows[0].accuracy(), "80.00")
 
+    def test_families_stand_at_marks_of_their_own(self):
+        runs = [
+            write_run(self.folder / "a", link=None, accuracy=90, seed=1),
+            write_run(self.folder / "b", "dither:bits=1", 1, link=None, accuracy=89.9, seed=1),
+            write_run(self.folder / "c", "dither:bits=1", 1, link=None, accuracy=89.7, seed=2),
+            write_run(self.folder / "d", "terngrad", 1.6, link=None, accuracy=70),
+        ]
+        self.out.write_text(
+            f"before\n{results.FAMILIES_BEGIN}\n{results.FAMILIES_END}\n"
+            f"{results.BEGIN}\nold\n{results.END}\n"
+        )
+        code, said = self.run_it("--families", *runs)
+        self.assertEqual(code, 0, said)
+        text = self.out.read_text()
+        self.assertIn(f"{results.BEGIN}\nold\n{results.END}", text)
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        self.assertEqual(len(rows), 3)
+        self.assertIn("89.80 ± 0.10 (2 runs)", rows[2])
+        self.assertIn("32.0×", rows[2])
+        self.assertIn("resnet20-generated-4-families.png", text)
+        drawing = self.folder / "results" / "resnet20-generated-4-families.svg"
+        self.assertGreater(drawing.stat().st_size, 1000)
+
     def test_commands_do_not_tell_where_the_program_stood(self):
         folder = write_run(self.folder / "a")
         summary = json.loads((folder / "summary.json").read_text())
