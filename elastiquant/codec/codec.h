@@ -101,6 +101,10 @@ class Codec {
   virtual Result<std::shared_ptr<const Codec>> WithShapes(
       std::span<const TensorShape> shapes) const;
 
+  // The same codec for one epoch of training, counted from 0, if it sends more in the first
+  // ones; null if it does what it always does, as most do. What is remembered carries over.
+  virtual std::shared_ptr<const Codec> ForEpoch(int epoch) const;
+
   // The names of what it remembers; none for most codecs.
   virtual std::vector<std::string> StateFields() const { return {}; }
   // Encode, of a stream: reads what was remembered before, and writes all of `after`, other
@@ -116,6 +120,10 @@ Result<std::shared_ptr<const Codec>> MakeCodec(std::string_view spec);
 // Codec::WithShapes, or `codec` itself if it does not care.
 Result<std::shared_ptr<const Codec>> CodecForShapes(std::shared_ptr<const Codec> codec,
                                                     std::span<const TensorShape> shapes);
+
+// Codec::ForEpoch, or `codec` itself if all epochs are alike.
+std::shared_ptr<const Codec> CodecForEpoch(const std::shared_ptr<const Codec>& codec,
+                                           int epoch);
 
 // All registered codecs, in the order to show them.
 const std::vector<CodecInfo>& ListCodecs();

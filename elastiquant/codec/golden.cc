@@ -180,6 +180,16 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"atomo-svd", "atomo-svd", "bell", 1000},
       {"atomo-svd-zeros", "atomo-svd", "zeros", 300},
       {"atomo-svd-tensors", "atomo-svd:rank=1", "bell", 500, {{30, 10}, {1, 40}, {8, 20}}},
+      {"randomk-default", "randomk:ratio=0.05", "bell", 1000},
+      {"randomk-range", "randomk:ratio=1,bits=32,scale=no", "range", 33},
+      {"randomk-8bit", "randomk:ratio=0.1,bits=8", "bell", 1500},
+      {"randomk-several-segments", "randomk:ratio=0.4,bits=4,scale=no", "bell", 11000},
+      {"atomo-default", "atomo:ratio=0.05", "bell", 3000},
+      {"atomo-values-and-signs", "atomo:ratio=0.2,bits=8", "bell", 2000},
+      {"atomo-all", "atomo:k=900,bits=4", "sparse", 3000},
+      {"atomo-range", "atomo:ratio=0.3,bits=32", "range", 100},
+      {"atomo-several-segments", "atomo:ratio=0.6,bits=16", "bell", 9000},
+      {"dgc", "dgc:ratio=0.02", "bell", 2500},
   };
   return cases;
 }

@@ -120,6 +120,9 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),
       &AtomoSvdFamily(),
+      &RandomKFamily(),
+      &AtomoFamily(),
+      &DgcFamily(),
       // clang-format on
   };
   return families;
@@ -146,6 +149,14 @@ std::string_view CodecClassName(CodecClass c) {
 
 std::string_view ExchangeName(Exchange e) {
   return e == Exchange::kTwoPhase ? "two-phase" : "all-gather";
+}
+
+std::shared_ptr<const Codec> Codec::ForEpoch(int) const { return nullptr; }
+
+std::shared_ptr<const Codec> CodecForEpoch(const std::shared_ptr<const Codec>& codec,
+                                           int epoch) {
+  std::shared_ptr<const Codec> of_epoch = codec->ForEpoch(epoch);
+  return of_epoch ? of_epoch : codec;
 }
 
 Result<size_t> Codec::EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,

@@ -70,6 +70,9 @@ const CodecFamily& PowerSgdFamily();  // powersgd.cc
 const CodecFamily& TopKFamily();  // topk.cc
 const CodecFamily& ThresholdFamily();  // topk.cc
 const CodecFamily& AtomoSvdFamily();  // atomo_svd.cc
+const CodecFamily& RandomKFamily();  // randomk.cc
+const CodecFamily& AtomoFamily();  // atomo.cc
+const CodecFamily& DgcFamily();  // dgc.cc
 // clang-format on
 
 }  // namespace elastiquant

@@ -60,6 +60,18 @@ struct PlainTerm {
     return v;
   }
 };
+struct AbsBelowTerm {
+  double t;
+  double operator()(float v) const {
+    const double size = std::fabs(static_cast<double>(v));
+    return size < t ? size : 0;
+  }
+  template <class V>
+  V Vector(V v) const {
+    const V size = hn::Abs(v);
+    return hn::IfThenElseZero(hn::Lt(size, hn::Set(hn::DFromV<V>(), t)), size);
+  }
+};
 struct AtLeastTerm {
   double t;
   double operator()(float v) const { return v >= t ? static_cast<double>(v) : 0; }
@@ -113,6 +125,9 @@ double SumOf(const float* v, size_t n, Term term) {
 double SumAbsOf(const float* v, size_t n) { return SumOf(v, n, AbsTerm()); }
 double SumSquaresOf(const float* v, size_t n) { return SumOf(v, n, SquareTerm()); }
 double PlainSumOf(const float* v, size_t n) { return SumOf(v, n, PlainTerm()); }
+double SumAbsBelowOf(const float* v, size_t n, float t) {
+  return SumOf(v, n, AbsBelowTerm{static_cast<double>(t)});
+}
 double SumAtLeastOf(const float* v, size_t n, float t) {
   return SumOf(v, n, AtLeastTerm{static_cast<double>(t)});
 }
@@ -139,6 +154,7 @@ HWY_EXPORT(AbsMaxOf);
 HWY_EXPORT(SumAbsOf);
 HWY_EXPORT(SumSquaresOf);
 HWY_EXPORT(PlainSumOf);
+HWY_EXPORT(SumAbsBelowOf);
 HWY_EXPORT(SumAtLeastOf);
 HWY_EXPORT(CountAtLeastOf);
 
@@ -146,6 +162,9 @@ uint32_t AbsMaxBits(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsM
 double SumAbs(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumAbsOf)(v, n); }
 double SumSquares(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumSquaresOf)(v, n); }
 double Sum(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(PlainSumOf)(v, n); }
+double SumAbsBelow(const float* v, size_t n, float t) {
+  return HWY_DYNAMIC_DISPATCH(SumAbsBelowOf)(v, n, t);
+}
 double SumAtLeast(const float* v, size_t n, float t) {
   return HWY_DYNAMIC_DISPATCH(SumAtLeastOf)(v, n, t);
 }

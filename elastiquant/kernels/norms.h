@@ -16,6 +16,9 @@ uint32_t AbsMaxBits(const float* v, size_t n);
 double SumAbs(const float* v, size_t n);
 double SumSquares(const float* v, size_t n);
 
+// Sum of the |v_i| < t.
+double SumAbsBelow(const float* v, size_t n, float t);
+
 // Sum v_i; sum of the v_i >= t, and their number. NaN is in no v_i >= t.
 double Sum(const float* v, size_t n);
 double SumAtLeast(const float* v, size_t n, float t);

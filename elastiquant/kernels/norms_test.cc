@@ -64,6 +64,8 @@ TEST(Norms, SumsAboveABoundAreThoseOfTheValuesThere) {
       for (float t : {0.0f, -kMax, kMax, n == 0 ? 1.0f : v[n / 2]}) {
         const auto above = [t](double x) { return x >= static_cast<double>(t) ? x : 0; };
         EXPECT_EQ(SumAtLeast(v.data(), n, t), SumInLanes(v, above)) << n << " " << t;
+        const auto below = [t](double x) { return std::abs(x) < t ? std::abs(x) : 0; };
+        EXPECT_EQ(SumAbsBelow(v.data(), n, t), SumInLanes(v, below)) << n << " " << t;
         size_t count = 0;
         for (float x : v) count += x >= t ? 1 : 0;
         EXPECT_EQ(CountAtLeast(v.data(), n, t), count) << n << " " << t;
