@@ -9,7 +9,9 @@
 
 #include "elastiquant/codec/dither_code.h"
 #include "elastiquant/codec/dither_rate.h"
+#include "elastiquant/codec/dither_sample.h"
 #include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
@@ -34,11 +36,6 @@ struct TileScratch {
   size_t total() const { return 2 * coded + blocks; }
   size_t blocks, coded;  // bytes
 };
-
-// What class differences of this mean cost, as if they were values of a dithered block.
-int DeltaClass(double mean) {
-  return mean == 0 ? 1 : DitherClassFor(static_cast<float>(mean), {1, 1}, kNeutralPhase);
-}
 
 class TileEncoder {
  public:
@@ -75,14 +72,9 @@ class TileEncoder {
 
  private:
   void ChooseClasses(size_t begin, std::span<uint8_t> classes) {
-    uint64_t differences = 0;
-    for (size_t b = 0; b < classes.size(); ++b) {
-      const float mean = means_[begin / kDitherBlock + b];
-      classes[b] = static_cast<uint8_t>(DitherClassFor(mean, scale_, format_.phase));
-      if (b > 0) differences += static_cast<uint64_t>(std::abs(classes[b] - classes[b - 1]));
-    }
-    delta_class_ =
-        DeltaClass(static_cast<double>(differences) / static_cast<double>(classes.size()));
+    DitherClassesFor(means_.subspan(begin / kDitherBlock, classes.size()), scale_,
+                     format_.phase, classes.data());
+    delta_class_ = DitherDifferences(classes).BestClass();
   }
 
   size_t Written() const {
@@ -196,11 +188,10 @@ class Encoder {
         key_(key),
         work_(work),
         frame_(frame),
-        means_(reinterpret_cast<float*>(
-                   work.SharedScratch(Workspace::kCodecSlot,
-                                      DitherBlocks(values.size()) * sizeof(float))
-                       .data()),
-               DitherBlocks(values.size())) {}
+        blocks_(DitherBlocks(values.size())),
+        scratch_(work.SharedScratch(Workspace::kCodecSlot, blocks_ * (sizeof(float) + 1))),
+        means_(reinterpret_cast<float*>(scratch_.data()), blocks_),
+        classes_(scratch_.subspan(blocks_ * sizeof(float), blocks_)) {}
 
   Result<size_t> Run() {
     EQ_RETURN_IF_ERROR(Measure());
@@ -258,7 +249,6 @@ class Encoder {
   }
 
   Status ChooseStep() {
-    format_.density = spec_.density ? *spec_.density : LikelierDensity();
     const double least = LeastLog2Step();
     double log2_step = spec_.nmse > 0 ? StepForError() : StepForRate();
     if (spec_.nmse > 0 && log2_step < least) {
@@ -270,7 +260,6 @@ class Encoder {
     const double step = ExactExp2(log2_step);
     if (step > static_cast<double>(std::numeric_limits<float>::max()) / 4) return TooLarge();
     format_.step = std::max(static_cast<float>(step), 0x1p-149f);
-    format_.phase = scales_.BestPhase(format_.density, log2_step);
     return CheckRange();
   }
 
@@ -279,21 +268,39 @@ class Encoder {
     return ExactLog2(static_cast<double>(top_) * kDitherBlock) - 23;
   }
 
-  double StepForError() const {
+  double StepForError() {
     const double norm = L2Norm();
     const double variance = spec_.nmse * (norm * norm / format_.dithered);
-    return ExactLog2(12 * variance) / 2;
+    const double log2_step = ExactLog2(12 * variance) / 2;
+    ChooseDensity(DitherSample(values_, means_, classes_, MakeLaneKeys(key_), log2_step),
+                  log2_step);
+    return log2_step;
   }
+  // Squares of floats and their sums are normal doubles.
   double L2Norm() const {
-    const double scale = 1 / static_cast<double>(top_);
     double squares = 0;
-    for (float v : values_) {
-      const double x = v * scale;
-      squares += x * x;
+    for (size_t tile = 0; tile < layout_.tiles(); ++tile) {
+      squares += SumSquares(values_.data() + tile * kDitherTile, layout_.tile_size(tile));
     }
-    return std::sqrt(squares) * static_cast<double>(top_);
+    return std::sqrt(squares);
   }
 
+  // The density and the phase that take the fewest bits at about this step.
+  void ChooseDensity(const DitherSample& sample, double log2_step) {
+    constexpr DitherDensity kBoth[] = {DitherDensity::kLaplace, DitherDensity::kGauss};
+    double least = std::numeric_limits<double>::infinity();
+    for (DitherDensity density : kBoth) {
+      if (spec_.density && density != *spec_.density) continue;
+      const int phase = scales_.BestPhase(density, log2_step);
+      const double bits = sample.Bits(density, phase, DitherStep(log2_step), 8);
+      if (bits >= least) continue;
+      least = bits;
+      format_.density = density;
+      format_.phase = phase;
+    }
+  }
+
+  // The tables tell how the bits change with the step, a sample what they are.
   double StepForRate() {
     const double n = static_cast<double>(layout_.n);
     const double whole = spec_.bits * n;
@@ -303,12 +310,32 @@ class Encoder {
                                   layout_.tiles_at()) +
         StateBits();
     const double budget = std::max(whole - overhead, 0.8 * whole);
+    const double guess = budget - 2.5 * static_cast<double>(DitherBlocks(layout_.n));
+    double low = scales_.LeastStep(), high = scales_.LargestStep();
     double log2_step =
-        scales_.StepFor(format_.density, kNeutralPhase,
-                        budget - 2.5 * static_cast<double>(DitherBlocks(layout_.n)));
-    const double left = budget - ClassBits(log2_step);
-    format_.phase = scales_.BestPhase(format_.density, log2_step);
-    return scales_.StepFor(format_.density, format_.phase, std::max(left, 0.2 * budget));
+        scales_.StepFor(DitherDensity::kLaplace, kNeutralPhase, guess, low, high);
+    const DitherSample sample(values_, means_, classes_, MakeLaneKeys(key_), log2_step);
+    ChooseDensity(sample, log2_step);
+    if (sample.empty()) return log2_step;
+    // An eighth of the sample is enough to come near. Values that are few or discrete want more
+    // than one round after it, and steps that stay between those that were too small and too
+    // large.
+    double classes = budget - guess, moved = 1;
+    for (int round = 0; round < 8 && std::abs(moved) > 0.02; ++round) {
+      if (round == 1) format_.phase = scales_.BestPhase(format_.density, log2_step);
+      if (round > 0) classes = ClassBits(log2_step);
+      const double wanted = std::max(budget - classes, 0.2 * budget);
+      const double real = sample.Bits(format_.density, format_.phase, DitherStep(log2_step),
+                                      round == 0 ? 8 : 1);
+      if (round > 0) (real > wanted ? low : high) = log2_step;
+      const double expected = scales_.Bits(format_.density, format_.phase, log2_step);
+      double next = scales_.StepFor(format_.density, format_.phase, wanted * expected / real,
+                                    log2_step - 4, log2_step + 4);
+      if (next <= low || next >= high) next = (low + high) / 2;
+      moved = round == 0 ? 1 : next - log2_step;
+      log2_step = next;
+    }
+    return log2_step;
   }
   // A state is written with 32 bits and has taken up 8 of them, about.
   double StateBits() const {
@@ -318,42 +345,10 @@ class Encoder {
            24.0 * static_cast<double>(layout_.tiles());
   }
   double ClassBits(double log2_step) const {
-    const auto step = static_cast<float>(ExactExp2(std::clamp(log2_step, -149.0, 126.0)));
-    const DitherScale scale = MakeDitherScale(step);
-    const size_t blocks = DitherBlocks(layout_.n);
-    int previous = DitherClassFor(means_[0], scale, kNeutralPhase);
-    uint64_t differences = 0;
-    for (size_t b = 1; b < blocks; ++b) {
-      const int id = DitherClassFor(means_[b], scale, kNeutralPhase);
-      differences += static_cast<uint64_t>(std::abs(id - previous));
-      previous = id;
-    }
-    if (differences == 0) return 0;
-    const double mean = static_cast<double>(differences) / static_cast<double>(blocks);
-    return static_cast<double>(blocks) *
-           DitherIndexBits(DitherDensity::kLaplace, kNeutralPhase, ExactLog2(mean));
-  }
-
-  // By the squared mean of |x| over the mean of x^2 in some blocks: 1/2 for Laplace's, 2/pi
-  // for Gauss's.
-  DitherDensity LikelierDensity() const {
-    constexpr size_t kSamples = 64;
-    const size_t blocks = DitherBlocks(layout_.n);
-    const size_t stride = (blocks + kSamples - 1) / kSamples;
-    double sum = 0, weight = 0;
-    for (size_t b = 0; b < blocks; b += stride) {
-      const auto mean = static_cast<double>(means_[b]);
-      if (mean == 0) continue;
-      double squares = 0;
-      for (size_t i = 0; i < Length(b); ++i) {
-        const double x = values_[b * kDitherBlock + i] / mean;
-        squares += x * x;
-      }
-      const auto length = static_cast<double>(Length(b));
-      sum += length * (length / squares);
-      weight += length;
-    }
-    return sum > 0.57 * weight ? DitherDensity::kGauss : DitherDensity::kLaplace;
+    DitherClassesFor(means_, MakeDitherScale(DitherStep(log2_step)), format_.phase,
+                     classes_.data());
+    const DitherDifferences differences(classes_);
+    return differences.Bits(differences.BestClass());
   }
 
   static Status TooLarge() {
@@ -423,7 +418,10 @@ class Encoder {
   const StreamKey key_;
   Workspace& work_;
   const std::span<uint8_t> frame_;
+  const size_t blocks_;
+  const std::span<uint8_t> scratch_;
   const std::span<float> means_;  // absolute, of each block
+  const std::span<uint8_t> classes_;
   DitherScales scales_;
   DitherFormat format_;
   float top_ = 0;

@@ -98,6 +98,10 @@ double ExactLog2(double x) {
   return result;
 }
 
+float DitherStep(double log2_step) {
+  return static_cast<float>(ExactExp2(std::clamp(log2_step, -149.0, 126.0)));
+}
+
 double ExactExp2(double x) {
   const double whole = std::floor(x);
   double rest = x - whole, result = 1, root = 2;
@@ -110,6 +114,12 @@ double ExactExp2(double x) {
     }
   }
   return std::ldexp(result, static_cast<int>(whole));
+}
+
+void DitherClassesFor(std::span<const float> means, DitherScale scale, int phase,
+                      uint8_t* classes) {
+  constexpr float kShift[kDitherPhases] = {1.1892071f, 1.0905077f, 1.0f, 0.9170040f};
+  DitherClasses(means.data(), means.size(), scale, kShift[phase], classes);
 }
 
 void DitherScales::Add(float mean, size_t coordinates) {
@@ -131,9 +141,12 @@ double DitherScales::Bits(DitherDensity density, int phase, double log2_step) co
   return bits;
 }
 
-double DitherScales::StepFor(DitherDensity density, int phase, double bits) const {
-  double low = MiddleOf(low_) - 20, high = MiddleOf(high_) + 16;
-  for (int i = 0; i < 24; ++i) {
+double DitherScales::LeastStep() const { return MiddleOf(low_) - 20; }
+double DitherScales::LargestStep() const { return MiddleOf(high_) + 16; }
+
+double DitherScales::StepFor(DitherDensity density, int phase, double bits, double low,
+                             double high) const {
+  while (high - low > 0x1p-14) {
     const double middle = (low + high) / 2;
     (Bits(density, phase, middle) > bits ? low : high) = middle;
   }
@@ -151,6 +164,63 @@ int DitherScales::BestPhase(DitherDensity density, double log2_step) const {
     }
   }
   return best;
+}
+
+namespace {
+// Of the classes that differences may have: bits of each symbol, all lanes alike.
+constexpr int kDifferenceClasses = 24;
+struct DifferenceCosts {
+  DifferenceCosts() {
+    const DitherModel& model = GetDitherModel(DitherDensity::kLaplace, kNeutralPhase);
+    for (int id = 1; id < kDifferenceClasses; ++id) {
+      const DitherClass c = DitherClassOf(id);
+      for (int bin = 0; bin < c.bins; ++bin) {
+        for (int s = 0; s < c.symbols(); ++s) {
+          const uint32_t f = StartOf(model, id, c, bin, s + 1) - StartOf(model, id, c, bin, s);
+          bits[id][s] += (12 - ExactLog2(f)) / c.bins + c.raw / static_cast<double>(c.bins);
+        }
+      }
+    }
+  }
+  double Of(int id, int difference) const {
+    const DitherClass c = DitherClassOf(id);
+    const int high = difference >> c.raw;
+    if (std::abs(high) <= c.reach) return bits[id][high + c.reach];
+    const int excess = 2 * (std::abs(high) - c.reach - 1);
+    return bits[id][2 * c.reach + 1] + (excess < 128 ? 8 : 16);
+  }
+  double bits[kDifferenceClasses][64] = {};
+};
+}  // namespace
+
+DitherDifferences::DitherDifferences(std::span<const uint8_t> classes) {
+  int previous = classes.empty() ? 0 : classes[0];
+  for (size_t b = 0; b < classes.size(); ++b) {
+    ++counts_[b % 2][classes[b] - previous + kDitherClasses];
+    previous = classes[b];
+  }
+}
+
+int DitherDifferences::BestClass() const {
+  int best = 1;
+  double least = Bits(best);
+  for (int id = 2; id < kDifferenceClasses; ++id) {
+    const double bits = Bits(id);
+    if (bits >= least) continue;
+    best = id;
+    least = bits;
+  }
+  return best;
+}
+
+double DitherDifferences::Bits(int id) const {
+  static const DifferenceCosts costs;
+  double bits = 0;
+  for (int d = -kDitherClasses + 1; d < kDitherClasses; ++d) {
+    const uint32_t count = counts_[0][d + kDitherClasses] + counts_[1][d + kDitherClasses];
+    if (count != 0) bits += count * costs.Of(id, d);
+  }
+  return bits;
 }
 
 double DitherIndexBits(DitherDensity density, int phase, double log2_ratio) {

@@ -43,12 +43,75 @@ std::vector<float> Layers(size_t n) {
   return values;
 }
 
+// What the tables of the models know nothing of.
+std::vector<float> Wild(const std::string& kind, size_t n) {
+  std::mt19937 generator(7);
+  std::normal_distribution<float> normal;
+  std::student_t_distribution<float> student(2);
+  std::uniform_real_distribution<float> uniform;
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) {
+    const float x = normal(generator), u = uniform(generator);
+    values[i] = kind == "cubed"     ? x * x * x
+                : kind == "tails"   ? student(generator)
+                : kind == "mixed"   ? x * std::exp2(20 * u - 10)
+                : kind == "uniform" ? u - 0.5f
+                : kind == "signs"   ? std::copysign(1.0f, x)
+                : kind == "sparse"  ? (u < 0.01f ? x : 0)
+                : kind == "sparser" ? (u < 0.001f ? x : 0)
+                : kind == "patches" ? (i / 1000 % 10 == 0 ? x : 0)
+                                    : x;  // "gaussian"
+  }
+  return values;
+}
+
 TEST(Dither, RateIsMetByRealFrames) {
-  const std::vector<float> gaussian = Gaussian(1 << 17), layers = Layers(1 << 17);
+  constexpr size_t kSize = 1 << 18;
+  const std::vector<float> layers = Layers(kSize);
   for (const char* bits : {"0.5", "1", "1.7", "2", "3", "4", "6.25", "8"}) {
     const double rate = std::stod(bits);
-    EXPECT_NEAR(Measure("dither:bits=" + std::string(bits), gaussian).bits / rate, 1, 0.02);
     EXPECT_NEAR(Measure("dither:bits=" + std::string(bits), layers).bits / rate, 1, 0.02);
+  }
+  for (const char* kind :
+       {"gaussian", "cubed", "tails", "mixed", "uniform", "signs", "sparse"}) {
+    const std::vector<float> values = Wild(kind, kSize);
+    for (const char* bits : {"1", "2", "3", "4", "8"}) {
+      const Outcome outcome = Measure("dither:bits=" + std::string(bits), values);
+      EXPECT_NEAR(outcome.bits / std::stod(bits), 1, 0.02) << kind << " " << bits;
+    }
+    for (const char* model : {"gauss", "laplace"}) {
+      const Outcome outcome = Measure(std::string("dither:model=") + model, values);
+      const double tolerance = kind == std::string("signs") ? 0.06 : 0.02;
+      EXPECT_NEAR(outcome.bits / 2, 1, tolerance) << kind << " " << model;
+    }
+  }
+  for (const char* kind : {"sparser", "patches"}) {
+    for (const char* bits : {"0.5", "1"}) {
+      const Outcome outcome = Measure("dither:bits=" + std::string(bits), Wild(kind, kSize));
+      EXPECT_NEAR(outcome.bits / std::stod(bits), 1, 0.02) << kind << " " << bits;
+    }
+  }
+}
+
+// A coordinate has at most some 24 bits to tell; there may be too few for the rate.
+TEST(Dither, FramesStayBelowTheRateWhereThereIsTooLittleToTell) {
+  const Outcome outcome = Measure("dither:bits=8", Wild("sparser", 1 << 17));
+  EXPECT_LT(outcome.bits, 8);
+  EXPECT_LT(outcome.nmse, 1e-9);
+}
+
+// Where coded tiles would take more, they are plain.
+TEST(Dither, FramesAreNeverMuchLongerThanTheirValues) {
+  std::vector<float> values(1 << 18, 1e-3f);
+  for (size_t i = 0; i < values.size(); i += 40) values[i] = 1e30f;
+  for (size_t n : {size_t{0}, size_t{1}, size_t{2}, size_t{100}, values.size()}) {
+    for (const char* spec : {"dither:nmse=1e-06", "dither:bits=8"}) {
+      const auto codec = Make(spec);
+      EXPECT_LE(codec->MaxFrameBytes(n), 4 * n + 128);
+      const std::vector<float> some(values.begin(), values.begin() + static_cast<ptrdiff_t>(n));
+      const std::vector<uint8_t> frame = Encode(*codec, some, {3});
+      EXPECT_LE(frame.size(), 4 * n + 128);
+    }
   }
 }
 

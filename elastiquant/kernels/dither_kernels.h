@@ -153,4 +153,9 @@ bool DecodeDitherRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, 
 // rows first. Not finite only if a value is not, or by rounding of the largest floats.
 void DitherBlockMeans(const float* values, size_t n, float* means);
 
+// The class of each block from its mean: scale.pre and .mul as for values, `shift` of the
+// phase. Half octaves, rounded; 0 only of a mean of 0.
+void DitherClasses(const float* means, size_t n, DitherScale scale, float shift,
+                   uint8_t* classes);
+
 }  // namespace elastiquant

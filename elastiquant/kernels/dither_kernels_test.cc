@@ -238,6 +238,27 @@ TEST(DitherQuantizer, DequantizerMatchesScalarAndInverts) {
   }
 }
 
+TEST(DitherQuantizer, ClassesMatchScalar) {
+  std::vector<float> means{0,          1,          1.1892070f,
+                           1.1892071f, 1.1892072f, 1.6817928f,
+                           1.6817929f, kMax,       std::numeric_limits<float>::denorm_min(),
+                           1e-40f,     1e-20f};
+  for (int i = 0; i < 500; ++i) means.push_back(std::exp2(static_cast<float>(i) / 16 - 15));
+  for (float step : {1.0f, 1e-44f, 1e-30f, 1e30f}) {
+    for (float shift : {1.0f, 1.0905077f}) {
+      const DitherScale scale = MakeDitherScale(step);
+      std::vector<uint8_t> expected;
+      for (float mean : means) expected.push_back(scalar::DitherClassFor(mean, scale, shift));
+      ForEachTarget([&] {
+        std::vector<uint8_t> classes(means.size());
+        DitherClasses(means.data(), means.size(), scale, shift, classes.data());
+        EXPECT_EQ(classes, expected) << step;
+      });
+    }
+  }
+  EXPECT_EQ(scalar::DitherClassFor(1, {1, 1}, 1), kDitherUnitClass);
+}
+
 TEST(DitherQuantizer, BlockMeansMatchScalar) {
   for (size_t n : {0u, 1u, 15u, 127u, 128u, 129u, 256u, 1000u}) {
     for (float scale : {1.0f, 1e-42f, kMax / 80, std::numeric_limits<float>::infinity()}) {

@@ -46,6 +46,33 @@ void BlockMeans(const float* values, size_t blocks, float* means) {
 }
 #endif  // HWY_TARGET == HWY_SCALAR
 
+void Classes(const float* means, size_t n, DitherScale scale, float shift, uint8_t* classes) {
+  size_t b = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const DRow d;
+  const DRowI di;
+  const hn::Rebind<uint8_t, DRowI> d8;
+  const auto quarter = hn::Set(di, std::bit_cast<int32_t>(1.1892071f) & 0x7FFFFF);
+  const auto three = hn::Set(di, std::bit_cast<int32_t>(1.6817929f) & 0x7FFFFF);
+  for (; b + kRowLanes <= n; b += kRowLanes) {
+    const auto mean = hn::LoadU(d, means + b);
+    const auto steps = hn::Mul(hn::Mul(mean, hn::Set(d, scale.pre)), hn::Set(d, scale.mul));
+    const auto bits = hn::BitCast(di, hn::Mul(steps, hn::Set(d, shift)));
+    const auto mantissa = hn::And(bits, hn::Set(di, 0x7FFFFF));
+    // Masks are -1.
+    const auto below = hn::Add(hn::VecFromMask(di, hn::Lt(mantissa, quarter)),
+                               hn::VecFromMask(di, hn::Lt(mantissa, three)));
+    const auto octaves = hn::ShiftLeft<1>(hn::ShiftRight<23>(bits));
+    const auto id =
+        hn::Add(hn::Add(octaves, below), hn::Set(di, kDitherUnitClass + 2 - 2 * 127));
+    const auto within = hn::Min(hn::Max(id, hn::Set(di, 1)), hn::Set(di, kDitherClasses - 1));
+    const auto zero = hn::RebindMask(di, hn::Eq(mean, hn::Zero(d)));
+    hn::StoreU(hn::DemoteTo(d8, hn::IfThenZeroElse(zero, within)), d8, classes + b);
+  }
+#endif
+  for (; b < n; ++b) classes[b] = scalar::DitherClassFor(means[b], scale, shift);
+}
+
 void Quantize(const float* values, size_t rows, LaneKeys keys, uint32_t first,
               DitherScale scale, int32_t* indices) {
   QuantizeRows(values, rows, keys, first, scale, indices);
@@ -65,6 +92,7 @@ namespace elastiquant {
 HWY_EXPORT(Quantize);
 HWY_EXPORT(Dequantize);
 HWY_EXPORT(BlockMeans);
+HWY_EXPORT(Classes);
 
 DitherShape ShapeOfBlock(LaneKeys keys, uint32_t first, size_t length) {
   const size_t rows = (length + kDitherRow - 1) / kDitherRow;
@@ -94,6 +122,11 @@ void DitherDequantize(const int32_t* indices, size_t length, LaneKeys keys, uint
   const size_t rows = length / kDitherRow;
   HWY_DYNAMIC_DISPATCH(Dequantize)(indices, rows, keys, first, step, sink, values);
   scalar::DitherDequantize(indices, rows * kDitherRow, length, keys, first, step, sink, values);
+}
+
+void DitherClasses(const float* means, size_t n, DitherScale scale, float shift,
+                   uint8_t* classes) {
+  HWY_DYNAMIC_DISPATCH(Classes)(means, n, scale, shift, classes);
 }
 
 void DitherBlockMeans(const float* values, size_t n, float* means) {

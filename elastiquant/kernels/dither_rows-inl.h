@@ -51,8 +51,8 @@ HWY_INLINE void QuantizeRows(const float* values, size_t rows, LaneKeys keys, ui
                              DitherScale scale, int32_t* indices) {
   scalar::DitherQuantize(values, 0, rows * kDitherRow, keys, first, scale, indices);
 }
-HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys keys, uint32_t first,
-                               float step, DitherSink sink, float* values) {
+HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys keys,
+                               uint32_t first, float step, DitherSink sink, float* values) {
   scalar::DitherDequantize(indices, 0, rows * kDitherRow, keys, first, step, sink, values);
 }
 #else
@@ -137,7 +137,7 @@ HWY_INLINE void QuantizeSome(const float* values, RandomVectors<DRowU>& random,
 }
 
 HWY_INLINE void QuantizeRows(const float* values, size_t rows, LaneKeys keys, uint32_t first,
-                  DitherScale scale, int32_t* indices) {
+                             DitherScale scale, int32_t* indices) {
   RandomVectors<DRowU> random(DRowU(), {keys, first});
   int32_t* end = indices + kDitherBlock;
   size_t row = 0;
@@ -182,8 +182,8 @@ HWY_INLINE void DequantizeRowsTo(const int32_t* indices, size_t rows, LaneKeys k
     DequantizeSome<1, kAdd>(indices + at, random, step, weight, values + at);
   }
 }
-HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys keys, uint32_t first,
-                    float step, DitherSink sink, float* values) {
+HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys keys,
+                               uint32_t first, float step, DitherSink sink, float* values) {
   if (sink.add) {
     DequantizeRowsTo<true>(indices, rows, keys, first, step, sink.weight, values);
   } else {

@@ -2,6 +2,7 @@
 // the bit, and what codes the blocks that those leave out.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -186,6 +187,18 @@ inline float DitherBlockMean(const float* values, size_t length) {
   if (std::isfinite(mean)) return mean;
   // The sum of finite values may be too large where their mean is not.
   return DitherSum(values, length, 0x1p-7f) * (0x1p7f / static_cast<float>(length));
+}
+
+inline uint8_t DitherClassFor(float mean, DitherScale scale, float shift) {
+  // The mantissas of the floats next to 2^(1/4) and 2^(3/4).
+  constexpr int32_t kQuarter = std::bit_cast<int32_t>(1.1892071f) & 0x7FFFFF;
+  constexpr int32_t kThreeQuarters = std::bit_cast<int32_t>(1.6817929f) & 0x7FFFFF;
+  const auto bits = std::bit_cast<int32_t>((mean * scale.pre) * scale.mul * shift);
+  const int32_t mantissa = bits & 0x7FFFFF;
+  const int32_t half = (mantissa >= kQuarter ? 1 : 0) + (mantissa >= kThreeQuarters ? 1 : 0);
+  // Denormal floats are low enough.
+  const int32_t id = 2 * ((bits >> 23) - 127) + half + kDitherUnitClass;
+  return static_cast<uint8_t>(mean == 0 ? 0 : std::clamp(id, 1, kDitherClasses - 1));
 }
 
 // What a block takes besides its symbols: escapes and raw bits. Not scalar, but called by all.
