@@ -377,7 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--bench", nargs="*", type=Path, default=[], help="of bench --all --json"
     )
     parser.add_argument("--draws", type=int, default=32)
-    parser.add_argument("--gaussian", type=int, default=1 << 20, metavar="N")
+    parser.add_argument("--gaussian", type=int, default=1 << 18, metavar="N")
     parser.add_argument(
         "--program",
         type=Path,
