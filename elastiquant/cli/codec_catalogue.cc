@@ -18,6 +18,7 @@ struct Rate {
 const std::vector<Rate>& Rates() {
   static const std::vector<Rate> rates = {
       {"bits", {"0.5", "1", "1.5", "2", "3", "4", "5", "6", "8"}},
+      {"value", {"0.001", "0.003", "0.01", "0.03"}},
       {"ratio", {"0.001", "0.003", "0.01", "0.03", "0.1"}},
       {"rank", {"1", "2", "4", "8"}},
       {"levels", {"3", "5", "9", "16", "32"}},
@@ -78,11 +79,15 @@ void AddWithModifiers(const CodecInfo& info, const std::string& spec, SpecList* 
   }
 }
 
+// The elastic codec at its most exact.
+std::string Dithered(const std::string& bits) {
+  return "elastic:bits=" + bits + ",levels=uniform,rounding=dither,bucket=4096|rans";
+}
+
 // Settings by keys that set no rate, and what goes with any codec if it changes the values.
 void AddNotable(SpecList* list) {
   list->Add("bf16:rounding=stochastic");
-  list->Add("elastic:bits=4,levels=uniform");
-  list->Add("elastic:bits=4,levels=uniform,rounding=dither,bucket=4096|rans");
+  list->Add(Dithered("4"));
   for (const CodecModifierInfo& modifier : ListCodecModifiers()) {
     const std::string spec = "qsgdv:bits=4|" + modifier.name;
     const auto codec = MakeCodec(spec);
@@ -112,6 +117,7 @@ std::vector<std::string> RateSpecs() {
     }
   }
   AddNotable(&list);
+  for (const char* bits : {"2", "3", "5", "6", "8"}) list.Add(Dithered(bits));
   return list.Take();
 }
 

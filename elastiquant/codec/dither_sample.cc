@@ -23,7 +23,8 @@ double StateBits(std::span<const uint32_t> states) {
   double bits = 0;
   for (uint32_t x : states) {
     const int whole = std::bit_width(x) - 1;
-    bits += whole + logarithms[x >> (whole - static_cast<int>(kDigits)) & (logarithms.size() - 1)];
+    bits +=
+        whole + logarithms[x >> (whole - static_cast<int>(kDigits)) & (logarithms.size() - 1)];
   }
   return bits;
 }
@@ -89,8 +90,8 @@ double DitherSample::Bits(DitherDensity density, int phase, float step, uint32_t
       constexpr uint16_t kFirst = 0;
       EncodeDitherRun(values_.data() + at, {&kFirst, 1, static_cast<uint32_t>(at), nullptr},
                       keys_, scale, model, id, &writer);
-      bytes += static_cast<size_t>(writer.words - words) +
-               static_cast<size_t>(writer.bytes - rest);
+      bytes +=
+          static_cast<size_t>(writer.words - words) + static_cast<size_t>(writer.bytes - rest);
       ++taken;
     }
     pick += stratum.picked;

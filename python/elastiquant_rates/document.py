@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from elastiquant_rates.ideal import IdealCoder
 
 BEGIN = "<!-- begin of what scripts/codecs_doc.py writes -->"
 END = "<!-- end of what scripts/codecs_doc.py writes -->"
+_MORE = ("dither:bits=0.5", "dither:bits=1", "dither:bits=4")  # beside the defaults
 CLASSES = ("lossless", "unbiased", "contractive", "biased")
 
 
@@ -35,10 +37,19 @@ class DocumentError(Exception):
 
 @dataclass
 class Input:
-    label: str  # "Gaussian", "step 20"
-    slug: str
+    label: str  # "Gaussian", "start", "step 20"
     file: Path | None
     analysis: dict  # one of the analysis' `inputs`
+
+    @property
+    def slug(self) -> str:
+        return self.label.lower().replace(" ", "-")
+
+    @property
+    def step(self) -> str:
+        """ "step 20", by the name that --dump-gradients gives."""
+        match = re.search(r"(\d+)", self.file.stem)
+        return f"step {int(match[1])}" if match else self.file.stem
 
     def row(self, codec: str) -> dict | None:
         rows = self.analysis["results"]
@@ -65,20 +76,32 @@ class Program:
         return [row["codec"] for row in report["inputs"][0]["results"]]
 
 
-def label_of(file: Path) -> str:
-    match = re.search(r"(\d+)", file.stem)
-    return f"step {int(match[1])}" if match else file.stem
-
-
 def load(program: Program, files: list[Path]) -> list[Input]:
     """The Gaussian vector first, then the gradients in the order given."""
     report = program.analyze("--rates", "--gaussian", str(program.gaussian), *map(str, files))
     *gradients, gaussian = report["inputs"]
-    inputs = [Input("Gaussian", "gaussian", None, gaussian)]
+    inputs = [Input("Gaussian", None, gaussian)]
     for file, analysis in zip(files, gradients, strict=True):
-        label = label_of(file)
-        inputs.append(Input(label, label.replace(" ", "-"), file, analysis))
+        inputs.append(Input("", file, analysis))
+        inputs[-1].label = inputs[-1].step
+    if len(files) == 3:
+        for each, label in zip(inputs[1:], ("start", "middle", "end"), strict=True):
+            each.label = label
     return inputs
+
+
+def training(gradient: Path) -> str:
+    """The command that the run beside the gradients was made with, wherever it stood."""
+    summary = gradient.parent.parent / "summary.json"
+    command = json.loads(summary.read_text()).get("command") if summary.exists() else None
+    if not command:
+        return ""
+    words = ["elastiquant", *shlex.split(command)[1:]]
+    for flag in ("--data", "--out"):
+        if flag in words[:-1]:
+            at = words.index(flag) + 1
+            words[at] = Path(words[at]).name
+    return "\n\nThe gradients are from\n\n```sh\n" + shlex.join(words) + "\n```"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -292,24 +315,31 @@ def draw(inputs: list[Input], draws: int, folder: Path) -> dict[str, Path]:
 
 
 def _long_name(each: Input) -> str:
-    return "Gaussian" if each.file is None else f"Gradient of {each.label}"
+    if each.file is None:
+        return "Gaussian"
+    if each.label == each.step:
+        return f"Gradient of {each.step}"
+    return f"Gradient at the {each.label} of training, {each.step}"
 
 
 def introduction(program: Program, inputs: list[Input], bench: dict, folder: Path) -> str:
     middle = inputs[-2] if len(inputs) > 2 else inputs[-1]
-    steps = ", ".join(each.label for each in inputs[1:])
+    labels = [each.label for each in inputs[1:]]
+    steps = ", ".join(each.step.replace("step ", "") for each in inputs[1:])
+    where = f"{', '.join(labels)} of training (steps {steps})"
     text = (
-        f"{thousands(program.gaussian)} Gaussian values, and one worker's gradient at {steps} "
-        f"of training; {program.draws} draws. Codecs have their defaults. Bits and cosine are "
-        f"those of {middle.label}; *bias z* is the largest of all inputs, a normal number if "
-        "the codec is unbiased."
+        f"{thousands(program.gaussian)} Gaussian values, and one worker's gradient at {where}; "
+        f"{program.draws} draws. Codecs have their defaults, and memories are empty. Bits and "
+        f"cosine are those of the {middle.label}; *bias z* is the largest of all inputs, a "
+        "normal number if the codec is unbiased."
     )
     if bench:
         text += (
             " Speeds are of 100 MB of Gaussian values on one thread, as a ratio to memcpy "
             "(`elastiquant bench --all`)."
         )
-    return f"{text} All usual rates, entropies and errors: [tables]({folder.name}/tables.md)."
+    text += f" All usual rates, entropies and errors: [tables]({folder.name}/tables.md)."
+    return text + training(inputs[1].file)
 
 
 def render(program: Program, inputs: list[Input], bench: dict, out: Path) -> str:
@@ -330,7 +360,7 @@ def render(program: Program, inputs: list[Input], bench: dict, out: Path) -> str
     return "\n\n".join(
         [
             introduction(program, inputs, bench, folder),
-            overview(program.default_specs(), inputs, bench),
+            overview([*program.default_specs(), *_MORE], inputs, bench),
             picture(middle),
             f"The same of {others}; and of Gaussian values:",
             picture(inputs[0]),

@@ -10,11 +10,13 @@ from pathlib import Path
 UNBIASED = ("unbiased",)
 OTHERS = ("contractive", "biased")
 MOST_BITS = 8.6  # beyond it lie the codecs that hardly compress
+CODERS = ("rans", "elias")  # modifiers that leave the values as they are
+RATE_KEYS = ("bits", "ratio", "rank", "levels", "value", "k", "nmse")
 
 
 @dataclass
 class Series:
-    """A codec at its rates. `coded`: with a modifier of its own, such as an entropy coder."""
+    """A codec at its rates. `coded`: entropy-coded by a modifier of its own."""
 
     name: str
     coded: bool
@@ -36,9 +38,7 @@ def collect(rows: list[dict]) -> list[Series]:
     """A series for each codec, and one for its entropy-coded form, in order of appearance."""
     found: dict[tuple[str, bool], Series] = {}
     for row in _without_the_longer_coded(rows):
-        name, _, modifiers = row["codec"].partition("|")
-        name = name.partition(":")[0]
-        key = (name, bool(modifiers))
+        key = name_of(row["codec"])
         series = found.setdefault(key, Series(*key))
         series.points.append((row["bits_per_coordinate"], row["nmse"]))
     for series in found.values():
@@ -46,17 +46,35 @@ def collect(rows: list[dict]) -> list[Series]:
     return list(found.values())
 
 
+def name_of(spec: str) -> tuple[str, bool]:
+    """The series that a spec belongs to, and whether it is entropy-coded."""
+    codec, *modifiers = spec.split("|")
+    name, _, pairs = codec.partition(":")
+    keys = [pair.partition("=")[::2] for pair in pairs.split(",") if pair]
+    if ("rounding", "dither") in keys:  # always coded; "uniform" says nothing more
+        return f"{name} dithered", "rans" in modifiers
+    extra = [value for key, value in keys if key not in RATE_KEYS]
+    values = [m.partition(":")[0] for m in modifiers if m not in CODERS]
+    return " ".join([name, *extra, *values]), any(m in CODERS for m in modifiers)
+
+
 def _without_the_longer_coded(rows: list[dict]) -> list[dict]:
     """Of two entropy coders of the same values, only the one with fewer bits is drawn."""
     best: dict[str, dict] = {}
     for row in rows:
-        base, _, modifiers = row["codec"].partition("|")
-        if not modifiers:
+        base = _uncoded(row["codec"])
+        if base == row["codec"]:
             continue
         rival = best.get(base)
         if rival is None or row["bits_per_coordinate"] < rival["bits_per_coordinate"]:
             best[base] = row
-    return [row for row in rows if "|" not in row["codec"] or row in best.values()]
+    return [
+        row for row in rows if _uncoded(row["codec"]) == row["codec"] or row in best.values()
+    ]
+
+
+def _uncoded(spec: str) -> str:
+    return "|".join(part for part in spec.split("|") if part not in CODERS)
 
 
 def gaussian_limit(bits: float) -> float:

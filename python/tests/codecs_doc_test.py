@@ -91,7 +91,10 @@ class ScriptTest(unittest.TestCase):
         generator = np.random.default_rng(1)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            files = [folder / f"gradient-00000{step}.npy" for step in (1, 2)]
+            (folder / "run" / "gradients").mkdir(parents=True)
+            files = [folder / f"run/gradients/gradient-00000{step}.npy" for step in (1, 2)]
+            command = "/somewhere/elastiquant train --data /elsewhere/cifar --out there/run"
+            (folder / "run" / "summary.json").write_text(json.dumps({"command": command}))
             for file in files:
                 np.save(file, generator.laplace(size=4000).astype(np.float32))
             (folder / "codecs.md").write_text(f"# C\n{document.BEGIN}\n{document.END}\n")
@@ -107,6 +110,7 @@ class ScriptTest(unittest.TestCase):
             text = (folder / "codecs.md").read_text()
             for words in ("| `fp32` | 32", "0.25×", "NMSE, step 2", "step-2.png", "dB |"):
                 self.assertIn(words, text)
+            self.assertIn("elastiquant train --data cifar --out run", text)
             for picture in ("gaussian.png", "step-1.svg", "step-2.png"):
                 self.assertTrue((folder / "codecs" / picture).exists(), picture)
             self.assertIn("`dither:bits=8`", (folder / "codecs" / "tables.md").read_text())

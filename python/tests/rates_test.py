@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from elastiquant_rates import plots, series
+from elastiquant_rates import kinds, plots, series
 
 PACKAGE = Path(__file__).resolve().parent.parent / "elastiquant_rates"
 
@@ -47,6 +47,27 @@ class SeriesTest(unittest.TestCase):
         self.assertEqual([x for x, _ in found[0].points], [1, 4])
         self.assertEqual([x for x, _ in found[2].points], [3], "the shorter code only")
 
+    def test_names_leave_out_the_rate_and_the_coder(self):
+        for spec, name in (
+            ("qsgd:bits=4|elias", ("qsgd", True)),
+            ("qsgdv:bits=4|rotate", ("qsgdv rotate", False)),
+            ("bf16:rounding=stochastic", ("bf16 stochastic", False)),
+            ("orq:levels=9", ("orq", False)),
+            ("topk:ratio=0.01|ef", ("topk ef", False)),
+            (
+                "elastic:bits=4,levels=uniform,rounding=dither,bucket=4096|rans",
+                ("elastic dithered", True),
+            ),
+        ):
+            self.assertEqual(series.name_of(spec), name)
+
+    def test_every_kind_has_a_colour_of_its_own(self):
+        colours = [kind.colour for kind in (*kinds.KINDS, kinds.OTHER)]
+        self.assertEqual(len(colours), len(set(colours)))
+        self.assertEqual(kinds.kind_of("dither").name, "one step for all")
+        self.assertEqual(kinds.kind_of("qsgdv rotate").name, "rotation")
+        self.assertIs(kinds.kind_of("unheard-of"), kinds.OTHER)
+
     def test_advantage_is_taken_at_equal_bits(self):
         dither, qsgd, coded = series.collect(series.measured({"results": ROWS}, ("unbiased",)))
         self.assertAlmostEqual(series.at(dither, 2), 4**-2)
@@ -56,7 +77,7 @@ class SeriesTest(unittest.TestCase):
 
     def test_the_headline_claims_no_more_than_was_measured(self):
         found = series.collect(series.measured({"results": ROWS}, series.UNBIASED))
-        self.assertIn("1.8 to 2 times less variance", plots.headline(found))
+        self.assertIn("dither has 1.8 times less", plots.headline(found))
         better = series.Series("other", False, [(2, 4**-3)])
         self.assertEqual(plots.headline([*found, better]), "Error against size")
         self.assertEqual(plots.headline(found[1:]), "Error against size")
