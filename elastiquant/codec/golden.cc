@@ -140,6 +140,7 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"laq", "laq", "bell", 300},
       {"laq-range", "laq:bits=3,bucket=0", "range", 33},
       {"laq-rans", "laq:bits=8,bucket=0|rans", "bell", 2000},
+      {"alq-rans", "alq:levels=0.01/0.03/1,bucket=500|rans", "bell", 700},
       {"natural", "natural", "bell", 205},
       {"natural-empty", "natural", "bell", 0},
       {"natural-range", "natural", "range", 33},

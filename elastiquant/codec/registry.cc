@@ -115,7 +115,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &SignSgdFamily(), &EfSignFamily(),
       &OneBitFamily(), &BinGradBFamily(), &BinGradPbFamily(),
       &OrqFamily(), &QuiverFamily(),
-      &ZerolessFamily(), &AmqFamily(), &LaqFamily(),
+      &ZerolessFamily(), &AmqFamily(), &AlqFamily(), &LaqFamily(),
       &NaturalFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),

@@ -65,6 +65,7 @@ const CodecFamily& QuiverFamily();  // fitted.cc
 const CodecFamily& ZerolessFamily();  // zeroless.cc
 const CodecFamily& AmqFamily();  // zeroless.cc
 const CodecFamily& LaqFamily();  // laq.cc
+const CodecFamily& AlqFamily();  // alq.cc
 const CodecFamily& NaturalFamily();  // natural.cc
 const CodecFamily& PowerSgdFamily();  // powersgd.cc
 const CodecFamily& TopKFamily();  // topk.cc
