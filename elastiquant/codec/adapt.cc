@@ -77,7 +77,8 @@ std::string& ValueOf(SpecPart& part, const std::string& key) {
 std::string TextOf(const SpecPart& part) {
   std::string text = part.name;
   for (const auto& [key, value] : part.pairs) {
-    text += (text.size() == part.name.size() ? ":" : ",") + key + "=" + value;
+    text.append(text.size() == part.name.size() ? ":" : ",").append(key);
+    text.append("=").append(value);
   }
   return text;
 }

@@ -44,8 +44,8 @@ std::vector<BucketStatistics> GatherStatistics(
     }
   }
   if (all.size() <= most) return all;
-  std::vector<double> weights;
-  for (const BucketStatistics& b : all) weights.push_back(b.weight);
+  std::vector<double> weights(all.size());
+  std::ranges::transform(all, weights.begin(), &BucketStatistics::weight);
   std::ranges::nth_element(weights, weights.begin() + static_cast<long>(most) - 1,
                            std::greater<>());
   const double least = weights[most - 1];
