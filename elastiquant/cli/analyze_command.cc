@@ -15,6 +15,7 @@
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/progress.h"
 #include "elastiquant/cli/python_package.h"
+#include "elastiquant/codec/adapt.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/targets.h"
 
@@ -39,6 +40,7 @@ struct AnalyzeOptions {
 struct Row {
   std::string codec;  // as it was given
   std::shared_ptr<const Codec> made;
+  std::string fitted;  // the spec that was measured, of a codec that adapts to gradients
   Result<Analysis> analysis;
 };
 
@@ -75,17 +77,27 @@ bool Before(const Row& a, const Row& b) {
   return key(a) < key(b);
 }
 
+// The codec for this very vector: with its shapes, and adapted to it if it does adapt.
+Result<std::shared_ptr<const Codec>> Fitted(std::shared_ptr<const Codec> codec,
+                                            const AnalyzeInput& input) {
+  if (IsAdaptive(*codec)) {
+    const std::span<const float> gradients[] = {input.values};
+    EQ_ASSIGN_OR_RETURN(const std::string spec, AdaptSpec(*codec, gradients));
+    return MakeCodec(spec);
+  }
+  if (input.shapes.empty()) return codec;
+  return CodecForShapes(codec, input.shapes);
+}
+
 Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const AnalyzeInput& input,
                                     const std::vector<std::string>& specs, Workspace& work) {
   std::vector<Row> rows;
   for (const std::string& spec : specs) {
     SayProgress(fmt::format("{}: {}/{} {}", input.name, rows.size() + 1, specs.size(), spec));
     EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
-    if (!input.shapes.empty()) {
-      EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(codec, input.shapes));
-    }
-    Result<Analysis> analysis = Analyse(*codec, input.values, options.analysis, work);
-    rows.push_back({spec, std::move(codec), std::move(analysis)});
+    EQ_ASSIGN_OR_RETURN(const auto fitted, Fitted(codec, input));
+    Result<Analysis> analysis = Analyse(*fitted, input.values, options.analysis, work);
+    rows.push_back({spec, std::move(codec), fitted->spec(), std::move(analysis)});
   }
   SayProgress("");
   std::ranges::stable_sort(rows, Before);
@@ -149,12 +161,14 @@ constexpr char kLegend[] =
     "the\n"
     "limit of unbiased codes for iid Gaussian values. bias z: above 4, the error has a mean;\n"
     "bias: the share of the squared error that does not average out. encode, decode: GB/s of\n"
-    "fp32. Codecs with a memory are shown at their first message.\n";
+    "fp32. Codecs with a memory are shown at their first message, codecs that adapt to\n"
+    "gradients after they have.\n";
 
 Json ToJson(const Row& row) {
   Json json = {{"codec", row.codec},
                {"spec", row.made->spec()},
                {"class", CodecClassName(row.made->codec_class())}};
+  if (row.fitted != row.made->spec()) json["fitted"] = row.fitted;
   if (!row.analysis.ok()) {
     json["error"] = row.analysis.status().message();
     return json;

@@ -79,6 +79,15 @@ TEST_F(AnalyzeTest, TakesFilesAndFoldersAndShowsTablesByClass) {
   EXPECT_LT(at("\nunbiased\nqsgd:bits=3 "), at("\nbiased\nbf16 "));
 }
 
+TEST_F(AnalyzeTest, FitsCodecsThatAdapt) {
+  const Outcome run = Run("analyze --gaussian 8192 --draws 4 --json --codec alq:bits=3");
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  const auto row = nlohmann::json::parse(run.out)["inputs"][0]["results"][0];
+  EXPECT_LT(row.at("nmse"), 1);  // unadapted it is 17
+  EXPECT_NE(row.at("fitted"), row.at("spec"));
+  EXPECT_EQ(row.at("codec"), "alq:bits=3");
+}
+
 TEST_F(AnalyzeTest, GivesCodecsForMatricesTheShapesBesideTheFile) {
   WriteInput(3000);
   const std::string command =

@@ -58,6 +58,11 @@ def headline(unbiased: list[Series]) -> str:
     if not factors or min(factors) < 1:
         return "Error against size"
     least = min(factors)
+    if least < 1.1:
+        return (
+            f"From {own.points[0][0]:.2g} bits up no unbiased codec of equal size has less "
+            f"variance than dither; their median has {_round(median(factors))} times more"
+        )
     return (
         f"From {own.points[0][0]:.2g} bits up dither has {_round(least, down=True)} times less "
         f"variance than the best other unbiased codec of equal size, {_round(median(factors))} "
