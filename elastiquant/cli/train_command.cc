@@ -165,6 +165,9 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   app.add_option("--exchange", o.exchange,
                  "How means come about: codec (as it asks for), two-phase, all-gather")
       ->capture_default_str();
+  app.add_option("--adapt-every", o.adapt_every,
+                 "Steps after which alq and amq fit their levels; 0: 100, 2000, each 10000")
+      ->capture_default_str();
   app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradient that travel together")
       ->capture_default_str();
   app.add_option("--link", o.link, "Emulate an access link: RATE[,DELAY], as 20mbit,10ms");

@@ -217,6 +217,29 @@ class TrainTest(unittest.TestCase):
                     summary(broken)["weights_hash"], summary(whole)["weights_hash"]
                 )
 
+    def test_adapted_levels_resume_exactly(self):
+        same = {"codec": "alq", "adapt_every": 3}
+        whole, broken = self.out() / "whole", self.out() / "broken"
+        self.assertEqual(train(whole, **same).returncode, 0)
+        killed = train(broken, inject="kill@step=7,rank=1", **same)
+        self.assertEqual(killed.returncode, 3, killed.stderr)
+        resumed = train(broken, "--resume", **same)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertEqual(metrics(broken), metrics(whole))
+        never = self.out() / "never"
+        self.assertEqual(train(never, codec="alq").returncode, 0)
+        self.assertEqual(metrics(never)[:3], metrics(whole)[:3])
+        self.assertNotEqual(metrics(never)[-1], metrics(whole)[-1])
+
+    def test_dgc_warms_up_by_epochs(self):
+        same = {"codec": "dgc:ratio=0.01", "momentum": 0, "generated_train": 64}
+        done = train(self.out(), **same)  # 4 steps an epoch
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sent = [line["bytes_up"] for line in metrics(self.out())]
+        epochs = [sum(sent[at : at + 4]) for at in (0, 4, 8)]
+        self.assertGreater(epochs[0], 2 * epochs[1])
+        self.assertGreater(epochs[1], 1.5 * epochs[2])
+
     def test_missing_memory_is_named_and_can_be_forgotten(self):
         ef = {"codec": "elastic:bits=2|ef"}
         self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)

@@ -27,6 +27,9 @@ class CompressedReducer final : public GradientReducer {
   Status BeginStep(uint64_t step) override;
   Status MarkReady(size_t bucket) override;
   Result<StepOutcome> Finish() override;
+  Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override {
+    return stages_.SetCodec(bucket, std::move(codec));
+  }
   std::vector<std::span<float>> Memory(size_t bucket) override;
   Chunk OwnedChunk(size_t bucket) const override { return stages_.owned_chunk(bucket); }
   ReducerStats TakeStats() override { return stages_.tally().TakeStats(); }

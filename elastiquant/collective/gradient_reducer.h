@@ -71,6 +71,10 @@ class GradientReducer {
   virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
   virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
 
+  // From the next step on the bucket travels under another codec, the same on all workers. It
+  // must remember the same and go the same way. Between steps only.
+  virtual Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) = 0;
+
   // What the bucket's codec remembers on this worker: a vector of the bucket's length for each
   // of Codec::StateFields(). To be read or written between steps only. In the chunk that this
   // worker owns it is what the mean lost on its way back, in the mean's units; elsewhere what

@@ -32,13 +32,39 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
 }
 
 ReduceStages::~ReduceStages() {
-  for (BucketBuffers& buffers : buckets_) {
-    for (PeerBuffers& peer : buffers.peers) {
-      for (auto* send : {&peer.send_contribution, &peer.send_mean}) {
-        if (*send) (void)(*send)->Wait();  // the buffers go now; the step's outcome is known
-      }
+  // The buffers go now; the step's outcome is known.
+  for (BucketBuffers& buffers : buckets_) (void)AwaitSends(buffers);
+}
+
+Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) {
+  BucketBuffers& buffers = buckets_[index];
+  GradientBucket changed = buffers.bucket;
+  changed.codec = std::move(codec);
+  if (changed.way() != buffers.exchange ||
+      changed.codec->StateFields() != buffers.bucket.codec->StateFields()) {
+    return InvalidArgument("codec '" + changed.codec->spec() + "' cannot follow '" +
+                           buffers.bucket.codec->spec() +
+                           "' in a run: it has another exchange or memory");
+  }
+  EQ_RETURN_IF_ERROR(AwaitSends(buffers));  // its frames may be longer: other buffers
+  BucketBuffers fresh = MakeBucketBuffers(std::move(changed), rank_, world_size_);
+  fresh.memory = std::move(buffers.memory);
+  buffers = std::move(fresh);
+  return {};
+}
+
+// Of all, whatever comes of some: their buffers may go then.
+Status ReduceStages::AwaitSends(BucketBuffers& buffers) {
+  Status first_error;
+  for (PeerBuffers& peer : buffers.peers) {
+    for (auto* send : {&peer.send_contribution, &peer.send_mean}) {
+      if (*send == nullptr) continue;
+      const Status status = (*send)->Wait().status();
+      if (first_error.ok()) first_error = status;
+      send->reset();
     }
   }
+  return first_error;
 }
 
 void ReduceStages::BeginStep(uint64_t step) {

@@ -28,6 +28,7 @@ class ReduceStages {
   const GradientBucket& bucket(size_t index) const { return buckets_[index].bucket; }
   ReduceTally& tally() { return tally_; }
 
+  Status SetCodec(size_t index, std::shared_ptr<const Codec> codec);
   BucketMemory& memory(size_t index) { return buckets_[index].memory; }
   Chunk owned_chunk(size_t index) const {
     return gathers(index) ? Chunk{} : buckets_[index].own;
@@ -58,6 +59,7 @@ class ReduceStages {
 
   bool gathers(size_t index) const { return buckets_[index].exchange == Exchange::kAllGather; }
 
+  static Status AwaitSends(BucketBuffers& buffers);
   // Of an all-gather.
   Status EncodeWhole(size_t bucket);
   Status ReduceWhole(size_t bucket);

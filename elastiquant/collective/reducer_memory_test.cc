@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <numeric>
 
 #include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/gradient_reducer.h"
@@ -173,6 +174,30 @@ TEST(AllGather, TheMeanOfAllFramesIsTheSameOnAll) {
       }
     }
   }
+}
+
+TEST(SetCodec, TakesOneThatFitsAndKeepsWhatIsRemembered) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    Worker worker(&comm, "elastic:bits=4|ef");
+    Fill(worker.gradients, comm.rank(), 0);
+    worker.Step(0);
+    const Vectors before = worker.Remembered();
+    const auto set = [&](const char* spec) {
+      return worker.reducer->SetCodec(1, MakeCodec(spec).value());
+    };
+    for (const char* bad : {"fp32", "elastic:bits=4", "elastic|dgc"}) {
+      const Status refused = set(bad);
+      EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << bad;
+      EXPECT_NE(refused.message().find("cannot follow"), std::string::npos);
+    }
+    ASSERT_TRUE(set("elastic:bits=4,levels=0.1/0.2/0.3/0.4/0.5/0.6/1|ef").ok());
+    EXPECT_EQ(worker.Remembered(), before);
+    Fill(worker.gradients, comm.rank(), 1);
+    EXPECT_FALSE(worker.Step(1).skipped);
+    const auto sums = comm.AllGather(static_cast<uint64_t>(
+        std::accumulate(worker.gradients[1].begin(), worker.gradients[1].end(), 0.0) * 1e6));
+    EXPECT_EQ((*sums)[0], (*sums)[1]);
+  });
 }
 
 // A codec that asks for the one may be given the other.

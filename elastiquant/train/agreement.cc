@@ -1,6 +1,7 @@
 #include "elastiquant/train/agreement.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace elastiquant {
@@ -20,6 +21,16 @@ Status Agreement::Agree(const Status& mine) {
 Status Agreement::Known(Status status) {
   on_error_ = true;
   return comm_->rank() == 0 ? status : Status(status.code(), "");
+}
+
+Result<std::string> ShareText(Communicator& comm, std::string text) {
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> sizes, comm.AllGather(text.size()));
+  text.resize(sizes[0]);
+  if (!text.empty()) {
+    EQ_RETURN_IF_ERROR(
+        comm.Broadcast(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  }
+  return text;
 }
 
 }  // namespace elastiquant

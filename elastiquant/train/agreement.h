@@ -1,6 +1,8 @@
 // How the workers of a run end together when something goes wrong on one of them.
 #pragma once
 
+#include <string>
+
 #include "elastiquant/base/status.h"
 #include "elastiquant/collective/communicator.h"
 
@@ -23,5 +25,8 @@ class Agreement {
   Communicator* comm_;
   bool on_error_ = false;
 };
+
+// Collective: worker 0's text, on all.
+Result<std::string> ShareText(Communicator& comm, std::string text);
 
 }  // namespace elastiquant

@@ -79,6 +79,7 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   state->record.LoadState(saved.at("record"));
   state->skipped_in_a_row = saved.at("skipped_in_a_row");
   state->step = saved.at("step");
+  state->codec = saved.value("codec", "");
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
                              complaints.empty() ? "" : ", from the checkpoint before"));
   return Status::Ok();
@@ -91,6 +92,7 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   replica.Save(&checkpoint);
   const std::string progress = json({{"step", state->step},
                                      {"skipped_in_a_row", state->skipped_in_a_row},
+                                     {"codec", state->codec},
                                      {"threads", at::get_num_threads()},
                                      {"fingerprint", Fingerprint(options, world_size)},
                                      {"record", state->record.SaveState()}})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/train/checkpoint.h"
@@ -16,6 +17,7 @@ namespace elastiquant {
 struct RunState {
   int64_t step = 0;  // done
   int64_t skipped_in_a_row = 0;
+  std::string codec;  // StepRunner::AdaptedCodec
   RunRecord record;
 };
 

@@ -10,6 +10,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/codec/adapt.h"
 #include "elastiquant/codec/codec.h"
 
 namespace elastiquant {
@@ -51,13 +52,17 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
   gradients_ = std::make_unique<FlatGradients>(replica_->parameters(), std::move(plan),
                                                [this](size_t bucket) { OnReady(bucket); });
   EQ_ASSIGN_OR_RETURN(codec_, MakeCodec(options.codec));
+  base_codec_ = codec_;
   EQ_ASSIGN_OR_RETURN(const auto exact, MakeCodec("fp32"));
   std::vector<GradientBucket> buckets;
+  if (IsAdaptive(*codec_)) {
+    adapter_ = std::make_unique<LevelAdapter>(comm_, options.adapt_every);
+  }
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     const PlannedBucket& planned = gradients_->plan().buckets[b];
     std::shared_ptr<const Codec> codec = exact;
     if (!planned.exact) {
-      EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(codec_, TensorsOf(planned, shapes_)));
+      EQ_ASSIGN_OR_RETURN(codec, CodecOf(planned));
     }
     std::optional<Exchange> exchange;
     if (!planned.exact) {
@@ -76,9 +81,44 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
   return Status::Ok();
 }
 
+Result<std::shared_ptr<const Codec>> StepRunner::CodecOf(const PlannedBucket& bucket) const {
+  return CodecForShapes(codec_, TensorsOf(bucket, shapes_));
+}
+
+Status StepRunner::UseCodec(std::shared_ptr<const Codec> codec) {
+  codec_ = std::move(codec);
+  for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
+    const PlannedBucket& planned = gradients_->plan().buckets[b];
+    if (planned.exact) continue;
+    EQ_ASSIGN_OR_RETURN(auto of_bucket, CodecOf(planned));
+    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(of_bucket)));
+  }
+  return Status::Ok();
+}
+
+Status StepRunner::UseCodec(const std::string& spec) {
+  EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
+  return UseCodec(std::move(codec));
+}
+
+Status StepRunner::AdaptCodec() {
+  EQ_ASSIGN_OR_RETURN(auto codec, adapter_->Adapt(*codec_));
+  return UseCodec(std::move(codec));
+}
+
+std::string StepRunner::AdaptedCodec() const { return adapter_ ? codec_->spec() : ""; }
+
+Status StepRunner::BeginEpoch(int64_t epoch) {
+  const auto codec = CodecForEpoch(base_codec_, static_cast<int>(epoch - 1));
+  if (adapter_ || codec->spec() == codec_->spec()) return Status::Ok();
+  return UseCodec(codec);
+}
+
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
 void StepRunner::OnReady(size_t bucket) {
-  if (dumping_) dump_->Capture(gradients_->plan().buckets[bucket], gradients_->bucket(bucket));
+  const PlannedBucket& planned = gradients_->plan().buckets[bucket];
+  if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
+  if (adapting_ && !planned.exact) adapter_->Capture(gradients_->bucket(bucket));
   const Status status = reducer_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
 }
@@ -121,6 +161,7 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
   const std::vector<uint8_t> buffers = replica_->CopyBuffers();
   dumping_ = dump_ && dump_->Due(step + 1);
+  adapting_ = adapter_ && adapter_->Due(step + 1);
   gradients_->Begin();
   gradients_->set_inspect(inspect);
   EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step)));
@@ -137,8 +178,10 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   if (outcome.skipped) {
     record.loss = record.accuracy = kNan;
     replica_->RestoreBuffers(buffers);
+    if (adapting_) adapter_->Forget();
   } else {
     replica_->Step(learning_rate);
+    if (adapting_) EQ_RETURN_IF_ERROR(AdaptCodec());
   }
   record.seconds.total = watch.Seconds();
   AddCommunication(before, &record);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -15,6 +16,7 @@
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/gradient_dump.h"
+#include "elastiquant/train/level_adapter.h"
 #include "elastiquant/train/loader.h"
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/run_record.h"
@@ -39,6 +41,14 @@ class StepRunner {
   // infinity arises first, should there be one.
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect, TrainLoader& loader);
 
+  // Before the steps of an epoch, counted from 1, and after resuming within it: some codecs
+  // send more in the first epochs.
+  Status BeginEpoch(int64_t epoch);
+  // The spec of an adaptive codec as it has become, to be given to UseCodec on resuming; empty
+  // if the run's codec does not adapt.
+  std::string AdaptedCodec() const;
+  Status UseCodec(const std::string& spec);
+
   // What the codecs remember on this worker, between steps.
   bool remembers() const { return !codec_->StateFields().empty(); }
   void SaveMemory(Checkpoint* checkpoint) const { memory_->Save(checkpoint); }
@@ -53,6 +63,9 @@ class StepRunner {
       : comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeReducer(const TrainOptions& options);
+  Status UseCodec(std::shared_ptr<const Codec> codec);
+  Status AdaptCodec();
+  Result<std::shared_ptr<const Codec>> CodecOf(const PlannedBucket& bucket) const;
   void OnReady(size_t bucket);
   void StrikeFaults(int64_t step);
   bool NanIsDue(int64_t step) const;
@@ -65,10 +78,13 @@ class StepRunner {
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
   std::vector<ParameterShape> shapes_;
-  std::shared_ptr<const Codec> codec_;
+  std::shared_ptr<const Codec> base_codec_;  // as the run was asked to use
+  std::shared_ptr<const Codec> codec_;       // as it is now
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<CodecMemory> memory_;
-  bool dumping_ = false;  // the gradient of this step
+  std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec
+  bool dumping_ = false;                   // the gradient of this step
+  bool adapting_ = false;                  // to it
   Status backward_status_;
 };
 

@@ -65,6 +65,7 @@ Status ValidateRun(const TrainOptions& o) {
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--eval-every", o.eval_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--max-skipped", o.max_skipped, 1));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-every", o.measure_every, 0));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--adapt-every", o.adapt_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--bucket-kib", o.bucket_kib, 1));
   if (o.forget_memory && !o.resume) return InvalidArgument("--forget-memory needs --resume");
   EQ_RETURN_IF_ERROR(AtLeast("--threads", o.threads, 0));
@@ -103,6 +104,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
       {"--codec", MakeCodec(o.codec).value()->spec()},
       {"--exact", o.exact},
       {"--exchange", o.exchange},
+      {"--adapt-every", o.adapt_every},
       {"--bucket-kib", o.bucket_kib},
       {"--batch", o.batch},
       {"--seed", o.seed},

@@ -24,6 +24,7 @@ struct TrainOptions {
   std::string exchange = "codec";  // as the codec asks for; or "two-phase", "all-gather"
   int64_t bucket_kib = 256;        // of fp32 gradient
   int64_t measure_every = 50;      // steps; 0 = never
+  int64_t adapt_every = 0;         // steps; 0: LevelAdapter\'s schedule
 
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;

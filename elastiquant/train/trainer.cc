@@ -170,6 +170,8 @@ Status Trainer::ShareStart() {
                       comm_.AllGather(static_cast<uint64_t>(state_.skipped_in_a_row)));
   state_.step = static_cast<int64_t>(steps[0]);
   state_.skipped_in_a_row = static_cast<int64_t>(skipped[0]);
+  EQ_ASSIGN_OR_RETURN(state_.codec, ShareText(comm_, state_.codec));
+  if (!state_.codec.empty()) EQ_RETURN_IF_ERROR(runner_->UseCodec(state_.codec));
   return Status::Ok();
 }
 
@@ -188,7 +190,11 @@ Status Trainer::SetUp() {
 
 Status Trainer::Run() {
   int64_t& step = state_.step;
+  const int64_t first = step;
   while (step < total_steps_) {
+    if (step % steps_per_epoch_ == 0 || step == first) {
+      EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
+    }
     EQ_RETURN_IF_ERROR(TrainStep());
     if (options_.check_replicas == "every") EQ_RETURN_IF_ERROR(CheckReplicas());
     if (step % steps_per_epoch_ == 0 || step == total_steps_) EQ_RETURN_IF_ERROR(EndEpoch());
@@ -221,6 +227,7 @@ Status Trainer::SaveAll() {
         SaveWorker(options_, comm_.rank(), state_.step, *replica_, std::move(mine))));
   }
   if (!is_first()) return Status::Ok();
+  state_.codec = runner_->AdaptedCodec();
   return SaveRun(options_, comm_.world_size(), *replica_, &state_);
 }
 
