@@ -5,7 +5,7 @@
 
 namespace elastiquant {
 
-// Sorts into increasing order. No NaN; -0 and 0 come in any order.
+// Sorts into increasing order, -0 before 0: the same bits on every target. No NaN.
 void SortFloats(float* v, size_t n);
 
 }  // namespace elastiquant
