@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
+python3 fuzz/seeds.py build/fuzz/seeds
 cd build/fuzz
 for target in bin/*_fuzz; do
   name=$(basename "$target")
@@ -15,8 +16,11 @@ for target in bin/*_fuzz; do
   options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1)
   dictionary=../../fuzz/${name%_fuzz}.dict
   if [ -f "$dictionary" ]; then options+=(-dict="$dictionary"); fi
-  seeds=()
-  if [ "$name" = frame_fuzz ] && [ -d ../../testdata/golden ]; then seeds=(../../testdata/golden); fi
+  case $name in
+    frame_fuzz) seeds=(../../testdata/golden) ;;
+    round_trip_fuzz | targets_fuzz) seeds=(seeds) ;;
+    *) seeds=() ;;
+  esac
   echo "fuzz: $name for $seconds s"
   if ! "$target" "${options[@]}" "$corpus" "${seeds[@]}" >"$name.log" 2>&1; then
     tail -n 40 "$name.log" >&2
