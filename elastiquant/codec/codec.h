@@ -29,8 +29,9 @@ std::string_view CodecClassName(CodecClass c);  // "lossless", "unbiased", ...
 enum class Exchange : uint8_t {
   kTwoPhase,   // scatter-reduce and all-gather: the owner of a chunk encodes its mean again
   kAllGather,  // each worker's frame goes to all, who decode and add them in the same order
+  kFactors,    // the factors of matrices are averaged, as Codec::Factors says
 };
-std::string_view ExchangeName(Exchange e);  // "two-phase", "all-gather"
+std::string_view ExchangeName(Exchange e);  // "two-phase", "all-gather", "factors"
 
 // What a codec remembers from one message of a stream to the next: a vector of the message's
 // length for each of Codec::StateFields(), zeros before the first message. Plain floats a
@@ -43,6 +44,24 @@ using StateOut = std::span<const std::span<float>>;
 struct TensorShape {
   size_t rows = 1;
   size_t cols = 0;
+};
+
+// How workers come to the mean of a message by its factors (Vogels et al., "PowerSGD", NeurIPS
+// 2019), with a basis Q that all have in common and M_w a matrix of worker w: P, the mean of
+// M_w Q, is made orthonormal; Q' is the mean of M_w^T P; all take P Q'^T for the mean.
+struct FactorPlan {
+  struct Tensor {
+    TensorShape shape;
+    size_t begin = 0;    // in the message
+    size_t size = 0;     // values; fewer than rows * cols if the last row is cut short
+    bool dense = false;  // averaged as it is, as fp32
+  };
+  std::vector<Tensor> tensors;
+  size_t rank = 0;           // columns of Q
+  std::string factor_codec;  // that factors travel under
+  // Worker w adds what it remembers to its gradient, and remembers M_w - P Q'^T ("residual",
+  // the first of the fields of its state; "basis" is the last).
+  bool error_feedback = false;
 };
 
 struct CodecParameter {
@@ -92,12 +111,15 @@ class Codec {
                                 std::span<uint8_t> frame) const = 0;
 
   virtual Exchange exchange() const { return Exchange::kTwoPhase; }
+  // Of messages of n values, if exchange() is kFactors. (As an all-gather such a codec works
+  // too: its frames are those of one worker alone.)
+  virtual Result<FactorPlan> Factors(size_t n) const;
   // Whether what is decoded is a velocity already, so that an optimiser must not add momentum.
   virtual bool has_momentum() const { return false; }
 
   // The same codec for messages that are these tensors, one behind the other, and for no
   // others; null if it treats all coordinates alike, as most do. The shapes are not part of
-  // spec(). Exchange kAllGather only: other exchanges cut messages up.
+  // spec(). Not for kTwoPhase, which cuts messages up.
   virtual Result<std::shared_ptr<const Codec>> WithShapes(
       std::span<const TensorShape> shapes) const;
 

@@ -76,6 +76,11 @@ class ErrorFeedbackCodec : public MemoryCodec {
 
   std::string spec() const override { return inner().spec() + "|ef"; }
   Exchange exchange() const override { return inner().exchange(); }
+  Result<FactorPlan> Factors(size_t n) const override {
+    EQ_ASSIGN_OR_RETURN(FactorPlan plan, inner().Factors(n));
+    plan.error_feedback = true;
+    return plan;
+  }
 
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                             std::span<uint8_t> frame, StateIn before,

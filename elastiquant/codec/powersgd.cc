@@ -39,6 +39,18 @@ class PowerSgdCodec : public LowRankCodec {
   std::optional<double> NmseBound(size_t) const override { return 1; }
 
   std::vector<std::string> StateFields() const override { return {"basis"}; }
+  Exchange exchange() const override { return Exchange::kFactors; }
+  Result<FactorPlan> Factors(size_t n) const override {
+    PlacedTensor single;
+    EQ_ASSIGN_OR_RETURN(const auto tensors, TensorsOf(n, &single));
+    FactorPlan plan;
+    for (const PlacedTensor& tensor : tensors) {
+      plan.tensors.push_back({tensor.shape, tensor.begin, tensor.size, !Compresses(tensor)});
+    }
+    plan.rank = rank();
+    plan.factor_codec = format() == FactorFormat::kFp32 ? "fp32" : "bf16";
+    return plan;
+  }
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
     return Run(values, key, work, frame, {});

@@ -201,7 +201,9 @@ TEST(PowerSgd, SaysWhichValuesAreValid) {
   EXPECT_THAT(MakeCodec("powersgd:factors=fp16").status().message(), HasSubstr("fp32, bf16"));
   EXPECT_THAT(MakeCodec("powersgd|ef|dgc").status().message(),
               HasSubstr("one of |ef and |dgc"));
-  EXPECT_EQ(MakeCodec("powersgd").value()->exchange(), Exchange::kAllGather);
+  EXPECT_EQ(MakeCodec("powersgd|ef").value()->exchange(), Exchange::kFactors);
+  EXPECT_EQ(MakeCodec("powersgd|dgc").value()->exchange(), Exchange::kAllGather);
+  EXPECT_EQ(MakeCodec("bf16|ef").value()->Factors(5).status().code(), StatusCode::kUnsupported);
 }
 
 }  // namespace

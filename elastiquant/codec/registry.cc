@@ -148,7 +148,15 @@ std::string_view CodecClassName(CodecClass c) {
 }
 
 std::string_view ExchangeName(Exchange e) {
-  return e == Exchange::kTwoPhase ? "two-phase" : "all-gather";
+  switch (e) {
+    case Exchange::kTwoPhase:
+      return "two-phase";
+    case Exchange::kAllGather:
+      return "all-gather";
+    case Exchange::kFactors:
+      return "factors";
+  }
+  return "unknown";
 }
 
 std::shared_ptr<const Codec> Codec::ForEpoch(int) const { return nullptr; }
@@ -162,6 +170,10 @@ std::shared_ptr<const Codec> CodecForEpoch(const std::shared_ptr<const Codec>& c
 Result<size_t> Codec::EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                                  std::span<uint8_t> frame, StateIn, StateOut) const {
   return Encode(values, key, work, frame);
+}
+
+Result<FactorPlan> Codec::Factors(size_t) const {
+  return Unsupported("codec '" + spec() + "' has no factors");
 }
 
 Result<std::shared_ptr<const Codec>> Codec::WithShapes(std::span<const TensorShape>) const {

@@ -9,6 +9,7 @@
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/collective/low_rank_reducer.h"
 #include "elastiquant/collective/reduce_stages.h"
 
 namespace elastiquant {
@@ -121,7 +122,7 @@ Result<StepOutcome> CompressedReducer::Finish() {
   EQ_RETURN_IF_ERROR(error_);
   if (!in_step_) return Internal("Finish was called outside a step");
   for (size_t b = 0; b < ready_.size(); ++b) {
-    if (ready_[b]) continue;
+    if (ready_[b] || stages_.bucket(b).derived) continue;
     lock.unlock();
     const Status status = Internal("Finish was called before bucket " + std::to_string(b) +
                                    " (" + stages_.bucket(b).name + ") was marked ready");
@@ -252,6 +253,9 @@ Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
                              "all workers with the same options");
     }
   }
+  const bool factors = std::ranges::any_of(
+      buckets, [](const GradientBucket& b) { return b.way() == Exchange::kFactors; });
+  if (factors) return MakeLowRankReducer(comm, std::move(buckets), options);
   return std::unique_ptr<GradientReducer>(
       std::make_unique<CompressedReducer>(comm, std::move(buckets), options));
 }

@@ -1,6 +1,7 @@
 // The compressed all-reduce over flat gradient buckets: scatter-reduce, then all-gather, both
-// compressed; or one all-gather of what each worker encodes, for codecs that ask for it
-// (Codec::exchange). Encoding of bucket k+1 overlaps the sending of bucket k and backward.
+// compressed; or, for codecs that ask for it (Codec::exchange), one all-gather of what each
+// worker encodes, or the same all-reduce of factors in place of gradients. Encoding of bucket
+// k+1 overlaps the sending of bucket k and backward.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct GradientBucket {
   // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
   // one that was made for shapes: their messages cannot be cut or encoded again.
   std::optional<Exchange> exchange = std::nullopt;
+  // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
+  // called, and is not measured.
+  bool derived = false;
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
 };
@@ -35,9 +39,10 @@ struct ReducerOptions {
   uint64_t seed = 0;
   int threads = 1;             // codec threads
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
-  // Called by a thread of the reducer when a bucket holds the mean, in index order; not for a
-  // bucket that some worker could not encode.
-  std::function<void(size_t bucket)> on_reduced = nullptr;
+  // Called by a thread of the reducer when it is done with a bucket; in index order, but that
+  // buckets averaged by factors come last. `is_mean` is false if some worker could not encode
+  // it.
+  std::function<void(size_t bucket, bool is_mean)> on_reduced = nullptr;
 };
 
 // Sums over the steps since the last TakeStats().

@@ -16,7 +16,7 @@ Status ReduceStages::EncodeWhole(size_t bucket) {
                       EncodeOrNotice(encode_work_, bucket, buffers.bucket.gradient, buffers.own,
                                      kContribute, rank_, buffers.own_frame));
   const auto frame = buffers.own_frame.span().first(buffers.own_bytes);
-  if (measuring_) EQ_RETURN_IF_ERROR(Measure(bucket, buffers.own, frame));
+  if (measuring(bucket)) EQ_RETURN_IF_ERROR(Measure(bucket, buffers.own, frame));
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     Peer(bucket, r).send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);

@@ -128,7 +128,7 @@ Status ReduceStages::Encode(size_t bucket) {
                                        peer.contribution));
     const auto frame = peer.contribution.span().first(size);
     // Before it is sent: afterwards its owner's mean may overwrite the values.
-    if (measuring_) EQ_RETURN_IF_ERROR(Measure(bucket, peer.chunk, frame));
+    if (measuring(bucket)) EQ_RETURN_IF_ERROR(Measure(bucket, peer.chunk, frame));
     peer.send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
   }
   return {};
@@ -248,7 +248,7 @@ void ReduceStages::Skip(size_t bucket, const SkipNotice& notice) {
 
 Status ReduceStages::Gather(size_t bucket) {
   if (!gathers(bucket)) EQ_RETURN_IF_ERROR(GatherMeans(bucket));
-  if (options_.on_reduced && reduced_[bucket]) options_.on_reduced(bucket);
+  if (options_.on_reduced) options_.on_reduced(bucket, reduced_[bucket]);
   return {};
 }
 

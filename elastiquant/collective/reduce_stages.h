@@ -60,6 +60,8 @@ class ReduceStages {
   bool gathers(size_t index) const { return buckets_[index].exchange == Exchange::kAllGather; }
 
   static Status AwaitSends(BucketBuffers& buffers);
+  bool measuring(size_t index) const { return measuring_ && !buckets_[index].bucket.derived; }
+
   // Of an all-gather.
   Status EncodeWhole(size_t bucket);
   Status ReduceWhole(size_t bucket);

@@ -253,7 +253,8 @@ TEST(OnReduced, TellsOfEachBucketOnceAllOfItIsTheMean) {
       Vectors seen(3);
       Worker* self = nullptr;
       ReducerOptions options;
-      options.on_reduced = [&](size_t bucket) {
+      options.on_reduced = [&](size_t bucket, bool is_mean) {
+        if (!is_mean) return;
         told.push_back(bucket);
         seen[bucket] = self->gradients[bucket];
       };
