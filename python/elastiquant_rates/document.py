@@ -189,7 +189,7 @@ def _overview_row(spec: str, inputs: list[Input], middle: Input, bench: dict) ->
         measured = bench.get(canonical)
         for operation in ("encode", "decode_add"):
             ratio = measured and measured[operation]["ratio_to_memcpy"]
-            line.append(f"{ratio:.2f}×" if ratio else "–")
+            line.append(f"{number(ratio, 2)}×" if ratio else "–")
     return line
 
 
