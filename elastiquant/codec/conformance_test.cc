@@ -86,8 +86,15 @@ struct ScopedTarget {
 
 bool IsTiny(float v) { return v != 0 && std::abs(v) < 1e-15f; }
 
-// Of the first family with the same wire format.
-std::string NameOnTheWire(const std::string& name) {
+// Of the first family with the same wire format, or of a modifier with one of its own.
+std::string NameOnTheWire(const Spec& spec) {
+  for (const CodecModifier* modifier : CodecModifiers()) {
+    if (modifier->decode != nullptr && !spec.modifiers.empty() &&
+        modifier->name == spec.modifiers.back().name) {
+      return modifier->name;
+    }
+  }
+  const std::string& name = spec.codec.name;
   const auto families = CodecFamilies();
   const auto own = std::ranges::find_if(
       families, [&](const CodecFamily* family) { return family->info.name == name; });
@@ -310,7 +317,7 @@ TEST_P(Conformance, FramesSayWhatTheyAre) {
   const std::vector<uint8_t> frame = Encoded(Gaussian(100), {0x123456789ABCDEF0});
   const auto summary = InspectFrame(frame);
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
-  EXPECT_EQ(summary->codec, NameOnTheWire(ParseSpec(GetParam())->codec.name));
+  EXPECT_EQ(summary->codec, NameOnTheWire(*ParseSpec(GetParam())));
   EXPECT_EQ(summary->elements, 100u);
   EXPECT_EQ(summary->bytes, frame.size());
   EXPECT_EQ(summary->key.value, 0x123456789ABCDEF0u);
@@ -507,6 +514,9 @@ std::vector<std::string> Variants() {
   std::vector<std::string> specs;
   for (const CodecFamily* family : CodecFamilies()) {
     specs.insert(specs.end(), family->variants.begin(), family->variants.end());
+  }
+  for (const CodecModifier* modifier : CodecModifiers()) {
+    specs.insert(specs.end(), modifier->variants.begin(), modifier->variants.end());
   }
   return specs;
 }

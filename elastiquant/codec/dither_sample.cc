@@ -45,7 +45,7 @@ DitherSample::DitherSample(std::span<const float> values, std::span<const float>
     total += share[id];
   }
   // A few blocks of short messages, whose encoding should not take twice as long.
-  const double most = std::clamp<double>(static_cast<double>(full / 8), 32, kMost);
+  const double most = static_cast<double>(std::clamp<size_t>(full / 8, 32, kMost));
   uint32_t next[kDitherClasses], ends[kDitherClasses];
   for (int id = 1; id < kDitherClasses; ++id) {
     Stratum& stratum = strata_[id];

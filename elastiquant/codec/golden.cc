@@ -191,6 +191,17 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"atomo-range", "atomo:ratio=0.3,bits=32", "range", 100},
       {"atomo-several-segments", "atomo:ratio=0.6,bits=16", "bell", 9000},
       {"dgc", "dgc:ratio=0.02", "bell", 2500},
+
+      {"rotate-dither", "dither:bits=3|rotate", "bell", 5000},
+      {"rotate-sparse", "qsgdv:bits=4|rotate:block=64,rounds=2", "sparse", 700},
+      {"eden-4bit", "eden:bits=4", "bell", 6000},
+      {"eden-1bit", "eden:bits=1", "sparse", 4096},
+      {"eden-fraction", "eden:bits=2.5", "bell", 5700},
+      {"eden-half", "eden:bits=0.5", "bell", 1300},
+      {"eden-short", "eden", "bell", 100},
+      {"eden-zeros", "eden:bits=2", "zeros", 700},
+
+      {"rotate-empty", "qsgdv|rotate", "bell", 0},
   };
   return cases;
 }

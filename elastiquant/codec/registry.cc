@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "elastiquant/codec/eden.h"
 #include "elastiquant/codec/memory.h"
+#include "elastiquant/codec/rotation.h"
 
 namespace elastiquant {
 namespace {
@@ -77,15 +79,22 @@ Result<std::shared_ptr<const Codec>> MakeFamilysCodec(const CodecFamily& family,
   return family.make(spec);
 }
 
-// A parsed frame and the family that made it.
+// A parsed frame, and the family or the modifier that made it.
 struct KnownFrame {
   FrameView view;
-  const CodecFamily* family;
+  const std::string& codec;
+  Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+  Result<double> (*variance)(const FrameView& frame);
 };
 Result<KnownFrame> ParseKnownFrame(std::span<const uint8_t> frame) {
   EQ_ASSIGN_OR_RETURN(const FrameView view, ParseFrame(frame));
   for (const CodecFamily* family : CodecFamilies()) {
-    if (family->id == view.codec) return KnownFrame{view, family};
+    if (family->id != view.codec) continue;
+    return KnownFrame{view, family->info.name, family->decode, family->variance};
+  }
+  for (const CodecModifier* modifier : CodecModifiers()) {
+    if (modifier->decode == nullptr || modifier->id != view.codec) continue;
+    return KnownFrame{view, modifier->name, modifier->decode, nullptr};
   }
   return Unsupported("frame codec check failed: this build has no codec number " +
                      std::to_string(static_cast<int>(view.codec)));
@@ -98,7 +107,7 @@ Status Decode(std::span<const uint8_t> frame, const DecodeSink& sink, Workspace&
                            " values, the output has room for " +
                            std::to_string(sink.out.size()) + "; they must be equal");
   }
-  return known.family->decode(known.view, sink, work);
+  return known.decode(known.view, sink, work);
 }
 
 }  // namespace
@@ -117,6 +126,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &OrqFamily(), &QuiverFamily(),
       &ZerolessFamily(), &AmqFamily(), &AlqFamily(), &LaqFamily(),
       &NaturalFamily(),
+      &EdenFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),
       &AtomoSvdFamily(),
@@ -129,7 +139,8 @@ std::span<const CodecFamily* const> CodecFamilies() {
 }
 
 std::span<const CodecModifier* const> CodecModifiers() {
-  static const std::array modifiers{&ErrorFeedbackModifier(), &DgcModifier()};
+  static const std::array modifiers{&RotateModifier(), &ErrorFeedbackModifier(),
+                                    &DgcModifier()};
   return modifiers;
 }
 
@@ -227,10 +238,10 @@ const std::vector<CodecInfo>& ListCodecs() {
 
 Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame) {
   EQ_ASSIGN_OR_RETURN(const KnownFrame known, ParseKnownFrame(frame));
-  FrameSummary summary{known.family->info.name, known.view.elements, frame.size(),
-                       known.view.key, std::nullopt};
-  if (known.family->variance != nullptr) {
-    EQ_ASSIGN_OR_RETURN(summary.variance, known.family->variance(known.view));
+  FrameSummary summary{known.codec, known.view.elements, frame.size(), known.view.key,
+                       std::nullopt};
+  if (known.variance != nullptr) {
+    EQ_ASSIGN_OR_RETURN(summary.variance, known.variance(known.view));
   }
   return summary;
 }

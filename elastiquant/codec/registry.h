@@ -40,6 +40,10 @@ struct CodecModifier {
   // `part` has only declared keys. The error says why `inner` cannot be wrapped.
   Result<std::shared_ptr<const Codec>> (*wrap)(std::shared_ptr<const Codec> inner,
                                                const SpecPart& part);
+  // Of those that have frames of their own: specs for the conformance suite, format, decoder.
+  std::vector<std::string> variants = {};
+  CodecId id = {};
+  Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work) = nullptr;
 };
 
 std::span<const CodecModifier* const> CodecModifiers();  // in the order to show them

@@ -27,6 +27,8 @@ HEADER = struct.Struct("<4sBBBBIIQQ")
 FP32, FP16, BF16, ELASTIC, DITHER = 1, 2, 3, 4, 5
 LEVELS, TERNARY, SIGN, NATURAL, ZEROLESS, INNOVATION = 6, 7, 8, 9, 10, 11
 LOW_RANK = 14
+ROTATED = 15
+EDEN = 12
 LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION = 6, 7, 8, 10, 11
 SPARSE = 13
 MASK32 = 0xFFFFFFFF
@@ -890,12 +892,108 @@ def decode_sparse(frame):
     return out
 
 
+# Section 14: rotated.
+
+
+def mix64(x):
+    mask = (1 << 64) - 1
+    x = x + 0x9E3779B97F4A7C15 & mask
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
+    return x ^ x >> 31
+
+
+def rotate_back(x, first, key, rounds):
+    m = len(x)
+    for number in range(rounds, 0, -1):
+        h = 1
+        while h < m:
+            pairs = x.reshape(-1, 2, h)
+            a, b = pairs[:, 0].copy(), pairs[:, 1].copy()
+            pairs[:, 0], pairs[:, 1] = a + b, a - b
+            h *= 2
+        x /= np.float32(m**0.5)
+        flip = random_bits(mix64(key ^ number), first, m) >> np.uint32(31) == 1
+        x[flip] = -x[flip]
+
+
+def decode_rotated(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 2, "parameter length and flags")
+    log4, rounds = frame.parameters
+    check(3 <= log4 <= 10 and 1 <= rounds <= 2, "block or rounds")
+    inner = parse_frame(frame.payload)
+    check(inner.codec != ROTATED and inner.n == frame.n, "the frame inside")
+    values = decode(frame.payload).copy()
+    at, size = 0, 4**log4
+    with np.errstate(over="ignore", invalid="ignore"):
+        while at < frame.n:
+            while size > frame.n - at:
+                size //= 4
+            rotate_back(values[at : at + size], at, frame.key, rounds)
+            at += size
+    check(np.isfinite(values).all(), "a value is infinite")
+    return values
+
+
+# Section 15: eden.
+
+
+CENTROIDS = {
+    1: [0.797885],
+    2: [0.452780, 1.510418],
+    3: [0.245094, 0.756005, 1.343909, 2.151946],
+    4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732589],
+}
+
+
+def eden_codes(data, count, bits, scale):
+    if bits == 0:
+        return np.zeros(count, np.float32)
+    stream = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    codes = stream.reshape(count, bits) @ (1 << np.arange(bits))
+    table = np.array(CENTROIDS[bits], np.float32) * np.float32(scale)
+    return np.concatenate([table, -table])[codes]
+
+
+def decode_eden(frame):
+    check(frame.flags == 0 and len(frame.parameters) == 4, "parameter length and flags")
+    rate, reserved = struct.unpack("<HH", frame.parameters)
+    check(64 <= rate <= 1024 and reserved == 0, "the rate")
+    low, coded = rate // 256, frame.n // 256 * 256
+    values = np.zeros(frame.n, np.float32)
+    at = begin = 0
+    m = 4096
+    with np.errstate(over="ignore", invalid="ignore"):
+        while begin < coded:
+            while m > coded - begin:
+                m //= 4
+            upper = rate % 256 * (m // 256) // 8 * 8
+            sizes = [4, upper * (low + 1) // 8, (m - upper) * low // 8]
+            check(len(frame.payload) >= at + sum(sizes), "the payload's length")
+            scale, front, back = (
+                frame.payload[at + sum(sizes[:i]) : at + sum(sizes[: i + 1])] for i in range(3)
+            )
+            scale = np.frombuffer(scale, "<f4")[0]
+            check(0 <= scale < np.inf, "a scale")
+            piece = values[begin : begin + m]
+            piece[:upper] = eden_codes(front, upper, low + 1, scale) if upper else 0
+            piece[upper:] = eden_codes(back, m - upper, low, scale)
+            rotate_back(piece, begin, frame.key, 2)
+            at, begin = at + sum(sizes), begin + m
+    check(len(frame.payload) == at + 4 * (frame.n - coded), "the payload's length")
+    values[coded:] = np.frombuffer(frame.payload, "<f4", offset=at)
+    check(np.isfinite(values).all(), "a value is not finite")
+    return values
+
+
 DECODERS = {FP32: decode_raw, FP16: decode_raw, BF16: decode_raw}
 DECODERS |= {ELASTIC: decode_elastic, DITHER: decode_dither}
 DECODERS |= dict.fromkeys([LEVELS, TERNARY, SIGN, ZEROLESS, INNOVATION], decode_bucket_codes)
 DECODERS[NATURAL] = decode_natural
 DECODERS[LOW_RANK] = decode_low_rank
 DECODERS[SPARSE] = decode_sparse
+DECODERS[ROTATED] = decode_rotated
+DECODERS[EDEN] = decode_eden
 
 
 def decode(data):
