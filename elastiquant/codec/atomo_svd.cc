@@ -139,7 +139,8 @@ class AtomoSvdCodec : public LowRankCodec {
   size_t MaxBytes(const PlacedTensor& tensor) const override { return 4 * tensor.size; }
   // The time for the singular vectors grows with the square of it for each value.
   size_t MostColumns() const override { return 128; }
-  std::shared_ptr<const Codec> Reshaped(MessageShape shape) const override {
+  std::shared_ptr<const Codec> Reshaped(
+      std::shared_ptr<const MessageShape> shape) const override {
     return std::make_shared<AtomoSvdCodec>(rank(), format(), std::move(shape));
   }
 
@@ -217,7 +218,7 @@ class AtomoSvdCodec : public LowRankCodec {
 
 Result<std::shared_ptr<const Codec>> MakeAtomoSvd(const Spec& spec) {
   EQ_ASSIGN_OR_RETURN(const size_t rank, ParseRank(spec.codec, "atomo-svd", "3"));
-  return {std::make_shared<AtomoSvdCodec>(rank, FactorFormat::kFp32, std::nullopt)};
+  return {std::make_shared<AtomoSvdCodec>(rank, FactorFormat::kFp32, nullptr)};
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ size_t LowRankCodec::MaxFrameBytes(size_t n) const {
 Result<std::shared_ptr<const Codec>> LowRankCodec::WithShapes(
     std::span<const TensorShape> shapes) const {
   EQ_ASSIGN_OR_RETURN(MessageShape shape, MessageShape::Of(shapes));
-  return Reshaped(std::move(shape));
+  return Reshaped(std::make_shared<const MessageShape>(std::move(shape)));
 }
 
 Result<std::span<const PlacedTensor>> LowRankCodec::TensorsOf(size_t n,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -16,7 +15,8 @@ namespace elastiquant {
 // Without shapes a message is one matrix, as near to a square as MostColumns() allows.
 class LowRankCodec : public Codec {
  public:
-  LowRankCodec(size_t rank, FactorFormat format, std::optional<MessageShape> shape)
+  // shape may be null.
+  LowRankCodec(size_t rank, FactorFormat format, std::shared_ptr<const MessageShape> shape)
       : rank_(rank), format_(format), shape_(std::move(shape)) {}
 
   size_t MaxFrameBytes(size_t n) const override;
@@ -31,7 +31,8 @@ class LowRankCodec : public Codec {
   // The most bytes that the tensor's numbers take.
   virtual size_t MaxBytes(const PlacedTensor& tensor) const = 0;
   virtual size_t MostColumns() const { return kMaxFrameElements; }
-  virtual std::shared_ptr<const Codec> Reshaped(MessageShape shape) const = 0;
+  virtual std::shared_ptr<const Codec> Reshaped(
+      std::shared_ptr<const MessageShape> shape) const = 0;
 
   // The tensors of a message of n values; without shapes `single` is made the only one. Fails
   // if the shapes are those of another length.
@@ -42,7 +43,7 @@ class LowRankCodec : public Codec {
  private:
   const size_t rank_;
   const FactorFormat format_;
-  const std::optional<MessageShape> shape_;
+  const std::shared_ptr<const MessageShape> shape_;
 };
 
 // Of a spec's key `rank`.

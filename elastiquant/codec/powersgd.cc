@@ -67,7 +67,8 @@ class PowerSgdCodec : public LowRankCodec {
                ? rank() * (tensor.shape.rows + tensor.shape.cols) * FactorBytes(format())
                : 4 * tensor.size;
   }
-  std::shared_ptr<const Codec> Reshaped(MessageShape shape) const override {
+  std::shared_ptr<const Codec> Reshaped(
+      std::shared_ptr<const MessageShape> shape) const override {
     return std::make_shared<PowerSgdCodec>(rank(), format(), std::move(shape));
   }
 
@@ -149,7 +150,7 @@ Result<std::shared_ptr<const Codec>> MakePowerSgd(const Spec& spec) {
                            " is not known; valid: fp32, bf16");
   }
   const auto format = factors == "fp32" ? FactorFormat::kFp32 : FactorFormat::kBf16;
-  return {std::make_shared<PowerSgdCodec>(rank, format, std::nullopt)};
+  return {std::make_shared<PowerSgdCodec>(rank, format, nullptr)};
 }
 
 }  // namespace
