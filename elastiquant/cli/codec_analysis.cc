@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "elastiquant/base/random.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr size_t kEntropyElements = size_t{1} << 20;
 constexpr size_t kEntropySamples = size_t{1} << 22;
 constexpr size_t kEntropyDraws = 16;
+// Sums of as many errors as share a place, with random signs, keep their inner products about
+// as they were, and an expectation of 0.
+constexpr size_t kFolds = size_t{1} << 15;
 constexpr size_t kLongestBucket = 32768;  // entropy coders adapt to as many coordinates
 
 double Median(std::vector<double> values) {
@@ -110,22 +114,22 @@ class EntropyEstimate {
 class ErrorStatistics {
  public:
   explicit ErrorStatistics(std::span<const float> values)
-      : values_(values), sum_(values.size()), previous_(values.size()) {
+      : values_(values), sum_(values.size()), folds_(std::min(values.size(), kFolds)) {
     for (const float v : values) norm_ += static_cast<double>(v) * v;
   }
 
   void Add(std::span<const float> decoded) {
-    double squares = 0, along = 0, pair = 0, size = 0;
+    double squares = 0, along = 0, size = 0;
+    std::vector<double>& fold = folded_.emplace_back(folds_);
     for (size_t i = 0; i < values_.size(); ++i) {
       const double v = values_[i], q = decoded[i], e = q - v;
       squares += e * e;
       along += e * v;
       size += q * q;
-      pair += e * previous_[i];
       sum_[i] += e;
-      previous_[i] = e;
+      const bool turned = RandomBits(signs_, static_cast<uint32_t>(i)) >> 31 != 0;
+      fold[i % folds_] += turned ? -e : e;
     }
-    if (!squares_.empty()) pairs_ += pair * pair;
     squares_.push_back(squares);
     along_.push_back(norm_ > 0 ? along / norm_ : 0);
     const double product = std::sqrt(size * norm_);
@@ -156,19 +160,29 @@ class ErrorStatistics {
     const Moments along = MomentsOf(along_);
     return NormalOfStudent(along.mean / std::max(along.standard_error, 0x1p-23), Freedom());
   }
-  // Of a sum of uncorrelated numbers, T(T-1)/2 pairs twice each.
+  // Products of different draws are uncorrelated, so that the sum of their squares estimates
+  // the variance of their sum, even if a few of them make up most of it.
   double AnywhereZ() const {
-    const double deviation = std::sqrt(2 * static_cast<double>(squares_.size()) * pairs_);
-    const double sum = PairSum();
-    return sum > 0 && deviation > 0 ? NormalOfStudent(sum / deviation, Freedom()) : 0;
+    double sum = 0, squares = 0;
+    for (size_t s = 0; s < folded_.size(); ++s) {
+      for (size_t t = 0; t < s; ++t) {
+        const double product =
+            std::inner_product(folded_[s].begin(), folded_[s].end(), folded_[t].begin(), 0.0);
+        sum += product;
+        squares += product * product;
+      }
+    }
+    return squares > 0 ? sum / std::sqrt(squares) : 0;
   }
   double Freedom() const { return static_cast<double>(squares_.size()) - 1; }
 
   std::span<const float> values_;
   double norm_ = 0;
-  std::vector<double> sum_, previous_;
-  std::vector<double> squares_, along_;  // a value a draw
-  double pairs_ = 0;                     // squares of <e_t, e_{t+1}>
+  std::vector<double> sum_;
+  size_t folds_;
+  LaneKeys signs_ = MakeLaneKeys({0});
+  std::vector<std::vector<double>> folded_;  // a draw's errors, with random signs
+  std::vector<double> squares_, along_;      // a value a draw
   double cosine_ = 0;
 };
 

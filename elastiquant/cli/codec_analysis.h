@@ -31,12 +31,14 @@ struct Analysis {
   double nmse = 0;                 // mean of |e_t|^2 / |v|^2
   double nmse_standard_error = 0;  // of that mean
   double cosine = 0;               // mean of <Q_t, v> / (|Q_t| |v|)
-  // The larger of two tests of E e = 0, as the number of standard deviations that a normal
-  // number would be off (Wallace 1959) where Student's t of T - 1 degrees of freedom is
-  //  along v: the mean of <e_t, v> / |v|^2 over its standard error, which is taken for at least
-  //    2^-23 since what is decoded is rounded to fp32;
-  //  in any direction: the sum of <e_s, e_t> over all s != t, over its standard deviation,
-  //    sqrt(2 T sum <e_t, e_{t+1}>^2); only a positive one counts.
+  // The larger of two tests of E e = 0, each a normal number if it holds:
+  //  along v: Student's t of the mean of <e_t, v> / |v|^2, turned into the normal number that
+  //  is
+  //    exceeded as often (Wallace 1959). Its standard error is taken for at least 2^-23, since
+  //    what is decoded is rounded to fp32;
+  //  in any direction: the sum of <e_s, e_t> over all s < t, over the root of the sum of its
+  //    terms' squares, which are uncorrelated; sqrt(T(T-1)/2) at most. Longer vectors are
+  //    folded to 32768 places with random signs first.
   double bias_z = 0;
   // |E e|^2 / E|e|^2, estimated without bias (so it may fall below 0): the share of the squared
   // error that does not average out.

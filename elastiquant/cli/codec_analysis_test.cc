@@ -100,6 +100,24 @@ TEST(Analysis, RaisesNoFalseAlarms) {
   EXPECT_NEAR(sum / kRuns, 0, 0.005);
 }
 
+// Each draw sends one of 128 parts or none: most of the error is that of a few draws.
+TEST(Analysis, RaisesNoFalseAlarmsForRareOutcomes) {
+  const std::vector<float> values = GaussianVector(1 << 14, 4);
+  int alarms = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const AnalysisOptions options{.draws = 16, .seed = seed};
+    alarms += AnalysisOf("atomo-svd:rank=1", values, options).bias_z > 4;
+    alarms += AnalysisOf("randomk:ratio=0.001", values, options).bias_z > 4;
+  }
+  EXPECT_EQ(alarms, 0);
+}
+
+TEST(Analysis, FindsABiasInFoldedVectors) {
+  const Analysis a = AnalysisOf("bf16", GaussianVector(100000, 5), {.draws = 12});
+  EXPECT_GT(a.bias_z, 8);
+  EXPECT_NEAR(a.bias_share, 1, 1e-9);
+}
+
 TEST(Analysis, HoldsForZerosAndSingleValues) {
   const std::vector<float> zeros(100, 0.0f), one{-3};
   for (const char* spec : {"fp32", "bf16", "elastic", "dither", "nuqsgd|elias"}) {
