@@ -31,7 +31,7 @@ class DitherCodec : public Codec {
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   std::optional<double> NmseBound(size_t) const override {
     if (spec_.nmse > 0) return spec_.nmse;
-    return std::nullopt;
+    return kMostDitherError * 1.01;  // float means of blocks, rounded
   }
   size_t MaxFrameBytes(size_t n) const override { return MaxDitherFrameBytes(n); }
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,

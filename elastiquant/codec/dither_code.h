@@ -14,6 +14,9 @@ struct DitherSpec {
   std::optional<DitherDensity> density;  // absent: chosen for each message
 };
 
+// The most NMSE of a message that is to meet a rate, which it then misses if it must.
+inline constexpr double kMostDitherError = 8;
+
 size_t MaxDitherFrameBytes(size_t n);
 Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,
                             StreamKey key, Workspace& work, std::span<uint8_t> frame);

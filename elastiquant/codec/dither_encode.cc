@@ -250,7 +250,7 @@ class Encoder {
 
   Status ChooseStep() {
     const double least = LeastLog2Step();
-    double log2_step = spec_.nmse > 0 ? StepForError() : StepForRate();
+    double log2_step = spec_.nmse > 0 ? StepForError() : AtMostLog2Step(StepForRate());
     if (spec_.nmse > 0 && log2_step < least) {
       return OutOfRange("nmse=" + std::to_string(spec_.nmse) +
                         " needs a step 2^24 times smaller than the largest value: ask for a "
@@ -268,10 +268,26 @@ class Encoder {
     return ExactLog2(static_cast<double>(top_) * kDitherBlock) - 23;
   }
 
+  // Half a bit a coordinate costs no natural message as much error. What cannot meet its rate
+  // with less, such as one of a few values, is sent with more bits.
+  double AtMostLog2Step(double log2_step) const {
+    double squares = 0;  // at least, of blocks as flat as can be
+    for (size_t b = 0; b < means_.size(); ++b) {
+      const double mean = means_[b];
+      squares += mean * mean * static_cast<double>(Length(b));
+    }
+    if (log2_step <= StepOfError(kMostDitherError * squares)) return log2_step;
+    const double norm = L2Norm();  // another pass over the values, of sparse and short messages
+    return std::min(log2_step, StepOfError(kMostDitherError * (norm * norm)));
+  }
+  // The log2 of the step that gives the message this squared error.
+  double StepOfError(double squares) const {
+    return ExactLog2(12 * squares / format_.dithered) / 2;
+  }
+
   double StepForError() {
     const double norm = L2Norm();
-    const double variance = spec_.nmse * (norm * norm / format_.dithered);
-    const double log2_step = ExactLog2(12 * variance) / 2;
+    const double log2_step = StepOfError(spec_.nmse * (norm * norm));
     ChooseDensity(DitherSample(values_, means_, classes_, MakeLaneKeys(key_), log2_step),
                   log2_step);
     return log2_step;

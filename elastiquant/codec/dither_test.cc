@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/dither_code.h"
 #include "elastiquant/codec/elastic_test_util.h"
 
 namespace elastiquant {
@@ -101,6 +102,26 @@ TEST(Dither, FramesStayBelowTheRateWhereThereIsTooLittleToTell) {
 }
 
 // Where coded tiles would take more, they are plain.
+// A rate that a message is too short for must not blow up its error.
+TEST(Dither, ShortMessagesKeepTheirErrorSmallRatherThanTheirRate) {
+  const auto codec = MakeCodec("dither:bits=0.5").value();
+  for (const size_t n : {1, 2, 7, 31, 129}) {
+    std::vector<float> values(n), decoded(n);
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 5) - 1.5f;
+    Workspace work;
+    std::vector<uint8_t> frame(codec->MaxFrameBytes(n));
+    double squares = 0, error = 0;
+    for (const float v : values) squares += static_cast<double>(v) * v;
+    for (uint64_t draw = 0; draw < 200; ++draw) {
+      const size_t size = codec->Encode(values, DeriveKey(1, draw, 0, n), work, frame).value();
+      ASSERT_TRUE(DecodeFrame({frame.data(), size}, work, decoded).ok());
+      for (size_t i = 0; i < n; ++i) error += std::pow(decoded[i] - values[i], 2);
+    }
+    EXPECT_LE(error / 200, 1.2 * kMostDitherError * squares) << n;  // a mean of draws
+    EXPECT_EQ(codec->NmseBound(n), codec->NmseBound(1));
+  }
+}
+
 TEST(Dither, FramesAreNeverMuchLongerThanTheirValues) {
   std::vector<float> values(1 << 18, 1e-3f);
   for (size_t i = 0; i < values.size(); i += 40) values[i] = 1e30f;

@@ -68,7 +68,7 @@ class Memory : public testing::TestWithParam<std::tuple<int, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(All, Memory,
                          testing::Combine(testing::Values(1, 2, 3, 4),
                                           testing::Values("elastic:bits=2|ef", "bf16|ef",
-                                                          "dither:bits=0.5|ef",
+                                                          "dither:bits=2|ef",
                                                           "elastic:bits=2|dgc:momentum=0")));
 
 // Sum of the gradients = N x the sum of what was applied + what is remembered: by the workers
