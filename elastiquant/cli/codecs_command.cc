@@ -62,6 +62,7 @@ nlohmann::ordered_json ToJson(const ListedCodec& codec) {
   json["nominal_bits"] = facts.nominal_bits ? nlohmann::ordered_json(*facts.nominal_bits)
                                             : nlohmann::ordered_json(nullptr);
   json["worst_case_bits"] = facts.worst_case_bits;
+  json["elements"] = kFactsElements;
   json["collective"] = ExchangeName(facts.exchange);
   json["state"] = facts.state;
   json["momentum"] = facts.has_momentum;
@@ -73,15 +74,17 @@ nlohmann::ordered_json ToJson(const ListedCodec& codec) {
 void PrintJson(const std::vector<ListedCodec>& codecs) {
   auto list = nlohmann::ordered_json::array();
   for (const ListedCodec& codec : codecs) list.push_back(ToJson(codec));
-  auto modifiers = nlohmann::ordered_json::array();
+  fmt::print("{}\n", list.dump(2));
+}
+
+void PrintModifiersJson() {
+  auto list = nlohmann::ordered_json::array();
   for (const CodecModifierInfo& info : ListCodecModifiers()) {
-    modifiers.push_back({{"name", info.name},
-                         {"summary", info.summary},
-                         {"parameters", ToJson(info.parameters)}});
+    list.push_back({{"name", info.name},
+                    {"summary", info.summary},
+                    {"parameters", ToJson(info.parameters)}});
   }
-  const nlohmann::ordered_json all = {
-      {"elements", kFactsElements}, {"codecs", list}, {"modifiers", modifiers}};
-  fmt::print("{}\n", all.dump(2));
+  fmt::print("{}\n", list.dump(2));
 }
 
 // "omega 0.31", "delta 0.002"; of the longest message.
@@ -121,6 +124,13 @@ void PrintParameters(const std::vector<CodecParameter>& parameters) {
   }
 }
 
+void PrintModifiers() {
+  for (const CodecModifierInfo& info : ListCodecModifiers()) {
+    fmt::print("\n|{}\n  {}\n", info.name, info.summary);
+    PrintParameters(info.parameters);
+  }
+}
+
 void PrintText(const std::vector<ListedCodec>& codecs) {
   PrintTable(codecs);
   for (const auto& [info, facts] : codecs) {
@@ -129,24 +139,28 @@ void PrintText(const std::vector<ListedCodec>& codecs) {
     for (const std::string& modifier : info->modifiers) fmt::print("    |{}\n", modifier);
   }
   fmt::print("\nAfter any codec and its own modifiers:\n");
-  for (const CodecModifierInfo& info : ListCodecModifiers()) {
-    fmt::print("\n|{}\n  {}\n", info.name, info.summary);
-    PrintParameters(info.parameters);
-  }
+  PrintModifiers();
 }
 
 constexpr char kExample[] =
     "  elastiquant codecs\n"
-    "  elastiquant codecs --json";
+    "  elastiquant codecs --json\n"
+    "  elastiquant codecs --modifiers --json";
 
 }  // namespace
 
 Command MakeCodecsCommand(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
+  auto modifiers = std::make_shared<bool>(false);
   CLI::App* app = AddSubcommand(program, "codecs",
                                 "List codecs, what they promise, and their keys", kExample);
-  app->add_flag("--json", *json, "A JSON object");
-  return {app, [json]() -> Status {
+  app->add_flag("--json", *json, "A JSON list");
+  app->add_flag("--modifiers", *modifiers, "What may follow any codec, in place of the codecs");
+  return {app, [json, modifiers]() -> Status {
+            if (*modifiers) {
+              *json ? PrintModifiersJson() : PrintModifiers();
+              return Status::Ok();
+            }
             EQ_ASSIGN_OR_RETURN(const std::vector<ListedCodec> codecs, AllCodecs());
             *json ? PrintJson(codecs) : PrintText(codecs);
             return Status::Ok();
