@@ -33,6 +33,10 @@ void* CountedAllocation(size_t size) {
 // The whole program's, so that tests can tell what a call allocates.
 void* operator new(size_t size) { return CountedAllocation(size); }
 void* operator new[](size_t size) { return CountedAllocation(size); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  allocated_bytes += size;
+  return std::malloc(size == 0 ? 1 : size);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
