@@ -41,7 +41,9 @@ function(eq_library name)
     PRIVATE $<BUILD_INTERFACE:elastiquant_warnings>)
 endfunction()
 
-# One test program a folder, its sources standing beside the code they test.
+# One test program a folder, its sources standing beside the code they test. ctest starts it for
+# each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
+# quarter of an hour for each.
 function(eq_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ELASTIQUANT_TESTS)
@@ -52,6 +54,17 @@ function(eq_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
-  include(GoogleTest)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  if(ELASTIQUANT_TEST_SHARDS EQUAL 0)
+    include(GoogleTest)
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+    return()
+  endif()
+  math(EXPR last "${ELASTIQUANT_TEST_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    set(part ${name}.${shard})
+    add_test(NAME ${part}
+      COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${CMAKE_BINARY_DIR}/tests/${part}.xml)
+    set_tests_properties(${part} PROPERTIES TIMEOUT 900 ENVIRONMENT
+      "GTEST_TOTAL_SHARDS=${ELASTIQUANT_TEST_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()

@@ -8,12 +8,12 @@ cd "$(dirname "$0")/.." || exit 1
 preset=${1:-release}
 shift || true
 results=$(pwd)/build/$preset/tests.xml
-rm -f "$results"
+rm -rf "$results" "build/$preset/tests"
 ctest --preset "$preset" --parallel "$(nproc)" --no-tests=error --output-junit "$results" "$@"
 status=$?
 if [ ! -s "$results" ]; then
   echo "ctest wrote no results for build/$preset: has it been built (make build)?" >&2
   exit 1
 fi
-python3 scripts/count_tests.py "$results"
+python3 scripts/count_tests.py "$results" "build/$preset/tests"
 exit $status
