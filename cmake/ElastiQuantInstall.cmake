@@ -7,7 +7,7 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/elastiquant")
 # The name that users link: everything below libtorch, C++ and C.
 add_library(elastiquant_core INTERFACE)
 add_library(elastiquant::core ALIAS elastiquant_core)
-target_link_libraries(elastiquant_core INTERFACE elastiquant_codec elastiquant_c)
+target_link_libraries(elastiquant_core INTERFACE elastiquant_theory elastiquant_codec elastiquant_c)
 
 # Installs targets elastiquant_NAME as elastiquant::NAME, and the headers of folders.
 function(eq_install component)
@@ -28,8 +28,8 @@ function(eq_install component)
 endfunction()
 
 eq_install(core
-  TARGETS options base kernels coding codec c shared core
-  FOLDERS base kernels coding codec)
+  TARGETS options base kernels coding codec theory c shared core
+  FOLDERS base kernels coding codec theory)
 install(FILES elastiquant/elastiquant.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/elastiquant"
   COMPONENT core)
 if(ELASTIQUANT_TORCH)

@@ -74,14 +74,11 @@ double ElasticNmseBound(const ElasticFormat& format, size_t elements) {
   const double d = static_cast<double>(
       format.bucket == 0 ? elements : std::min<size_t>(format.bucket, elements));
   const double q = OrderOf(format.norm);
-  if (format.family != LevelFamily::kUniform) return VarianceBound(format.levels, d, q);
-  // |v|_q^2 <= d^(2/q - 1) |v|_2^2 for q < 2; each of d errors has at most a quarter of a
-  // squared step as its variance, or exactly a twelfth if dithered.
-  const double stretch = q < 2 ? std::pow(d, 2 / q - 1) : 1;
-  const double steps = InnerLevels(format.bits) + 1;
-  const double grid = d * stretch / (steps * steps);
-  if (format.rounding == Rounding::kDither) return grid / 12;
-  return std::min(grid / 4, VarianceBound(format.levels, d, q));
+  if (format.rounding == Rounding::kDither) {
+    // A third of a gap's middle: an error that is uniform over a step, whatever is rounded.
+    return GridVarianceBound(1.0 / (InnerLevels(format.bits) + 1), d, q) / 3;
+  }
+  return VarianceBound(format.levels, d, q);
 }
 
 std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(

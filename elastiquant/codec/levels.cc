@@ -81,12 +81,30 @@ double VarianceBound(double smallest, double largest_ratio, double d, double q) 
   return between + (reach < 2 ? reach * reach / 4 : reach - 1);
 }
 
+double GridVarianceBound(double widest_gap, double d, double q) {
+  const double stretch = q < 2 ? std::pow(d, 2 / q - 1) : 1;
+  return d * stretch * widest_gap * widest_gap / 4;
+}
+
 double VarianceBound(const LevelSet& levels, double d, double q) {
+  return std::min(VarianceBound(levels.values[1], LargestRatio(levels), d, q),
+                  GridVarianceBound(WidestGap(levels), d, q));
+}
+
+double LargestRatio(const LevelSet& levels) {
   double ratio = 1;
   for (size_t j = 1; j + 1 < levels.count; ++j) {
     ratio = std::max(ratio, static_cast<double>(levels.values[j + 1]) / levels.values[j]);
   }
-  return VarianceBound(levels.values[1], ratio, d, q);
+  return ratio;
+}
+
+double WidestGap(const LevelSet& levels) {
+  double gap = 0;
+  for (size_t j = 0; j + 1 < levels.count; ++j) {
+    gap = std::max(gap, static_cast<double>(levels.values[j + 1]) - levels.values[j]);
+  }
+  return gap;
 }
 
 float OptimalRatio(int inner, double d, double q) {

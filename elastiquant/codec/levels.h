@@ -44,7 +44,16 @@ Result<LevelSet> ExplicitLevels(int bits, std::span<const float> upper);
 //   (k-1)^2/(4k) + l_1^2 d^(2/m) / 4 while l_1 d^(1/m) < 2, else + l_1 d^(1/m) - 1.
 // It generalises Theorem 4 of NUQSGD (Ramezani-Kebrya et al., JMLR 2021).
 double VarianceBound(double smallest, double largest_ratio, double d, double q);
+
+// What d coordinates cost in the middle of a gap each: d^max(1, 2/q) gap^2 / 4. For q < 2 the
+// norm may exceed the L2 norm, |v|_q^2 <= d^(2/q - 1) |v|_2^2.
+double GridVarianceBound(double widest_gap, double d, double q);
+
+// The smaller of the two, for these levels.
 double VarianceBound(const LevelSet& levels, double d, double q);
+
+double LargestRatio(const LevelSet& levels);  // k, at least 1
+double WidestGap(const LevelSet& levels);     // the largest l_{j+1} - l_j, j >= 0
 
 // The elastic rule: the p in {.001, .002, ..., .999} whose exponential levels (`inner` of them
 // between 0 and 1) have the least VarianceBound. Thousandths, so that machines with another

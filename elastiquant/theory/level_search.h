@@ -1,0 +1,27 @@
+// Where a number lies among levels.
+#pragma once
+
+#include <cstddef>
+
+#include "elastiquant/codec/levels.h"
+
+namespace elastiquant::theory {
+
+// The interval [low, high] of neighbouring levels that r lies in, 0 <= r <= 1.
+struct Interval {
+  size_t index = 0;  // of `low` among the levels
+  double low = 0, high = 1;
+};
+Interval IntervalOf(const LevelSet& levels, double r);
+
+// The chance that r is rounded up: r = (1 - share) low + share high.
+inline double ShareUp(const Interval& in, double r) {
+  return (r - in.low) / (in.high - in.low);
+}
+
+// (high - r)(r - low): the variance of rounding r at random so that its expectation is r.
+inline double RoundingVariance(const Interval& in, double r) {
+  return (in.high - r) * (r - in.low);
+}
+
+}  // namespace elastiquant::theory
