@@ -154,6 +154,8 @@ class BucketCodec : public Codec {
     return scheme_.bound(static_cast<double>(std::max<size_t>(d, 1)));
   }
 
+  size_t granule() const override { return scheme_.format.bucket; }
+
   size_t MaxFrameBytes(size_t n) const override {
     const BucketLayout layout(scheme_.format, n);
     return FramePayloadOffset(kBucketParameterBytes) + layout.WorstCodesAt(layout.tiles());

@@ -101,6 +101,10 @@ class Codec {
   // contractive one. Absent if none is known; always there and below 1 if kContractive.
   virtual std::optional<double> NmseBound(size_t n) const = 0;
 
+  // NmseBound(granule()) holds for each run of so many values of a message too, counted from
+  // its beginning, and for the shorter one at its end. 0: only for the whole message.
+  virtual size_t granule() const { return 0; }
+
   // The most bytes that a frame of n floats can have. n < 2^32.
   virtual size_t MaxFrameBytes(size_t n) const = 0;
 

@@ -30,6 +30,8 @@ class ElasticCodec : public Codec {
     return ElasticNmseBound(format, n);
   }
 
+  size_t granule() const override { return spec_.format.bucket; }
+
   size_t MaxFrameBytes(size_t n) const override {
     return MaxElasticFrameBytes(spec_.format, n);
   }

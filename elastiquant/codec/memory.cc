@@ -21,6 +21,7 @@ class MemoryCodec : public Codec {
 
   CodecClass codec_class() const override { return inner_->codec_class(); }
   std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
+  size_t granule() const override { return inner_->granule(); }
   size_t MaxFrameBytes(size_t n) const override { return inner_->MaxFrameBytes(n); }
 
   // A first message: nothing is remembered yet.

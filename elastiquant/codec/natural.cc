@@ -68,6 +68,7 @@ class NaturalCodec : public Codec {
   std::string spec() const override { return coded_ ? "natural|rans" : "natural"; }
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   std::optional<double> NmseBound(size_t) const override { return kNmseBound; }
+  size_t granule() const override { return 1; }
   size_t MaxFrameBytes(size_t n) const override {
     const Layout layout(coded_, n);
     return FramePayloadOffset(kParameterBytes) + layout.WorstAt(layout.tiles());

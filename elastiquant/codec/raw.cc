@@ -58,6 +58,7 @@ class RawCodec : public Codec {
   std::string spec() const override { return spec_; }
   CodecClass codec_class() const override { return class_; }
   std::optional<double> NmseBound(size_t) const override { return nmse_bound_; }
+  size_t granule() const override { return 1; }
   size_t MaxFrameBytes(size_t n) const override {
     return FramePayloadOffset(0) + n * format_.width;
   }
