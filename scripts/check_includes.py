@@ -16,7 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": {"base"},
     "coding": {"base", "kernels"},
     "codec": {"base", "kernels", "coding"},
-    "theory": {"base", "codec"},
+    "theory": {"base", "coding", "codec"},
     "collective": CORE,
     "fleet": CORE,
     "train": CORE | {"theory", "collective", "fleet"},

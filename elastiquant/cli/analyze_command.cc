@@ -18,6 +18,7 @@
 #include "elastiquant/codec/adapt.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/targets.h"
+#include "elastiquant/theory/rate_distortion.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -104,11 +105,6 @@ Result<std::vector<Row>> AnalyseAll(const AnalyzeOptions& options, const Analyze
   return rows;
 }
 
-// How far NMSE lies above what the best unbiased code of iid Gaussian values has at that rate.
-double DecibelsAboveLimit(const Analysis& analysis) {
-  return 10 * std::log10(analysis.nmse * (std::exp2(2 * analysis.bits_per_coordinate) - 1));
-}
-
 double Norm(std::span<const float> values) {
   double squares = 0;
   for (const float v : values) squares += static_cast<double>(v) * v;
@@ -125,15 +121,17 @@ void PrintRow(const Row& row, size_t width) {
   }
   const Analysis& a = *row.analysis;
   const double spread = a.nmse > 0 ? 100 * a.nmse_standard_error / a.nmse : 0;
-  fmt::print(kRowFormat, row.codec, width, fmt::format("{:.3f}", a.bits_per_coordinate),
-             a.entropy ? fmt::format("{:.3f}", *a.entropy) : "-", fmt::format("{:.4g}", a.nmse),
-             fmt::format("±{:.1f}%", spread),
-             a.nmse > 0 ? fmt::format("{:.1f}", DecibelsAboveLimit(a)) : "-",
-             fmt::format("{:.1f}", a.bias_z),
-             fmt::format("{:.0f}%", 100 * std::max(0.0, a.bias_share)),
-             fmt::format("{:.4f}", a.cosine),
-             fmt::format("{:.2f}", a.encode_gigabytes_per_second),
-             fmt::format("{:.2f}", a.decode_gigabytes_per_second));
+  fmt::print(
+      kRowFormat, row.codec, width, fmt::format("{:.3f}", a.bits_per_coordinate),
+      a.entropy ? fmt::format("{:.3f}", *a.entropy) : "-", fmt::format("{:.4g}", a.nmse),
+      fmt::format("±{:.1f}%", spread),
+      a.nmse > 0
+          ? fmt::format("{:.1f}", theory::DecibelsAboveLimit(a.nmse, a.bits_per_coordinate))
+          : "-",
+      fmt::format("{:.1f}", a.bias_z),
+      fmt::format("{:.0f}%", 100 * std::max(0.0, a.bias_share)),
+      fmt::format("{:.4f}", a.cosine), fmt::format("{:.2f}", a.encode_gigabytes_per_second),
+      fmt::format("{:.2f}", a.decode_gigabytes_per_second));
 }
 
 void PrintText(const AnalyzeInput& input, const std::vector<Row>& rows) {

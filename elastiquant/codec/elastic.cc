@@ -25,9 +25,13 @@ class ElasticCodec : public Codec {
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
 
   std::optional<double> NmseBound(size_t n) const override {
+    return ElasticNmseBound(FormatFor(n), n);
+  }
+
+  ElasticFormat FormatFor(size_t n) const {
     ElasticFormat format = spec_.format;
     if (spec_.levels_by_message()) ResolveRatio(n, &format);
-    return ElasticNmseBound(format, n);
+    return format;
   }
 
   size_t granule() const override { return spec_.format.bucket; }
@@ -43,8 +47,7 @@ class ElasticCodec : public Codec {
     if (!spec_.levels_by_message()) {
       return EncodeElasticFrame(spec_.format, table_, values, key, work, frame);
     }
-    ElasticFormat format = spec_.format;
-    ResolveRatio(values.size(), &format);
+    const ElasticFormat format = FormatFor(values.size());
     LevelTable table;
     FillLevelTable(format.levels.span(), &table);
     return EncodeElasticFrame(format, table, values, key, work, frame);
@@ -65,6 +68,12 @@ Result<std::shared_ptr<const Codec>> MakeElastic(const Spec& spec) {
 
 std::shared_ptr<const Codec> MakeElasticCodec(const ElasticSpec& spec, std::string text) {
   return std::make_shared<ElasticCodec>(spec, std::move(text));
+}
+
+std::optional<ElasticFormat> ElasticFormatFor(const Codec& codec, size_t n) {
+  const auto* elastic = dynamic_cast<const ElasticCodec*>(&codec);
+  if (elastic == nullptr) return std::nullopt;
+  return elastic->FormatFor(n);
 }
 
 const CodecFamily& ElasticFamily() {

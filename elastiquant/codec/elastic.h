@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "elastiquant/codec/codec.h"
@@ -11,5 +12,9 @@ namespace elastiquant {
 
 // `text` is what its spec() returns.
 std::shared_ptr<const Codec> MakeElasticCodec(const ElasticSpec& spec, std::string text);
+
+// The format of the frames that `codec` makes of messages of n values, levels included; none if
+// it is not an elastic one, or is one within a modifier such as |rotate.
+std::optional<ElasticFormat> ElasticFormatFor(const Codec& codec, size_t n);
 
 }  // namespace elastiquant

@@ -12,17 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/status.h"
 
 namespace elastiquant {
-
-// An access link of the given rate in each direction, and one-way delay. "20mbit,10ms".
-struct LinkSpec {
-  double bits_per_second = 0;
-  double delay_seconds = 0;
-};
-// RATE is a number with kbit, mbit or gbit; DELAY a number with us, ms or s.
-Result<LinkSpec> ParseLink(std::string_view text);
 
 struct CommunicatorOptions {
   int rank = 0;

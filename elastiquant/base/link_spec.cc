@@ -1,0 +1,50 @@
+#include "elastiquant/base/link_spec.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace elastiquant {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr Unit kRates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+constexpr Unit kDelays[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+
+// "20mbit" under kRates gives 2e7.
+template <size_t n>
+std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[n]) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  for (const Unit& u : units) {
+    if (u.name == unit) return number * u.factor;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<LinkSpec> ParseLink(std::string_view text) {
+  const size_t comma = text.find(',');
+  LinkSpec link;
+  const std::optional<double> rate = ParseQuantity(text.substr(0, comma), kRates);
+  std::optional<double> delay = 0.0;
+  if (comma != std::string_view::npos) delay = ParseQuantity(text.substr(comma + 1), kDelays);
+  if (!rate || *rate <= 0 || !delay) {
+    return InvalidArgument("link \"" + std::string(text) +
+                           "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number "
+                           "above 0 with kbit, mbit or gbit, DELAY a number with us, ms or s");
+  }
+  link.bits_per_second = *rate;
+  link.delay_seconds = *delay;
+  return link;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,121 @@
+#include "elastiquant/theory/communication_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "elastiquant/base/number.h"
+#include "elastiquant/codec/elastic.h"
+#include "elastiquant/theory/codec_bounds.h"
+#include "elastiquant/theory/worst_case.h"
+
+namespace elastiquant::theory {
+namespace {
+
+// The values of one frame.
+size_t FrameValues(Exchange exchange, const Cluster& cluster) {
+  if (exchange != Exchange::kTwoPhase) return cluster.parameters;
+  const auto workers = static_cast<size_t>(cluster.workers);
+  return (cluster.parameters + workers - 1) / workers;
+}
+
+double StepBitsOf(double frame_bits, Exchange exchange, int workers) {
+  const int phases = exchange == Exchange::kTwoPhase ? 2 : 1;
+  return phases * (workers - 1) * frame_bits;
+}
+
+Status Check(const SgdProblem& problem, const Cluster& cluster, double target) {
+  // Written so that NaN fails.
+  if (!(target > 0)) return InvalidArgument("the target must be above 0");
+  if (!(problem.smoothness > 0 && problem.distance > 0 && problem.noise > 0)) {
+    return InvalidArgument("smoothness, distance and noise must be above 0");
+  }
+  if (!(problem.second_moment >= problem.noise)) {
+    return InvalidArgument("the second moment of gradients is at least their noise");
+  }
+  if (cluster.workers < 2 || cluster.parameters == 0) {
+    return InvalidArgument("there must be at least 2 workers and 1 parameter");
+  }
+  if (!(cluster.link.bits_per_second > 0 && cluster.link.delay_seconds >= 0)) {
+    return InvalidArgument("the link needs a rate above 0");
+  }
+  return Status::Ok();
+}
+
+std::vector<std::string> LevelSpecs(int bits, size_t bucket, const std::string& norm) {
+  std::vector<std::string> specs = {"levels=exp", "levels=uniform"};
+  if (bits > 2) {
+    const double q = norm == "l2" ? 2 : INFINITY;
+    const float p = ExactOptimalRatio(bits, static_cast<double>(bucket), q);
+    specs.push_back("levels=exp,p=" + NumberText(p));
+  }
+  return specs;
+}
+
+std::vector<std::string> Settings() {
+  std::vector<std::string> settings;
+  for (int bits = 2; bits <= 8; ++bits) {
+    for (const std::string norm : {"l2", "linf"}) {
+      for (const size_t bucket : {64, 256, 512, 2048, 8192, 65536}) {
+        for (const std::string& levels : LevelSpecs(bits, bucket, norm)) {
+          settings.push_back("elastic:bits=" + std::to_string(bits) + "," + levels +
+                             ",norm=" + norm + ",bucket=" + std::to_string(bucket));
+          if (norm == "l2") settings.push_back(settings.back() + "|elias");
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
+double StepBits(const Codec& codec, const Cluster& cluster) {
+  const size_t values = FrameValues(codec.exchange(), cluster);
+  return StepBitsOf(BoundsOf(codec, values).frame_bits, codec.exchange(), cluster.workers);
+}
+
+double StepSeconds(double step_bits, Exchange exchange, const Cluster& cluster) {
+  const int phases = exchange == Exchange::kTwoPhase ? 2 : 1;
+  return cluster.compute_seconds + step_bits / cluster.link.bits_per_second +
+         phases * cluster.link.delay_seconds;
+}
+
+Result<Cost> CostOf(const std::string& spec, const SgdProblem& problem, const Cluster& cluster,
+                    double target) {
+  EQ_RETURN_IF_ERROR(Check(problem, cluster, target));
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(spec));
+  const Exchange exchange = codec->exchange();
+  const size_t values = FrameValues(exchange, cluster);
+  const CodecBounds bounds = BoundsOf(*codec, values);
+  const auto variance = PlannedVariance(bounds);
+  const bool unbiased = codec->codec_class() == CodecClass::kUnbiased ||
+                        codec->codec_class() == CodecClass::kLossless;
+  if (!unbiased || !variance) {
+    return InvalidArgument("codec '" + spec +
+                           "' has no known variance: give an unbiased one, such as "
+                           "elastic:bits=4");
+  }
+  Cost cost;
+  cost.spec = codec->spec();
+  cost.variance = *variance;
+  cost.bits_per_coordinate = bounds.frame_bits / static_cast<double>(values);
+  const double noise = NoiseOfMean(problem, *variance, cluster.workers, exchange);
+  cost.steps = ConvexSteps(problem, noise, target);
+  const double step_bits = StepBitsOf(bounds.frame_bits, exchange, cluster.workers);
+  cost.bits = cost.steps * step_bits;
+  cost.seconds = cost.steps * StepSeconds(step_bits, exchange, cluster);
+  return cost;
+}
+
+Result<std::vector<Cost>> RankSettings(const SgdProblem& problem, const Cluster& cluster,
+                                       double target) {
+  std::vector<Cost> costs;
+  for (const std::string& spec : Settings()) {
+    EQ_ASSIGN_OR_RETURN(Cost cost, CostOf(spec, problem, cluster, target));
+    costs.push_back(std::move(cost));
+  }
+  std::ranges::stable_sort(costs, {}, &Cost::seconds);
+  return costs;
+}
+
+}  // namespace elastiquant::theory
