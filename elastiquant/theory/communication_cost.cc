@@ -51,14 +51,25 @@ std::vector<std::string> LevelSpecs(int bits, size_t bucket, const std::string& 
   return specs;
 }
 
+std::string SettingSpec(int bits, const std::string& levels, const std::string& norm,
+                        size_t bucket) {
+  return std::string("elastic:bits=")
+      .append(std::to_string(bits))
+      .append(",")
+      .append(levels)
+      .append(",norm=")
+      .append(norm)
+      .append(",bucket=")
+      .append(std::to_string(bucket));
+}
+
 std::vector<std::string> Settings() {
   std::vector<std::string> settings;
   for (int bits = 2; bits <= 8; ++bits) {
     for (const std::string norm : {"l2", "linf"}) {
       for (const size_t bucket : {64, 256, 512, 2048, 8192, 65536}) {
         for (const std::string& levels : LevelSpecs(bits, bucket, norm)) {
-          settings.push_back("elastic:bits=" + std::to_string(bits) + "," + levels +
-                             ",norm=" + norm + ",bucket=" + std::to_string(bucket));
+          settings.push_back(SettingSpec(bits, levels, norm, bucket));
           if (norm == "l2") settings.push_back(settings.back() + "|elias");
         }
       }

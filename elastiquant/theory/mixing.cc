@@ -1,0 +1,127 @@
+#include "elastiquant/theory/mixing.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "elastiquant/codec/symmetric_eigen.h"
+
+namespace elastiquant::theory {
+namespace {
+
+Mixing Zeros(size_t workers) { return {workers, std::vector<double>(workers * workers, 0)}; }
+
+void Add(Mixing* mixing, size_t i, size_t j, double weight) {
+  mixing->weights[i * mixing->workers + j % mixing->workers] += weight;
+}
+
+// Ascending; Eigen does not fail on finite matrices.
+std::vector<double> Eigenvalues(std::vector<double> symmetric, size_t n) {
+  std::vector<double> values(n);
+  if (!SymmetricEigen(symmetric, values).ok()) std::ranges::fill(values, std::nan(""));
+  return values;
+}
+
+// The largest singular value of n x n matrix `a`.
+double Norm(const std::vector<double>& a, size_t n) {
+  std::vector<double> square(n * n, 0);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      for (size_t k = 0; k < n; ++k) square[i * n + j] += a[k * n + i] * a[k * n + j];
+    }
+  }
+  return std::sqrt(std::max(0.0, Eigenvalues(std::move(square), n).back()));
+}
+
+}  // namespace
+
+Mixing RingMixing(size_t workers) {
+  Mixing mixing = Zeros(workers);
+  for (size_t i = 0; i < workers; ++i) {
+    for (const size_t j : {i, i + 1, i + workers - 1}) Add(&mixing, i, j, 1.0 / 3);
+  }
+  return mixing;
+}
+
+Mixing MetropolisMixing(size_t workers, const std::vector<bool>& linked) {
+  const auto is_linked = [&](size_t i, size_t j) { return i != j && linked[i * workers + j]; };
+  std::vector<double> degree(workers, 0);
+  for (size_t i = 0; i < workers; ++i) {
+    for (size_t j = 0; j < workers; ++j) degree[i] += is_linked(i, j) ? 1 : 0;
+  }
+  Mixing mixing = Zeros(workers);
+  for (size_t i = 0; i < workers; ++i) {
+    double rest = 1;
+    for (size_t j = 0; j < workers; ++j) {
+      if (!is_linked(i, j)) continue;
+      const double weight = 1 / (1 + std::max(degree[i], degree[j]));
+      Add(&mixing, i, j, weight);
+      rest -= weight;
+    }
+    Add(&mixing, i, i, rest);
+  }
+  return mixing;
+}
+
+Mixing TorusMixing(size_t rows, size_t columns) {
+  const size_t n = rows * columns;
+  std::vector<bool> linked(n * n, false);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) {
+      const size_t i = r * columns + c;
+      for (const size_t j : {(r + 1) % rows * columns + c, r * columns + (c + 1) % columns}) {
+        linked[i * n + j] = linked[j * n + i] = true;
+      }
+    }
+  }
+  return MetropolisMixing(n, linked);
+}
+
+Mixing ExponentialMixing(size_t workers) {
+  const auto hops = static_cast<size_t>(std::bit_width(workers)) - 1;
+  const double weight = 1 / static_cast<double>(hops + 1);
+  Mixing mixing = Zeros(workers);
+  for (size_t i = 0; i < workers; ++i) {
+    Add(&mixing, i, i, weight);
+    for (size_t t = 0; t < hops; ++t) Add(&mixing, i, i + (size_t{1} << t), weight);
+  }
+  return mixing;
+}
+
+Mixing OnePeerMixing(size_t workers, size_t step) {
+  const auto hops = static_cast<size_t>(std::bit_width(workers)) - 1;
+  Mixing mixing = Zeros(workers);
+  for (size_t i = 0; i < workers; ++i) {
+    Add(&mixing, i, i, 0.5);
+    Add(&mixing, i, i + (size_t{1} << (step % hops)), 0.5);
+  }
+  return mixing;
+}
+
+Mixing LazyMixing(const Mixing& mixing) {
+  Mixing lazy = mixing;
+  for (double& weight : lazy.weights) weight /= 2;
+  for (size_t i = 0; i < mixing.workers; ++i) Add(&lazy, i, i, 0.5);
+  return lazy;
+}
+
+MixingFactors FactorsOf(const Mixing& mixing) {
+  const size_t n = mixing.workers;
+  std::vector<double> from_mean = mixing.weights, from_self = mixing.weights;
+  std::vector<double> symmetric(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    from_self[i * n + i] -= 1;
+    for (size_t j = 0; j < n; ++j) {
+      from_mean[i * n + j] -= 1 / static_cast<double>(n);
+      symmetric[i * n + j] = (mixing(i, j) + mixing(j, i)) / 2;
+    }
+  }
+  MixingFactors factors;
+  factors.contraction = Norm(from_mean, n);
+  factors.gap = 1 - factors.contraction;
+  factors.distance = Norm(from_self, n);
+  factors.least_eigenvalue = Eigenvalues(std::move(symmetric), n).front();
+  return factors;
+}
+
+}  // namespace elastiquant::theory
