@@ -76,6 +76,10 @@ def metrics(out):
     return lines
 
 
+def certificate(out):
+    return [json.loads(line) for line in (out / "certificate.jsonl").read_text().splitlines()]
+
+
 def steps_done(out):
     file = out / "metrics.jsonl"
     return len(file.read_text().splitlines()) if file.exists() else 0
@@ -143,12 +147,26 @@ class TrainTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "nothing happened in time")
             time.sleep(0.05)
 
+    def expect_same_certificate(self, lines, expected):
+        """But for the order in which threads add up."""
+        self.assertEqual(len(lines), len(expected))
+        self.assertGreater(len(lines), 0)
+        for line, other in zip(lines, expected, strict=True):
+            self.assertIn(line["verdict"], ("holds", "loose"))
+            self.assertEqual(line.keys(), other.keys())
+            for key, value in line.items():
+                if isinstance(value, float):
+                    self.assertAlmostEqual(value, other[key], delta=1e-9 * abs(value))
+                else:
+                    self.assertEqual(value, other[key], key)
+
     def expect_same_as_reference(self, out):
         self.assertEqual(summary(out)["weights_hash"], summary(self.reference)["weights_hash"])
         self.assertEqual(
             summary(out)["test_accuracy"], summary(self.reference)["test_accuracy"]
         )
         self.assertEqual(summary(out)["bytes_up"], summary(self.reference)["bytes_up"])
+        self.expect_same_certificate(certificate(out), certificate(self.reference))
         self.assertEqual(metrics(out), metrics(self.reference))
 
     def test_summary_has_what_scripts_rely_on(self):

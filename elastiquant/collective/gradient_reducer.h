@@ -35,10 +35,23 @@ struct GradientBucket {
   Exchange way() const { return exchange.value_or(codec->exchange()); }
 };
 
+// A frame of this worker's own, on a measured step. Valid during the call that tells of it.
+struct MeasuredMessage {
+  size_t bucket = 0;
+  Chunk part;  // of the bucket
+  const Codec* codec = nullptr;
+  std::span<const float> input;  // what was encoded, error feedback's memory included
+  std::span<const float> error;  // that, less what the frame decodes to
+  std::span<const uint8_t> frame;
+};
+
 struct ReducerOptions {
   uint64_t seed = 0;
   int threads = 1;             // codec threads
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
+  // Called by any thread of the reducer for each frame that is measured, those of an owner's
+  // means among them; not for factors.
+  std::function<void(const MeasuredMessage&)> on_measured = nullptr;
   // Called by a thread of the reducer when it is done with a bucket; in index order, but that
   // buckets averaged by factors come last. `is_mean` is false if some worker could not encode
   // it.

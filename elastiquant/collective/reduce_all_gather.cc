@@ -16,7 +16,10 @@ Status ReduceStages::EncodeWhole(size_t bucket) {
                       EncodeOrNotice(encode_work_, bucket, buffers.bucket.gradient, buffers.own,
                                      kContribute, rank_, buffers.own_frame));
   const auto frame = buffers.own_frame.span().first(buffers.own_bytes);
-  if (measuring(bucket)) EQ_RETURN_IF_ERROR(Measure(bucket, buffers.own, frame));
+  if (measuring(bucket)) {
+    EQ_RETURN_IF_ERROR(Measure(bucket, buffers.own, kContribute, buffers.bucket.gradient, frame,
+                               &sent_, encode_work_));
+  }
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     Peer(bucket, r).send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);

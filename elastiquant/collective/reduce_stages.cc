@@ -17,18 +17,12 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
       encode_work_(options.threads),
       reduce_work_(options.threads),
       gather_work_(options.threads) {
-  size_t longest_own = 0, longest_sent = 0;
+  size_t longest_own = 0;
   for (GradientBucket& bucket : buckets) {
     buckets_.push_back(MakeBucketBuffers(std::move(bucket), rank_, world_size_));
-    const size_t own = buckets_.back().own.size;
-    longest_own = std::max(longest_own, own);
-    if (gathers(buckets_.size() - 1)) longest_sent = std::max(longest_sent, own);
-    for (const PeerBuffers& peer : buckets_.back().peers) {
-      longest_sent = std::max(longest_sent, peer.chunk.size);
-    }
+    longest_own = std::max(longest_own, buckets_.back().own.size);
   }
   sum_.resize(longest_own);
-  if (options_.measure_every > 0) decoded_.resize(longest_sent);
 }
 
 ReduceStages::~ReduceStages() {
@@ -128,29 +122,40 @@ Status ReduceStages::Encode(size_t bucket) {
                                        peer.contribution));
     const auto frame = peer.contribution.span().first(size);
     // Before it is sent: afterwards its owner's mean may overwrite the values.
-    if (measuring(bucket)) EQ_RETURN_IF_ERROR(Measure(bucket, peer.chunk, frame));
+    if (measuring(bucket)) {
+      EQ_RETURN_IF_ERROR(
+          Measure(bucket, peer.chunk, kContribute, values, frame, &sent_, encode_work_));
+    }
     peer.send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
   }
   return {};
 }
 
-Status ReduceStages::Measure(size_t bucket, Chunk part, std::span<const uint8_t> frame) {
+Status ReduceStages::Measure(size_t bucket, Chunk part, Phase phase,
+                             std::span<const float> values, std::span<const uint8_t> frame,
+                             Measurement* to, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const auto notice, ReadSkipNotice(frame));
   if (notice) return {};
   BucketBuffers& buffers = buckets_[bucket];
-  const std::span<float> decoded = std::span(decoded_).first(part.size);
-  EQ_RETURN_IF_ERROR(DecodeFrame(frame, encode_work_, decoded));
-  const std::span<const float> values = buffers.Part(part);
+  to->input.resize(part.size);
+  to->error.resize(part.size);
+  EQ_RETURN_IF_ERROR(DecodeFrame(frame, work, to->error));
   std::span<const float> residual;  // what was encoded, less what it decodes to
   if (buffers.residual) residual = buffers.memory.PartOf(part).after()[*buffers.residual];
   double error = 0, norm = 0;
   for (size_t i = 0; i < part.size; ++i) {
-    const double sent = decoded[i];
+    const double sent = to->error[i];
     const double lost = residual.empty() ? values[i] - sent : static_cast<double>(residual[i]);
     error += lost * lost;
     norm += (sent + lost) * (sent + lost);
+    to->input[i] = static_cast<float>(sent + lost);
+    to->error[i] = static_cast<float>(lost);
   }
-  tally_.AddError(error, norm);
+  if (phase == kContribute) tally_.AddError(error, norm);
+  if (options_.on_measured) {
+    options_.on_measured(
+        {bucket, part, buffers.bucket.codec.get(), to->input, to->error, frame});
+  }
   return {};
 }
 
@@ -233,6 +238,10 @@ Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
   if (notice) {
     Skip(bucket, *notice);
     return {};
+  }
+  if (measuring(bucket) && options_.on_measured) {
+    EQ_RETURN_IF_ERROR(
+        Measure(bucket, buffers.own, kShare, mean, frame, &shared_, reduce_work_));
   }
   const Stopwatch watch;
   EQ_RETURN_IF_ERROR(DecodeFrame(frame, reduce_work_, buffers.Part(buffers.own)));

@@ -82,7 +82,14 @@ class ReduceStages {
                                         std::unique_ptr<Transfer>& receive);
   void Skip(size_t bucket, const SkipNotice& notice);
   Status FrameError(size_t bucket, int rank, const Status& status) const;
-  Status Measure(size_t bucket, Chunk part, std::span<const uint8_t> frame);
+  // What a stage needs to measure a frame of its own.
+  struct Measurement {
+    std::vector<float> input, error;
+  };
+  // `values` were encoded, apart from what is remembered. The error of a contribution counts in
+  // the tally.
+  Status Measure(size_t bucket, Chunk part, Phase phase, std::span<const float> values,
+                 std::span<const uint8_t> frame, Measurement* to, Workspace& work);
 
   PeerBuffers& Peer(size_t bucket, int rank) {
     return buckets_[bucket].peers[static_cast<size_t>(rank)];
@@ -100,7 +107,7 @@ class ReduceStages {
   std::vector<BucketBuffers> buckets_;
   std::vector<std::atomic<bool>> reduced_;  // by bucket: in this step all could encode it
   std::vector<float> sum_;                  // Reduce's
-  std::vector<float> decoded_;              // Encode's, on measured steps
+  Measurement sent_, shared_;               // Encode's and Reduce's
   Workspace encode_work_, reduce_work_, gather_work_;
   uint64_t step_ = 0;
   bool measuring_ = false;

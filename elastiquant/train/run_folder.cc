@@ -80,6 +80,7 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   state->skipped_in_a_row = saved.at("skipped_in_a_row");
   state->step = saved.at("step");
   state->codec = saved.value("codec", "");
+  state->certificate = saved.value("certificate", json());
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
                              complaints.empty() ? "" : ", from the checkpoint before"));
   return Status::Ok();
@@ -93,6 +94,7 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   const std::string progress = json({{"step", state->step},
                                      {"skipped_in_a_row", state->skipped_in_a_row},
                                      {"codec", state->codec},
+                                     {"certificate", state->certificate},
                                      {"threads", at::get_num_threads()},
                                      {"fingerprint", Fingerprint(options, world_size)},
                                      {"record", state->record.SaveState()}})

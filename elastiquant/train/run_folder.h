@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "elastiquant/base/status.h"
@@ -19,6 +20,7 @@ struct RunState {
   int64_t skipped_in_a_row = 0;
   std::string codec;  // StepRunner::AdaptedCodec
   RunRecord record;
+  nlohmann::json certificate;  // Certificate::SaveState, of an epoch under way
 };
 
 inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump

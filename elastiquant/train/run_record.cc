@@ -192,7 +192,7 @@ Result<MetricsLog> MetricsLog::Open(const std::filesystem::path& file, int64_t s
       file, std::span(reinterpret_cast<const uint8_t*>(kept.data()), kept.size())));
   std::ofstream stream(file, std::ios::app);
   if (!stream) return IoError("cannot write " + file.string());
-  return MetricsLog(std::move(stream));
+  return MetricsLog(std::move(stream), file.filename());
 }
 
 Status MetricsLog::Write(const StepRecord& r) {
@@ -208,8 +208,12 @@ Status MetricsLog::Write(const StepRecord& r) {
                 NumberOrNull(Ratio(static_cast<double>(r.images), r.seconds.total))}};
   if (r.squared_norm > 0) line["nmse"] = r.squared_error / r.squared_norm;
   if (r.skipped) line["skipped"] = true;
+  return Write(line);
+}
+
+Status MetricsLog::Write(const json& line) {
   stream_ << line.dump() << std::endl;  // flushed: a killed run keeps its lines
-  return stream_ ? Status::Ok() : IoError("cannot write metrics.jsonl: is the disk full?");
+  return stream_ ? Status::Ok() : IoError("cannot write " + name_ + ": is the disk full?");
 }
 
 json DescribeMachine() {

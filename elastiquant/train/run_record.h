@@ -98,16 +98,19 @@ class RunRecord {
   double checkpoint_seconds_ = 0;
 };
 
-// Appends to metrics.jsonl.
+// Appends to metrics.jsonl, or to another file of JSON objects with a field "step".
 class MetricsLog {
  public:
   // Keeps the lines of steps up to `steps_done` and cuts off what a killed run wrote beyond.
   static Result<MetricsLog> Open(const std::filesystem::path& file, int64_t steps_done);
   Status Write(const StepRecord& record);
+  Status Write(const nlohmann::json& line);
 
  private:
-  explicit MetricsLog(std::ofstream stream) : stream_(std::move(stream)) {}
+  MetricsLog(std::ofstream stream, std::string name)
+      : stream_(std::move(stream)), name_(std::move(name)) {}
   std::ofstream stream_;
+  std::string name_;  // of the file
 };
 
 // NaN and infinity have no JSON; they become null.

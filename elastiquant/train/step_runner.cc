@@ -70,10 +70,12 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
     }
     buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name, exchange});
   }
+  certificate_ = std::make_unique<Certificate>(gradients_->plan(), shapes_);
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
-      .measure_every = static_cast<uint64_t>(options.measure_every)};
+      .measure_every = static_cast<uint64_t>(options.measure_every),
+      .on_measured = [this](const MeasuredMessage& message) { certificate_->Add(message); }};
   EQ_ASSIGN_OR_RETURN(reducer_,
                       GradientReducer::Create(comm_, std::move(buckets), reducer_options));
   memory_ = std::make_unique<CodecMemory>(gradients_->plan(), shapes_, codec_->StateFields(),

@@ -11,6 +11,7 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/train/certificate.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/codec_memory.h"
 #include "elastiquant/train/fault.h"
@@ -54,6 +55,9 @@ class StepRunner {
   void SaveMemory(Checkpoint* checkpoint) const { memory_->Save(checkpoint); }
   Status LoadMemory(const Checkpoint& checkpoint) { return memory_->Load(checkpoint); }
 
+  // What the messages of measured steps show.
+  Certificate& certificate() { return *certificate_; }
+
   // Collective, after a skipped step with `inspect`: where that was, in words; `otherwise` if
   // no worker has found out.
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
@@ -80,6 +84,7 @@ class StepRunner {
   std::vector<ParameterShape> shapes_;
   std::shared_ptr<const Codec> base_codec_;  // as the run was asked to use
   std::shared_ptr<const Codec> codec_;       // as it is now
+  std::unique_ptr<Certificate> certificate_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<CodecMemory> memory_;
   std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec

@@ -63,6 +63,7 @@ class Trainer {
   Status GiveUp(const StepOutcome& outcome);
   Status ShareBytes();
   Status EndEpoch();
+  Status Certify(int64_t epoch);
   Status CheckReplicas();
   RunFacts Facts() const;
 
@@ -79,7 +80,8 @@ class Trainer {
   std::unique_ptr<GradientDump> dump_;  // until the runner takes it
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<Progress> progress_;
-  std::unique_ptr<MetricsLog> log_;  // worker 0's
+  std::unique_ptr<MetricsLog> log_;              // worker 0's
+  std::unique_ptr<MetricsLog> certificate_log_;  // likewise
   RunState state_;
   Schedule schedule_;
 
@@ -140,6 +142,10 @@ Status Trainer::OpenFolder() {
   EQ_ASSIGN_OR_RETURN(MetricsLog log,
                       MetricsLog::Open(fs::path(options_.out) / "metrics.jsonl", state_.step));
   log_ = std::make_unique<MetricsLog>(std::move(log));
+  EQ_ASSIGN_OR_RETURN(
+      MetricsLog certificate,
+      MetricsLog::Open(fs::path(options_.out) / "certificate.jsonl", state_.step));
+  certificate_log_ = std::make_unique<MetricsLog>(std::move(certificate));
   return Status::Ok();
 }
 
@@ -183,6 +189,7 @@ Status Trainer::SetUp() {
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
   EQ_RETURN_IF_ERROR(agreement_.Agree(LoadMemory()));
+  if (!state_.certificate.is_null()) runner_->certificate().LoadState(state_.certificate);
   const LoaderPosition start{state_.step / steps_per_epoch_, state_.step % steps_per_epoch_};
   EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_, start));
   return Status::Ok();
@@ -220,6 +227,7 @@ Status Trainer::LoadMemory() {
 // Every worker's own part first: a checkpoint of the run has all that goes with it.
 Status Trainer::SaveAll() {
   EQ_RETURN_IF_ERROR(ShareBytes());
+  EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
   if (runner_->remembers()) {
     Checkpoint mine;
     runner_->SaveMemory(&mine);
@@ -228,6 +236,7 @@ Status Trainer::SaveAll() {
   }
   if (!is_first()) return Status::Ok();
   state_.codec = runner_->AdaptedCodec();
+  state_.certificate = runner_->certificate().SaveState();
   return SaveRun(options_, comm_.world_size(), *replica_, &state_);
 }
 
@@ -289,6 +298,23 @@ Status Trainer::EndEpoch() {
   }
   if (is_first()) progress_->Epoch(epoch, state_.record.epoch(), evaluation.accuracy);
   state_.record.EndEpoch(epoch, evaluation.accuracy, evaluation.loss);
+  return Certify(epoch);
+}
+
+// Collective: the epoch's variance and bits by layer, against their bounds.
+Status Trainer::Certify(int64_t epoch) {
+  Certificate& certificate = runner_->certificate();
+  EQ_RETURN_IF_ERROR(certificate.Gather(&comm_));
+  if (!is_first()) return Status::Ok();
+  for (const nlohmann::json& line : certificate.TakeLines(state_.step, epoch)) {
+    EQ_RETURN_IF_ERROR(certificate_log_->Write(line));
+    if (line["verdict"] != VerdictName(Verdict::kExceeded)) continue;
+    progress_->Note(fmt::format(
+        "warning: in epoch {} layer '{}' was quantised with an NMSE of {:.3g}, above the bound "
+        "of {:.3g}: please report this bug, with certificate.jsonl",
+        epoch, line["layer"].get<std::string>(), line["nmse"].get<double>(),
+        line["bound"].get<double>()));
+  }
   return Status::Ok();
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant report` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_report import findings, table
+from elastiquant_report import certificate, findings, table
 from elastiquant_report.runs import Run, RunError, differences, load_runs
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
@@ -51,38 +51,53 @@ def report(runs: list[Run], options: argparse.Namespace) -> str:
     rows = table.rows(runs)
     if options.per == "epoch" and not table.per_epoch_is_known(rows):
         raise RunError("--per epoch needs steps_per_epoch in every run's summary.json")
-    head, cells = table.display(rows, options.per)
+    certificates = certificate.load_certificates(runs)
+    words = _words(runs, certificates, options.per)
+    (options.out / "report.json").write_text(
+        json.dumps({"title": options.title, "findings": words, "runs": rows}, indent=2) + "\n"
+    )
+    (options.out / "report.csv").write_text(table.as_csv(rows))
+    tables = [table.display(rows, options.per)]
+    if certificates:
+        tables.append(certificate.display(certificates))
+        layers = certificate.rows(certificates)
+        (options.out / "certificate.csv").write_text(table.as_csv(layers))
+    markdown = options.out / "report.md"
+    markdown.write_text(_markdown(options.title, words, tables, rows, plots=[]))
+    written = [] if options.no_plots else _draw(runs, certificates, options.out)
+    pngs = [path.name for path in written if path.suffix == ".png"]
+    markdown.write_text(_markdown(options.title, words, tables, rows, pngs))
+    plots = "".join(f"\n{path}" for path in written if path.suffix == ".png")
+    texts = "\n\n".join(table.as_text(head, cells) for head, cells in tables)
+    return f"{texts}\n\n" + "\n".join(words) + f"\n\n{markdown}{plots}"
+
+
+def _words(runs: list[Run], certificates: list[certificate.Certificate], per: str) -> list[str]:
     words = [
         findings.conclusion(runs),
-        f"Seconds are per {options.per}. {findings.setting(runs)}.",
+        f"Seconds are per {per}. {findings.setting(runs)}.",
     ]
     if unlike := differences(runs):
         words.append("Note: the runs differ in more than the codec: " + "; ".join(unlike) + ".")
     if any(not run["replicas_identical"] for run in runs):
         words.append("WARNING: the replicas of a run were not identical.")
-    (options.out / "report.json").write_text(
-        json.dumps({"title": options.title, "findings": words, "runs": rows}, indent=2) + "\n"
-    )
-    (options.out / "report.csv").write_text(table.as_csv(rows))
-    markdown = options.out / "report.md"
-    markdown.write_text(_markdown(options.title, words, head, cells, rows, plots=[]))
-    written = [] if options.no_plots else _draw(runs, options.out)
-    pngs = [path.name for path in written if path.suffix == ".png"]
-    markdown.write_text(_markdown(options.title, words, head, cells, rows, pngs))
-    plots = "".join(f"\n{path}" for path in written if path.suffix == ".png")
-    return f"{table.as_text(head, cells)}\n\n" + "\n".join(words) + f"\n\n{markdown}{plots}"
+    if certificates:
+        words.append(certificate.finding(certificates) + ".")
+    return words
 
 
-def _draw(runs: list[Run], folder: Path) -> list[Path]:
+def _draw(
+    runs: list[Run], certificates: list[certificate.Certificate], folder: Path
+) -> list[Path]:
     from elastiquant_report import plots  # needs matplotlib, which the tables do not
 
-    return plots.draw_all(runs, folder)
+    return plots.draw_all(runs, folder) + certificate.draw(certificates, folder / "certificate")
 
 
-def _markdown(title, words, head, cells, rows, plots) -> str:
-    text = (
-        f"# {title}\n\n" + "\n\n".join(words) + "\n\n" + table.as_markdown(head, cells) + "\n"
-    )
+def _markdown(title, words, tables, rows, plots) -> str:
+    text = f"# {title}\n\n" + "\n\n".join(words) + "\n"
+    for head, cells in tables:
+        text += f"\n{table.as_markdown(head, cells)}\n"
     for name in plots:
         text += f"\n![{name}]({name})\n"
     commands = [row["command"] for row in rows if row["command"]]

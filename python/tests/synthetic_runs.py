@@ -94,3 +94,33 @@ def write_comparison(folder: Path, **options) -> list[Path]:
         write_run(folder / "elastic4", spec.format(4, ""), 4.07, **options),
         write_run(folder / "elastic4-rans", spec.format(4, "|rans"), 2.3, **options),
     ]
+
+
+def write_certificate(
+    folder: Path, epochs: int = 2, bound: float | None = 0.5, bad: str = ""
+) -> Path:
+    """certificate.jsonl of three layers whose variance is .2, .1 and .04 times the bound, and
+    twice it in the layer `bad`."""
+    lines = []
+    for epoch in range(1, epochs + 1):
+        for layer, part in (("conv1", 0.2), ("layer1", 0.1001), ("fc", 0.04), ("", 0.2)):
+            nmse = (bound or 1) * (2 if bad and layer == bad else part)
+            loose = "loose" if part < 0.1 else "holds"
+            verdict = "exceeded" if bad and layer == bad else loose if bound else "unbounded"
+            line = {
+                "step": 30 * epoch,
+                "epoch": epoch,
+                "layer": layer,
+                "messages": 24,
+                "coordinates": 24_000,
+                "nmse": nmse,
+                "spread": 0.01 * nmse,
+                "bound": bound,
+                "worst_case": bound and 0.8 * bound,
+                "bits": 4.07,
+                "bits_bound": 4.07,
+                "verdict": verdict,
+            }
+            lines.append(json.dumps(line))
+    (folder / "certificate.jsonl").write_text("\n".join(lines) + "\n")
+    return folder

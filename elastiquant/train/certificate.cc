@@ -1,0 +1,207 @@
+#include "elastiquant/train/certificate.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "elastiquant/theory/codec_bounds.h"
+#include "elastiquant/train/run_record.h"
+
+namespace elastiquant {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// As workers exchange them and checkpoints keep them.
+using Numbers = std::array<double, sizeof(CertificateSums) / sizeof(double)>;
+static_assert(std::is_trivially_copyable_v<CertificateSums>);
+static_assert(sizeof(Numbers) == sizeof(CertificateSums));
+
+double SquaredNorm(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * v;
+  return sum;
+}
+
+// Of coordinates [begin, end) of a message whose frame may have most_bits.
+CertificateSums Measured(const MeasuredMessage& m, double most_bits, size_t begin, size_t end) {
+  const auto size = static_cast<double>(m.input.size());
+  const double share = static_cast<double>(end - begin) / size;
+  CertificateSums sums{.messages = 1,
+                       .coordinates = static_cast<double>(end - begin),
+                       .squared_norm = SquaredNorm(m.input.subspan(begin, end - begin)),
+                       .squared_error = SquaredNorm(m.error.subspan(begin, end - begin)),
+                       .bits = 8.0 * share * static_cast<double>(m.frame.size()),
+                       .bits_bound = share * most_bits};
+  sums.error_error = sums.squared_error * sums.squared_error;
+  sums.error_norm = sums.squared_error * sums.squared_norm;
+  sums.norm_norm = sums.squared_norm * sums.squared_norm;
+  return sums;
+}
+
+}  // namespace
+
+std::string_view VerdictName(Verdict v) {
+  switch (v) {
+    case Verdict::kHolds:
+      return "holds";
+    case Verdict::kLoose:
+      return "loose";
+    case Verdict::kExceeded:
+      return "exceeded";
+    case Verdict::kUnbounded:
+      return "unbounded";
+  }
+  return "";
+}
+
+CertificateSums& CertificateSums::operator+=(const CertificateSums& other) {
+  auto mine = std::bit_cast<Numbers>(*this);
+  const auto theirs = std::bit_cast<Numbers>(other);
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] += theirs[i];
+  return *this = std::bit_cast<CertificateSums>(mine);
+}
+
+// Of the messages' errors about what their norms let expect, rho |v|^2.
+double CertificateSums::Spread() const {
+  if (squared_norm == 0) return 0;
+  const double rho = squared_error / squared_norm;
+  return std::sqrt(std::max(0.0, error_error - 2 * rho * error_norm + rho * rho * norm_norm));
+}
+
+Verdict Judge(const CertificateSums& sums) {
+  if (std::isnan(sums.bound)) return Verdict::kUnbounded;
+  // fp32 rounds what is decoded, by up to 2^-24 of it.
+  const double rounding = 0x1p-40 * sums.squared_norm;
+  const double excess = sums.squared_error - sums.bound - rounding;
+  if (excess > kBeyondChance * sums.Spread() && sums.messages >= kFewestMessages) {
+    return Verdict::kExceeded;
+  }
+  return sums.bound > kLooseBound * sums.squared_error ? Verdict::kLoose : Verdict::kHolds;
+}
+
+Certificate::Certificate(const BucketPlan& plan, std::span<const ParameterShape> parameters) {
+  slices_.resize(plan.buckets.size());
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].exact) continue;
+    for (const BucketSlot& slot : plan.buckets[b].slots) {
+      const ParameterShape& parameter = parameters[slot.parameter];
+      slices_[b].push_back({layers_.size(), slot.offset, slot.offset + parameter.elements});
+      layers_.push_back(parameter.name);
+    }
+  }
+  sums_.resize(layers_.size() + 1);
+}
+
+const theory::CodecBounds& Certificate::BoundsOf(const Codec& codec, size_t coordinates) {
+  const auto [place, is_new] = known_.try_emplace({codec.spec(), coordinates});
+  if (is_new) place->second = theory::BoundsOf(codec, coordinates);
+  return place->second;
+}
+
+void Certificate::Add(const MeasuredMessage& m) {
+  const size_t n = m.input.size();
+  if (n == 0 || slices_[m.bucket].empty()) return;
+  if (m.codec->codec_class() == CodecClass::kLossless) return;
+  const std::lock_guard lock(mutex_);
+  const size_t granule = m.codec->granule() == 0 ? n : m.codec->granule();
+  const Result<FrameSummary> frame = InspectFrame(m.frame);
+  const bool exact = frame.ok() && frame->variance;
+  const size_t rest = n % granule;  // n > 0
+  const theory::CodecBounds& of_run = BoundsOf(*m.codec, std::min(granule, n));
+  const theory::CodecBounds& of_rest = rest > 0 ? BoundsOf(*m.codec, rest) : of_run;
+  const double most_bits = BoundsOf(*m.codec, n).frame_bits;
+
+  // Of [begin, end) of the message, and of all runs that meet it.
+  const auto add = [&](size_t begin, size_t end, CertificateSums* sums) {
+    CertificateSums more = Measured(m, most_bits, begin, end);
+    if (exact) {
+      more.bound = *frame->variance * more.coordinates;
+      more.worst_case = kNan;
+    } else {
+      for (size_t at = begin / granule * granule; at < end; at += granule) {
+        const std::span<const float> run = m.input.subspan(at, std::min(granule, n - at));
+        const theory::CodecBounds& bounds = run.size() == granule ? of_run : of_rest;
+        const double square = SquaredNorm(run);
+        more.bound += bounds.variance.value_or(kNan) * square;
+        more.worst_case += bounds.worst_case.value_or(kNan) * square;
+      }
+    }
+    *sums += more;
+  };
+  for (const Slice& slice : slices_[m.bucket]) {
+    const size_t begin = std::max(slice.begin, m.part.begin);
+    const size_t end = std::min(slice.end, m.part.begin + n);
+    if (begin < end) add(begin - m.part.begin, end - m.part.begin, &sums_[slice.layer]);
+  }
+  add(0, n, &sums_.back());
+}
+
+Status Certificate::Gather(Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<CertificateSums> mine = sums_;
+  for (int rank = 1; rank < comm->world_size(); ++rank) {
+    std::vector<CertificateSums> theirs = mine;
+    const std::span bytes(reinterpret_cast<uint8_t*>(theirs.data()),
+                          theirs.size() * sizeof(CertificateSums));
+    EQ_RETURN_IF_ERROR(comm->Broadcast(rank, bytes));
+    if (comm->rank() == 0) {
+      for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += theirs[i];
+    }
+  }
+  if (comm->rank() != 0) std::ranges::fill(sums_, CertificateSums{});
+  return Status::Ok();
+}
+
+std::vector<json> Certificate::TakeLines(int64_t step, int64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  std::vector<json> lines;
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    const CertificateSums s = std::exchange(sums_[i], {});
+    if (s.messages == 0) continue;
+    const auto relative = [&](double x) { return NumberOrNull(x / s.squared_norm); };
+    lines.push_back({{"step", step},
+                     {"epoch", epoch},
+                     {"layer", i < layers_.size() ? layers_[i] : ""},
+                     {"messages", s.messages},
+                     {"coordinates", s.coordinates},
+                     {"nmse", relative(s.squared_error)},
+                     {"spread", relative(s.Spread())},
+                     {"bound", relative(s.bound)},
+                     {"worst_case", relative(s.worst_case)},
+                     {"bits", s.bits / s.coordinates},
+                     {"bits_bound", s.bits_bound / s.coordinates},
+                     {"verdict", VerdictName(Judge(s))}});
+  }
+  return lines;
+}
+
+json Certificate::SaveState() const {
+  const std::lock_guard lock(mutex_);
+  json state = json::array();
+  for (const CertificateSums& s : sums_) {
+    json numbers = json::array();
+    for (const double x : std::bit_cast<Numbers>(s)) numbers.push_back(NumberOrNull(x));
+    state.push_back(std::move(numbers));
+  }
+  return state;
+}
+
+void Certificate::LoadState(const json& state) {
+  const std::lock_guard lock(mutex_);
+  if (state.size() != sums_.size()) return;  // other buckets: this epoch's begin anew
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    Numbers numbers{};
+    for (size_t f = 0; f < numbers.size(); ++f) {
+      numbers[f] = state[i][f].is_null() ? kNan : state[i][f].get<double>();
+    }
+    sums_[i] = std::bit_cast<CertificateSums>(numbers);
+  }
+}
+
+}  // namespace elastiquant

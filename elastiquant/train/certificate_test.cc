@@ -1,0 +1,166 @@
+#include "elastiquant/train/certificate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant {
+namespace {
+
+using nlohmann::json;
+
+// Two matrices in a bucket of 1700 coordinates and a bias in an exact one.
+const std::vector<ParameterShape> kShapes = {
+    {"first.weight", 700, 2, 7}, {"first.bias", 10, 1, 1}, {"second.weight", 1000, 2, 10}};
+
+BucketPlan Plan() { return PlanBuckets(kShapes, {.bucket_elements = 5000}).value(); }
+
+size_t LossyBucket(const BucketPlan& plan) { return plan.buckets[0].exact ? 1 : 0; }
+
+// Sends made-up gradients of the lossy bucket, in two parts, and certifies them.
+class Sender {
+ public:
+  explicit Sender(const std::string& spec)
+      : plan_(Plan()), certificate_(plan_, kShapes), codec_(MakeCodec(spec).value()) {}
+
+  Certificate& certificate() { return certificate_; }
+
+  void Send(int steps) {
+    for (int i = 0; i < steps; ++i, ++step_) {
+      SendPart({0, 1024});
+      SendPart({1024, 676});
+    }
+  }
+
+  // As if errors were `factor` times what they are.
+  void set_factor(float factor) { factor_ = factor; }
+
+ private:
+  void SendPart(Chunk part) {
+    std::vector<float> input(part.size), error(part.size);
+    for (size_t i = 0; i < part.size; ++i) {
+      const auto at = static_cast<double>(part.begin + i + 1);
+      input[i] = static_cast<float>(std::sin(at * (step_ + 1)) / at);
+    }
+    std::vector<uint8_t> frame(codec_->MaxFrameBytes(part.size));
+    const auto key = DeriveKey(1, static_cast<uint64_t>(step_), 0, part.begin);
+    frame.resize(codec_->Encode(input, key, work_, frame).value());
+    ASSERT_TRUE(DecodeFrame(frame, work_, error).ok());
+    for (size_t i = 0; i < part.size; ++i) error[i] = factor_ * (input[i] - error[i]);
+    certificate_.Add({LossyBucket(plan_), part, codec_.get(), input, error, frame});
+  }
+
+  BucketPlan plan_;
+  Certificate certificate_;
+  std::shared_ptr<const Codec> codec_;
+  Workspace work_{1};
+  int step_ = 0;
+  float factor_ = 1;
+};
+
+json LineOf(const std::vector<json>& lines, const std::string& layer) {
+  for (const json& line : lines) {
+    if (line["layer"] == layer) return line;
+  }
+  ADD_FAILURE() << "no line of layer '" << layer << "'";
+  return {};
+}
+
+TEST(Certificate, HasALineForEachCompressedLayerAndOneOfAll) {
+  Sender sender("qsgdv:bits=4,bucket=256");
+  sender.Send(10);
+  const std::vector<json> lines = sender.certificate().TakeLines(390, 3);
+  ASSERT_EQ(lines.size(), 3u);
+  double coordinates = 0;
+  for (const char* layer : {"first.weight", "second.weight"}) {
+    const json line = LineOf(lines, layer);
+    EXPECT_EQ(line["step"], 390);
+    EXPECT_EQ(line["epoch"], 3);
+    EXPECT_GT(line["nmse"], 0);
+    EXPECT_LE(line["nmse"],
+              line["worst_case"].get<double>() + 5 * line["spread"].get<double>());
+    EXPECT_LE(line["worst_case"], line["bound"]);
+    EXPECT_NE(line["verdict"], "exceeded");
+    EXPECT_LE(line["bits"], line["bits_bound"]);
+    EXPECT_GT(line["bits"], 4);
+    coordinates += line["coordinates"].get<double>();
+  }
+  EXPECT_EQ(coordinates, 17000);
+  EXPECT_EQ(LineOf(lines, "")["coordinates"], coordinates);
+  EXPECT_EQ(LineOf(lines, "")["messages"], 20);
+  EXPECT_TRUE(sender.certificate().TakeLines(780, 4).empty());
+}
+
+TEST(Certificate, TheBoundOfAllLayersIsThatOfTheirBuckets) {
+  Sender sender("qsgdv:bits=4,bucket=0");
+  sender.Send(10);
+  const json all = LineOf(sender.certificate().TakeLines(1, 1), "");
+  const auto codec = MakeCodec("qsgdv:bits=4,bucket=0").value();
+  EXPECT_GE(all["bound"], *codec->NmseBound(676) * (1 - 1e-12));
+  EXPECT_LE(all["bound"], *codec->NmseBound(1024) * (1 + 1e-12));
+}
+
+TEST(Certificate, MarksAnErrorAboveTheBound) {
+  Sender sender("qsgdv:bits=4,bucket=256");
+  sender.set_factor(30);
+  sender.Send(10);
+  for (const json& line : sender.certificate().TakeLines(1, 1)) {
+    EXPECT_EQ(line["verdict"], "exceeded") << line;
+  }
+}
+
+TEST(Certificate, MarksBoundsThatSayLittle) {
+  Sender sender("natural");
+  sender.set_factor(0.2f);
+  sender.Send(10);
+  for (const json& line : sender.certificate().TakeLines(1, 1)) {
+    EXPECT_EQ(line["verdict"], "loose") << line;
+    EXPECT_TRUE(line["worst_case"].is_null());
+  }
+}
+
+TEST(Certificate, HoldsFramesToTheVarianceTheyTell) {
+  Sender sender("dither:bits=3");
+  sender.Send(40);
+  const json all = LineOf(sender.certificate().TakeLines(1, 1), "");
+  EXPECT_NEAR(all["nmse"].get<double>() / all["bound"].get<double>(), 1, .05);
+  EXPECT_EQ(all["verdict"], "holds");
+}
+
+TEST(Certificate, SaysWhereNoBoundIsKnown) {
+  Sender sender("eden:bits=2");
+  sender.Send(10);
+  for (const json& line : sender.certificate().TakeLines(1, 1)) {
+    EXPECT_TRUE(line["bound"].is_null());
+    EXPECT_EQ(line["verdict"], "unbounded");
+  }
+}
+
+TEST(Certificate, ChanceIsNoBug) {
+  CertificateSums sums{.messages = 4, .squared_norm = 4, .squared_error = 40, .bound = 4};
+  EXPECT_EQ(Judge(sums), Verdict::kHolds) << "too few messages to tell";
+  sums.messages = 100;
+  sums.error_error = 400;  // a spread of 20 about a mean of 40
+  EXPECT_EQ(Judge(sums), Verdict::kHolds);
+  sums.error_error = 16 + 400.0 / 25;
+  sums.error_norm = sums.norm_norm = 0;
+  EXPECT_EQ(Judge(sums), Verdict::kExceeded);
+}
+
+TEST(Certificate, GoesOnFromACheckpointWithinAnEpoch) {
+  Sender whole("qsgd:bits=4"), broken("qsgd:bits=4");
+  whole.Send(6);
+  broken.Send(6);
+  const json state = json::parse(broken.certificate().SaveState().dump());
+  broken.certificate().LoadState(state);
+  EXPECT_EQ(whole.certificate().TakeLines(9, 1), broken.certificate().TakeLines(9, 1));
+}
+
+}  // namespace
+}  // namespace elastiquant
