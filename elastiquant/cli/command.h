@@ -47,6 +47,7 @@ Command MakeDecodeCommand(CLI::App& program);
 Command MakeEncodeCommand(CLI::App& program);
 Command MakeModelsCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
+Command MakeTheoryCommand(CLI::App& program);
 Command MakeTrainCommand(CLI::App& program);  // needs libtorch
 
 }  // namespace elastiquant::cli
