@@ -1,1 +1,1 @@
-"""Draws what `elastiquant theory` computed: variance against bits, a line a family of levels."""
+"""Draws what `elastiquant theory` computed: variance against bits, families of levels."""

@@ -1,4 +1,4 @@
-"""Two panels: what the worst gradient costs each family of levels, and what Gaussian values do."""
+"""Two panels: what each family of levels costs in the worst case, and on Gaussian values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw(report: dict, stem: Path) -> list[Path]:
         for panel in axes:
             panel.set_xlabel("bits per coordinate")
             panel.set_yscale("log")
-        axes[0].set_ylabel("variance, E‖Q(v)−v‖² / ‖v‖²")
+        axes[0].set_ylabel("variance, E‖Q(v) \N{MINUS SIGN} v‖² / ‖v‖²")
         _place(fig, axes)
         _name(fig, axes[1], lines)
         return look.save(fig, stem)
