@@ -32,7 +32,8 @@ TEST(OmegaHull, LiesAboveEveryCodeAndTouchesSome) {
   EXPECT_GE(OmegaHullAt(0x1p32), EncodeOmega(kMaxOmegaValue).length - 1e-9);
 }
 
-// Frames of `|elias` of one bucket, without their header, count of tiles and norm: 200 draws.
+// Means over draws of frames of one bucket under `|elias`, without header, tiles' ends and
+// norm.
 struct Measured {
   double bits = 0;
   double nonzeros = 0;

@@ -43,8 +43,8 @@ struct Constants {
 };
 
 constexpr double kSpare = 1.1;
-// For a problem as small as the network's, 400 steps are too few for the non-convex bounds to
-// fall below what training starts from; that they do is a matter of 1/sqrt(T).
+// The network's bounds on squared gradients are not below where training starts, which 400
+// steps are too few for; how far above the measured ones they are is recorded.
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class RateTest : public ::testing::TestWithParam<std::string> {

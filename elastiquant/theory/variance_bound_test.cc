@@ -93,7 +93,7 @@ TEST(AlqVarianceBound, IsTheInfimumOverT) {
   }
 }
 
-TEST(QsgdVarianceBound, HoldsAndIsAtBestFourTimesTheGridTerm) {
+TEST(QsgdVarianceBound, HoldsAndIsNotBelowOurs) {
   std::mt19937 random(11);
   for (int bits : {2, 3, 4, 8}) {
     const auto format =
