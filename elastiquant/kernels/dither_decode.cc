@@ -20,10 +20,21 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
-bool DecodeFullBlock(DitherReader* reader, const DitherModel& model, int id, int32_t* indices) {
+struct ToIndices {
+  int32_t* indices;
+};
+struct ScalarSearch {
+  const DitherModel& model;
+  int id;
+};
+template <class Use>
+bool WithSearch(const DitherModel& model, int id, const Use& use) {
+  return use(ScalarSearch{model, id});
+}
+bool DecodeBy(DitherReader* reader, const ScalarSearch& search, int, const ToIndices& put) {
   bool escaped = false;
   const DitherShape full{kDitherBlock / kDitherRow, 0xFFFF};
-  scalar::DecodeDitherSymbols(reader, full, model, id, indices, &escaped);
+  scalar::DecodeDitherSymbols(reader, full, search.model, search.id, put.indices, &escaped);
   return escaped;
 }
 #else
@@ -88,7 +99,6 @@ struct NarrowSearch {
     }
   }
 };
-
 // Searches 64 starts that all lanes share, or half the lanes 32.
 template <int kBins>
 struct WideSearch {
@@ -157,19 +167,25 @@ struct WideSearch {
 #endif
 };
 
-HWY_INLINE void StoreIndices(V16 symbols, int reach, int32_t* indices) {
-  const DI16 d;
-  const hn::RepartitionToWide<DI16> wide;
-  const auto index = hn::Sub(hn::BitCast(d, symbols), hn::Set(d, static_cast<int16_t>(reach)));
-  hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(index)), wide, indices);
-  hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(hn::Half<DI16>(), index)), wide,
-             indices + kDecoderLanes / 2);
-}
+// Puts the symbols of places from `place` on, less the reach, as integers.
+struct ToIndices {
+  int32_t* indices;
+  HWY_INLINE void operator()(size_t place, V16 symbols, int reach) const {
+    const DI16 d;
+    const hn::RepartitionToWide<DI16> wide;
+    const auto index =
+        hn::Sub(hn::BitCast(d, symbols), hn::Set(d, static_cast<int16_t>(reach)));
+    hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(index)), wide, indices + place);
+    hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(hn::Half<DI16>(), index)), wide,
+               indices + place + kDecoderLanes / 2);
+  }
+};
 
-// Decodes a block, kGroup vectors at a time, which have states of their own.
-template <size_t kGroup, class Search>
-HWY_INLINE bool DecodeWith(DitherReader* reader, const Search& search, const DitherClass& c,
-                           int32_t* indices) {
+// Decodes a block, kGroup vectors at a time, which have states of their own; true if there are
+// escapes.
+template <size_t kGroup, class Search, class Put>
+HWY_INLINE bool DecodeWith(DitherReader* reader, const Search& search, int reach,
+                           const Put& put) {
   const D16 d;
   const uint8_t* words = reader->words;
   V16 last = hn::Zero(d);
@@ -186,50 +202,61 @@ HWY_INLINE bool DecodeWith(DitherReader* reader, const Search& search, const Dit
     for (size_t v = 0; v < kGroup; ++v) {
       StepDecoder(found[v].frequency, found[v].offset, &low[v], &high[v], &words);
       last = hn::Max(last, found[v].symbol);
-      StoreIndices(found[v].symbol, c.reach, indices + place + v * kDecoderLanes);
+      put(place + v * kDecoderLanes, found[v].symbol, reach);
       hn::Store(low[v], d, reader->low + s + v * kDecoderLanes);
       hn::Store(high[v], d, reader->high + s + v * kDecoderLanes);
     }
   }
   reader->words = words;
-  const V16 escape = hn::Set(d, static_cast<uint16_t>(2 * c.reach + 1));
+  const V16 escape = hn::Set(d, static_cast<uint16_t>(2 * reach + 1));
   return !hn::AllFalse(d, hn::Eq(last, escape));
 }
 
-template <class Search>
-bool DecodeBy(DitherReader* reader, const Search& search, const DitherClass& c,
-              int32_t* indices) {
+// Not inlined: runs and single blocks share it.
+template <class Search, class Put>
+HWY_NOINLINE bool DecodeBy(DitherReader* reader, const Search& search, int reach,
+                           const Put& put) {
   constexpr size_t kMany = HWY_MIN(4, kMaxDitherLanes / kDecoderLanes);
   constexpr size_t kFew = HWY_MIN(4, 32 / kDecoderLanes);
   if (reader->lanes >= kMany * kDecoderLanes) {
-    return DecodeWith<kMany>(reader, search, c, indices);
+    return DecodeWith<kMany>(reader, search, reach, put);
   }
-  return DecodeWith<kFew>(reader, search, c, indices);
+  return DecodeWith<kFew>(reader, search, reach, put);
 }
 
-// The symbols of a block with all coordinates, lanes being 32 at least; true if there are
-// escapes. Reads no further than kDitherReadAhead.
-bool DecodeFullBlock(DitherReader* reader, const DitherModel& model, int id, int32_t* indices) {
+// use(the search that a class wants).
+template <class Use>
+HWY_INLINE bool WithSearch(const DitherModel& model, int id, const Use& use) {
   const DitherClass c = DitherClassOf(id);
   if (id <= kDitherNarrow) {
     const uint16_t* rows = model.narrow[id][0];
-    switch (c.reach) {
-      case 1:
-        return DecodeBy(reader, NarrowSearch<4>{rows}, c, indices);
-      case 2:
-        return DecodeBy(reader, NarrowSearch<6>{rows}, c, indices);
-      case 3:
-        return DecodeBy(reader, NarrowSearch<8>{rows}, c, indices);
-      case 5:
-        return DecodeBy(reader, NarrowSearch<12>{rows}, c, indices);
-      default:
-        return DecodeBy(reader, NarrowSearch<16>{rows}, c, indices);
-    }
+    if (c.symbols() <= 4) return use(NarrowSearch<4>{rows});
+    if (c.symbols() <= 6) return use(NarrowSearch<6>{rows});
+    if (c.symbols() <= 8) return use(NarrowSearch<8>{rows});
+    if (c.symbols() <= 12) return use(NarrowSearch<12>{rows});
+    return use(NarrowSearch<16>{rows});
   }
   const uint16_t* starts = model.wide[id];
-  return c.bins == 2 ? DecodeBy(reader, WideSearch<2>{starts}, c, indices)
-                     : DecodeBy(reader, WideSearch<1>{starts}, c, indices);
+  return c.bins == 2 ? use(WideSearch<2>{starts}) : use(WideSearch<1>{starts});
 }
+
+#if HWY_TARGET == HWY_AVX3_DL
+// Puts them as DequantizeBytes wants them.
+struct ToBytes {
+  uint8_t* bytes;
+  HWY_INLINE void operator()(size_t place, V16 symbols, int reach) const {
+    const auto bias = hn::Set(D16(), static_cast<uint16_t>(kByteBias - reach));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + place),
+                       _mm512_cvtepi16_epi8(hn::Add(symbols, bias).raw));
+  }
+};
+
+HWY_INLINE void IndicesOfBytes(const uint8_t* bytes, int32_t* indices) {
+  for (size_t p = 0; p < kDitherBlock; ++p) {
+    indices[p] = static_cast<int8_t>(bytes[p]) - kByteBias;
+  }
+}
+#endif
 #endif  // HWY_TARGET == HWY_SCALAR
 
 // Puts a plane's bit below those of all indices of a block.
@@ -253,11 +280,35 @@ void AddFullPlane(const uint8_t* plane, int32_t* indices) {
   }
 }
 
-bool DecodeRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float step,
-               DitherSink sink, const DitherModel& model, int id, float* values) {
+// The symbols of a block with all coordinates, lanes being 32 at least; true if there are
+// escapes. Reads no further than kDitherReadAhead.
+bool DecodeFullBlock(DitherReader* reader, const DitherModel& model, int id, int32_t* indices) {
+  const int reach = DitherClassOf(id).reach;
+  return WithSearch(model, id, [&](const auto& search) HWY_ATTR {
+#if HWY_TARGET == HWY_AVX3_DL
+    alignas(64) uint8_t bytes[kDitherBlock];
+    const bool escaped = DecodeBy(reader, search, reach, ToBytes{bytes});
+    IndicesOfBytes(bytes, indices);
+    return escaped;
+#else
+    return DecodeBy(reader, search, reach, ToIndices{indices});
+#endif
+  });
+}
+
+// How the values of a run come about.
+struct RunValues {
+  LaneKeys keys;
+  float step;
+  DitherSink sink;
+  float* values;  // of block 0
+};
+
+template <class Search>
+HWY_INLINE bool DecodeRunBy(DitherReader* reader, const DitherRun& run, const Search& search,
+                            int id, const RunValues& to) {
   constexpr DitherShape kFull{kDitherBlock / kDitherRow, 0xFFFF};
-  const bool raw = DitherClassOf(id).raw > 0;
-  alignas(64) int32_t indices[kDitherBlock];
+  const DitherClass c = DitherClassOf(id);
   for (size_t i = 0; i < run.count; ++i) {
     if (run.soon != nullptr) {
       for (size_t at = 0; at < kDitherBlock; at += 16) {
@@ -267,16 +318,37 @@ bool DecodeRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float 
     if (reader->bytes - reader->words < static_cast<ptrdiff_t>(kDitherReadAhead)) {
       scalar::SecureDitherReadAhead(reader);
     }
-    const bool escaped = DecodeFullBlock(reader, model, id, indices);
+    const size_t at = run.blocks[i] * kDitherBlock;
+    const uint32_t first = run.first + static_cast<uint32_t>(at);
+    alignas(64) int32_t indices[kDitherBlock];
+#if HWY_TARGET == HWY_AVX3_DL
+    alignas(64) uint8_t bytes[kDitherBlock];
+    const bool escaped = DecodeBy(reader, search, c.reach, ToBytes{bytes});
     if (reader->words > reader->bytes) return false;
-    if ((escaped || raw) && !scalar::ReadDitherRest(reader, kFull, id, escaped, indices)) {
+    if (!escaped && c.raw == 0 && to.step >= kLeastByteStep) {
+      DequantizeBytes(bytes, to.keys, first, to.step, to.sink, to.values + at);
+      continue;
+    }
+    IndicesOfBytes(bytes, indices);
+#else
+    const bool escaped = DecodeBy(reader, search, c.reach, ToIndices{indices});
+    if (reader->words > reader->bytes) return false;
+#endif
+    if ((escaped || c.raw > 0) &&
+        !scalar::ReadDitherRest(reader, kFull, id, escaped, indices)) {
       return false;
     }
-    const size_t at = run.blocks[i] * kDitherBlock;
-    DequantizeRows(indices, kFull.rows, keys, run.first + static_cast<uint32_t>(at), step, sink,
-                   values + at);
+    DequantizeRows(indices, kFull.rows, to.keys, first, to.step, to.sink, to.values + at);
   }
   return true;
+}
+
+bool DecodeRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, float step,
+               DitherSink sink, const DitherModel& model, int id, float* values) {
+  const RunValues to{keys, step, sink, values};
+  return WithSearch(model, id, [&](const auto& search) HWY_ATTR {
+    return DecodeRunBy(reader, run, search, id, to);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

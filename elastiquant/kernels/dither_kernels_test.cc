@@ -75,7 +75,9 @@ struct Stream {
   std::vector<uint8_t> Coded() {
     const auto size = static_cast<size_t>(writer.words - words.data());
     ReverseWords(words.data(), size / 2);
-    std::vector<uint8_t> coded(words.data(), writer.words);
+    std::vector<uint8_t> coded;
+    coded.reserve(words.size() + bytes.size() + 1);  // data() must not be null
+    coded.insert(coded.end(), words.data(), writer.words);
     coded.insert(coded.end(), bytes.data(), writer.bytes);
     return coded;
   }
@@ -260,7 +262,7 @@ TEST(DitherQuantizer, ClassesMatchScalar) {
 }
 
 TEST(DitherQuantizer, BlockMeansMatchScalar) {
-  for (size_t n : {0u, 1u, 15u, 127u, 128u, 129u, 256u, 1000u}) {
+  for (size_t n : {0u, 1u, 15u, 127u, 128u, 129u, 256u, 1000u, 5300u}) {
     for (float scale : {1.0f, 1e-42f, kMax / 80, std::numeric_limits<float>::infinity()}) {
       std::vector<float> values = NastyValues(n, scale, 5);
       if (n > 200) std::fill_n(values.begin() + 128, 72, kMax);
@@ -281,6 +283,67 @@ TEST(DitherQuantizer, BlockMeansMatchScalar) {
           }
         }
       });
+    }
+  }
+}
+
+// Runs of a few blocks, by the scalar definition.
+struct ScalarRun {
+  ScalarRun(const std::vector<float>& values, const DitherRun& run, float step,
+            const DitherModel& model, int id, size_t lanes)
+      : stream(run.count, lanes), decoded(values.size()) {
+    constexpr DitherShape kFull{kDitherBlock / kDitherRow, 0xFFFF};
+    for (size_t i = run.count; i-- > 0;) {
+      const size_t at = run.blocks[i] * kDitherBlock;
+      const uint32_t first = run.first + static_cast<uint32_t>(at);
+      int32_t turned[kDitherBlock], indices[kDitherBlock];
+      scalar::DitherQuantize(values.data() + at, 0, kDitherBlock, kKeys, first,
+                             MakeDitherScale(step), turned);
+      const bool escaped =
+          scalar::EncodeDitherSymbols(turned, kFull, model, id, &stream.writer);
+      scalar::AppendDitherRest(turned, kFull, id, escaped, &stream.writer);
+      std::reverse_copy(turned, turned + kDitherBlock, indices);
+      scalar::DitherDequantize(indices, 0, kDitherBlock, kKeys, first, step, {false, 1},
+                               decoded.data() + at);
+    }
+  }
+  Stream stream;
+  std::vector<float> decoded;
+};
+
+// Steps that are rescaled, and on both sides of those whose values may be denormal, among them.
+TEST(DitherRuns, MatchScalarAndComeBack) {
+  constexpr uint16_t kOrder[] = {0, 2, 3};
+  const auto model = MakeModel(1);
+  for (float step : {1.0f, 0.37f, 1e30f, 0x1p-101f, 0x1.8p-103f, 3e-44f}) {
+    for (int id = 1; id < 28; ++id) {
+      for (size_t lanes : {8u, 32u, 64u, 128u}) {
+        const float scale = step * std::exp2(static_cast<float>(id - kDitherUnitClass) / 2);
+        const auto values = NastyValues(4 * kDitherBlock, id % 2 == 0 ? scale : scale / 40, 7);
+        const DitherRun run{kOrder, 3, 640, nullptr};
+        ScalarRun expected(values, run, step, *model, id, lanes);
+        const std::vector<uint8_t> coded = expected.stream.Coded();
+        ForEachTarget([&] {
+          Stream stream(run.count, lanes);
+          EncodeDitherRun(values.data(), run, kKeys, MakeDitherScale(step), *model, id,
+                          &stream.writer);
+          ASSERT_EQ(stream.Coded(), coded) << step << " " << id;
+          for (DitherSink sink : {DitherSink{false, 1}, DitherSink{true, 0.3f}}) {
+            std::vector<float> decoded(values.size(), step), sums = decoded;
+            DitherReader reader = ReaderOf(coded, stream.writer);
+            ASSERT_TRUE(
+                DecodeDitherRun(&reader, run, kKeys, step, sink, *model, id, decoded.data()));
+            for (uint16_t b : kOrder) {
+              for (size_t i = b * kDitherBlock; i < (b + 1u) * kDitherBlock; ++i) {
+                const float value = sink.weight * expected.decoded[i];
+                sums[i] = sink.add ? sums[i] + value : expected.decoded[i];
+              }
+            }
+            EXPECT_EQ(std::memcmp(decoded.data(), sums.data(), 4 * sums.size()), 0)
+                << step << " " << id << " " << lanes;
+          }
+        });
+      }
     }
   }
 }

@@ -9,20 +9,21 @@
 namespace elastiquant {
 
 // For each of the 128 orders of a row: the lane of each coordinate, and the coordinate of each
-// lane, from the last lane to the first.
+// lane, from the last lane to the first. As wide as the vectors that they are loaded to: to
+// widen them takes as long as to permute.
 struct DitherOrders {
   constexpr DitherOrders() {
     for (uint32_t bits = 0; bits < 128; ++bits) {
       const DitherLanes lanes = LanesFromBits(bits);
       for (uint8_t c = 0; c < 16; ++c) {
         const uint32_t j = (lanes.a * c + lanes.b) & 15;
-        lane[bits][c] = static_cast<uint8_t>(j);
+        lane[bits][c] = static_cast<int32_t>(j);
         turned[bits][15 - j] = c;
       }
     }
   }
-  alignas(64) uint8_t lane[128][16] = {};
-  alignas(64) uint8_t turned[128][16] = {};
+  alignas(64) int32_t lane[128][16] = {};
+  alignas(64) int32_t turned[128][16] = {};
 };
 inline constexpr DitherOrders kDitherOrders;
 
@@ -66,7 +67,7 @@ constexpr size_t kRowVectors = kDitherRow / kRowLanes;
 
 // So many rows are worked on at a time, each step for all of them: a processor looks ahead too
 // few instructions to overlap the long chains of rows that stand one after the other.
-constexpr size_t kRowsAtATime = HWY_MAX(1, 4 / kRowVectors);
+constexpr size_t kRowsAtATime = kRowVectors == 1 ? 8 : HWY_MAX(1, 4 / kRowVectors);
 
 // row[order[i]] of all lanes i.
 HWY_INLINE hn::Vec<DRowI> Permuted(const int32_t* row, hn::Vec<DRowI> order) {
@@ -86,13 +87,12 @@ struct RowDither {
 
   HWY_INLINE explicit RowDither(RandomVectors<DRowU>& random) {
     const DRowI di;
-    const hn::Rebind<uint8_t, DRowI> d8;
     hn::Vec<DRowU> bits[kAll];
     random.Next(bits);
     for (size_t r = 0; r < kRows; ++r) order[r] = hn::GetLane(bits[r * kRowVectors]) & 127;
     for (size_t v = 0; v < kAll; ++v) {
-      const uint8_t* const lanes = kDitherOrders.lane[order[v / kRowVectors]];
-      lane[v] = hn::PromoteTo(di, hn::LoadU(d8, lanes + v % kRowVectors * kRowLanes));
+      const int32_t* const lanes = kDitherOrders.lane[order[v / kRowVectors]];
+      lane[v] = hn::Load(di, lanes + v % kRowVectors * kRowLanes);
 #if HWY_TARGET == HWY_AVX3_DL
       const hn::Vec<DRowI> u{_mm512_shldi_epi32(lane[v].raw, bits[v].raw, 20)};
 #else
@@ -108,31 +108,51 @@ struct RowDither {
   hn::Vec<DRow> dither[kAll];
 };
 
+// The indices of kRows rows, the lanes of each from the last to the first. Without kPre,
+// scale.pre is 1.
+template <size_t kRows, bool kPre = true>
+HWY_INLINE void QuantizeTurned(const float* values, RandomVectors<DRowU>& random,
+                               DitherScale scale,
+                               hn::Vec<DRowI> (&turned)[kRows * kRowVectors]) {
+  const DRow d;
+  const DRowI di;
+  const RowDither<kRows> row(random);
+  hn::Vec<DRowI> index[row.kAll];
+  for (size_t v = 0; v < row.kAll; ++v) {
+    auto scaled = hn::LoadU(d, values + v * kRowLanes);
+    if constexpr (kPre) scaled = hn::Mul(scaled, hn::Set(d, scale.pre));
+    const auto z = hn::Add(hn::Mul(scaled, hn::Set(d, scale.mul)), row.dither[v]);
+#if HWY_TARGET <= HWY_AVX3
+    index[v] = hn::Vec<DRowI>{
+        _mm512_cvt_roundps_epi32(z.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+#else
+    index[v] = hn::ConvertTo(di, hn::Floor(z));
+#endif
+  }
+  if constexpr (kRowVectors == 1) {
+    for (size_t v = 0; v < row.kAll; ++v) {
+      const auto order = hn::Load(di, kDitherOrders.turned[row.order[v]]);
+      turned[v] = hn::TableLookupLanes(index[v], hn::IndicesFromVec(di, order));
+    }
+  } else {
+    alignas(64) int32_t in_order[kRows * kDitherRow];
+    for (size_t v = 0; v < row.kAll; ++v) hn::Store(index[v], di, in_order + v * kRowLanes);
+    for (size_t v = 0; v < row.kAll; ++v) {
+      const size_t r = v / kRowVectors, part = v % kRowVectors * kRowLanes;
+      const auto order = hn::Load(di, kDitherOrders.turned[row.order[r]] + part);
+      turned[v] = hn::GatherIndex(di, in_order + r * kDitherRow, order);
+    }
+  }
+}
+
 template <size_t kRows>
 HWY_INLINE void QuantizeSome(const float* values, RandomVectors<DRowU>& random,
                              DitherScale scale, int32_t* indices) {
-  const DRow d;
-  const DRowI di;
-  const hn::Rebind<uint8_t, DRowI> d8;
-  const RowDither<kRows> row(random);
-  alignas(64) int32_t in_order[kRows * kDitherRow];
-  for (size_t v = 0; v < row.kAll; ++v) {
-    const auto scaled = hn::Mul(hn::LoadU(d, values + v * kRowLanes), hn::Set(d, scale.pre));
-    const auto z = hn::Add(hn::Mul(scaled, hn::Set(d, scale.mul)), row.dither[v]);
-#if HWY_TARGET <= HWY_AVX3
-    const hn::Vec<DRowI> index{
-        _mm512_cvt_roundps_epi32(z.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
-#else
-    const auto index = hn::ConvertTo(di, hn::Floor(z));
-#endif
-    hn::Store(index, di, in_order + v * kRowLanes);
-  }
-  for (size_t v = 0; v < row.kAll; ++v) {
-    const size_t r = v / kRowVectors, part = v % kRowVectors * kRowLanes;
-    const uint8_t* const turned = kDitherOrders.turned[row.order[r]] + part;
-    const auto order = hn::PromoteTo(di, hn::LoadU(d8, turned));
-    hn::StoreU(Permuted(in_order + r * kDitherRow, order), di,
-               indices - (r + 1) * kDitherRow + part);
+  hn::Vec<DRowI> turned[kRows * kRowVectors];
+  QuantizeTurned<kRows>(values, random, scale, turned);
+  for (size_t v = 0; v < kRows * kRowVectors; ++v) {
+    hn::StoreU(turned[v], DRowI(),
+               indices - (v / kRowVectors + 1) * kDitherRow + v % kRowVectors * kRowLanes);
   }
 }
 
@@ -190,6 +210,59 @@ HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys key
     DequantizeRowsTo<false>(indices, rows, keys, first, step, 1, values);
   }
 }
+
+#if HWY_TARGET == HWY_AVX3_DL
+// Indices as signed bytes, one for each place of a block, and more by this: with it they come
+// to values without a float for each part. index - (U / 2^24 - 1/2) is w / 2^24 with the
+// integer w = index 2^24 + 2^23 - U, as rounded as the difference of floats.
+constexpr int kByteBias = 9;
+// Below it a value may be denormal, and rounded twice.
+constexpr float kLeastByteStep = 0x1p-102f;
+
+// For each order of a row and each coordinate, lane << 24 | lane + 0x808088. It is the byte
+// shuffle that puts the index above three zeros, and, shifted left by 20, its lane's part of U,
+// and 2^23 and 2^27 more: the bias sees to those.
+struct DitherByteOrders {
+  constexpr DitherByteOrders() {
+    for (uint32_t bits = 0; bits < 128; ++bits) {
+      const DitherLanes lanes = LanesFromBits(bits);
+      for (uint32_t c = 0; c < 16; ++c) {
+        const uint32_t j = (lanes.a * c + lanes.b) & 15;
+        shuffle[bits][c] = j << 24 | (j + 0x808088);
+      }
+    }
+  }
+  alignas(64) uint32_t shuffle[128][16] = {};
+};
+constexpr DitherByteOrders kDitherByteOrders;
+
+// DequantizeRows of a block whose index + kByteBias are given.
+HWY_INLINE void DequantizeBytes(const uint8_t* bytes, LaneKeys keys, uint32_t first, float step,
+                                DitherSink sink, float* values) {
+  constexpr size_t kRows = kDitherBlock / kDitherRow;
+  RandomVectors<DRowU> random(DRowU(), {keys, first});
+  hn::Vec<DRowU> bits[kRows];
+  random.Next(bits);
+  const __m512 unit = _mm512_set1_ps(step * 0x1p-24f), weight = _mm512_set1_ps(sink.weight);
+  __m512 value[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    const uint32_t order = hn::GetLane(bits[r]) & 127;
+    const __m512i shuffle = _mm512_load_si512(kDitherByteOrders.shuffle[order]);
+    const __m512i row = _mm512_broadcast_i32x4(
+        _mm_load_si128(reinterpret_cast<const __m128i*>(bytes + r * kDitherRow)));
+    const __m512i w = _mm512_sub_epi32(_mm512_shuffle_epi8(row, shuffle),
+                                       _mm512_shldi_epi32(shuffle, bits[r].raw, 20));
+    value[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(w), unit);
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const at = values + r * kDitherRow;
+    if (sink.add) {
+      value[r] = _mm512_add_ps(_mm512_loadu_ps(at), _mm512_mul_ps(weight, value[r]));
+    }
+    _mm512_storeu_ps(at, value[r]);
+  }
+}
+#endif
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
