@@ -92,11 +92,13 @@ class TileDecoder {
       if (!DecodeDitherIndices(&reader_, PlainShape(length), deltas_, delta_class_, deltas)) {
         return Bad("a tile ends too early");
       }
+      int32_t id = previous_;  // in a register, whatever `classes` may point to
       for (size_t i = 0; i < length; ++i) {
-        previous_ += deltas[i];
-        if (previous_ < 0 || previous_ >= kDitherClasses) return Bad("a class is unknown");
-        classes[b + i] = static_cast<uint8_t>(previous_);
+        id += deltas[i];
+        if (id < 0 || id >= kDitherClasses) return Bad("a class is unknown");
+        classes[b + i] = static_cast<uint8_t>(id);
       }
+      previous_ = id;
     }
     return Status::Ok();
   }
@@ -118,7 +120,9 @@ class TileDecoder {
       const size_t fetch = next + order.ends[id - 1] * kDitherBlock;
       EQ_RETURN_IF_ERROR(
           DecodeBlocks(id, blocks, begin, size, is_next ? &sink_.out[fetch] : nullptr));
-      for (size_t b : blocks) *dithered += DitherBlockLength(size, b);
+      if (blocks.empty()) continue;
+      // Only the last one may be short.
+      *dithered += (blocks.size() - 1) * kDitherBlock + DitherBlockLength(size, blocks.back());
     }
     return Status::Ok();
   }

@@ -215,7 +215,9 @@ class Encoder {
   Status Measure() {
     FirstError error;
     const size_t blocks = DitherBlocks(layout_.n);
-    const auto measure = [&](size_t tile, int) {
+    // The last tile first: what is encoded first may then still be in a cache.
+    const auto measure = [&](size_t item, int) {
+      const size_t tile = layout_.tiles() - 1 - item;
       const size_t first = tile * (kDitherTile / kDitherBlock);
       const size_t end = std::min(blocks, first + kDitherTile / kDitherBlock);
       DitherBlockMeans(values_.data() + tile * kDitherTile, layout_.tile_size(tile),
@@ -226,13 +228,14 @@ class Encoder {
     };
     work_.ParallelFor(layout_.tiles(), std::cref(measure));
     EQ_RETURN_IF_ERROR(error.status());
-    for (size_t b = 0; b < blocks; ++b) {
-      const float mean = means_[b];
-      if (mean == 0) continue;
-      scales_.Add(mean, Length(b));
-      format_.dithered += static_cast<uint32_t>(Length(b));
-      top_ = std::max(top_, mean);
-    }
+    const size_t whole = layout_.n / kDitherBlock;
+    scales_.Add(means_.first(whole), kDitherBlock);
+    if (whole < blocks) scales_.Add(means_.subspan(whole), Length(whole));
+    format_.dithered = CountDithered(0, layout_.n);
+    // As integers, which keep their order and have no NaN to look out for.
+    int32_t top = 0;
+    for (float mean : means_) top = std::max(top, std::bit_cast<int32_t>(mean));
+    top_ = std::bit_cast<float>(top);
     return Status::Ok();
   }
 
@@ -275,8 +278,12 @@ class Encoder {
     for (size_t b = 0; b < means_.size(); ++b) {
       const double mean = means_[b];
       squares += mean * mean * static_cast<double>(Length(b));
+      // More of them only add to it.
+      if ((b % 256 == 255 || b + 1 == means_.size()) && squares > 0 &&
+          log2_step <= StepOfError(kMostDitherError * squares)) {
+        return log2_step;
+      }
     }
-    if (log2_step <= StepOfError(kMostDitherError * squares)) return log2_step;
     const double norm = L2Norm();  // another pass over the values, of sparse and short messages
     return std::min(log2_step, StepOfError(kMostDitherError * (norm * norm)));
   }
@@ -383,27 +390,34 @@ class Encoder {
 
   size_t EncodeTiles(std::span<uint8_t> payload) {
     std::atomic<uint32_t> exact{0};
+    // One thread knows where each tile goes.
+    const bool in_order = work_.threads() == 1;
+    size_t end = layout_.tiles_at();
     const auto encode = [&](size_t tile, int thread) {
       const size_t begin = tile * kDitherTile;
       const size_t size = layout_.tile_size(tile);
       const auto scratch = work_.Scratch(thread, TileScratch(size).total());
-      const auto out = payload.subspan(MaxTilesAt(layout_, tile), MaxTileBytes(size));
+      const size_t at = in_order ? end : MaxTilesAt(layout_, tile);
+      const auto out = payload.subspan(at, MaxTileBytes(size));
       TileEncoder encoder(format_, values_, MakeLaneKeys(key_), means_);
       bool raw;
       const size_t used = encoder.Run(begin, size, scratch, out, &raw);
       if (raw) exact += CountDithered(begin, size);
       PutSize(payload, tile, static_cast<uint32_t>(used));
+      if (in_order) end += used;
     };
     work_.ParallelFor(layout_.tiles(), std::cref(encode));
     format_.dithered -= exact;
     if (format_.dithered == 0) format_.step = 0;
-    return CloseGaps(payload);
+    return in_order ? end : CloseGaps(payload);
   }
   uint32_t CountDithered(size_t begin, size_t size) const {
-    size_t count = 0;
-    for (size_t i = begin; i < begin + size; i += kDitherBlock) {
-      if (means_[i / kDitherBlock] != 0) count += Length(i / kDitherBlock);
-    }
+    const std::span<const float> means =
+        means_.subspan(begin / kDitherBlock, DitherBlocks(size));
+    const auto zeros = static_cast<size_t>(std::count(means.begin(), means.end(), 0.0f));
+    size_t count = (means.size() - zeros) * kDitherBlock;
+    // The last block may be short.
+    if (size > 0 && means.back() != 0) count -= means.size() * kDitherBlock - size;
     return static_cast<uint32_t>(count);
   }
 

@@ -74,6 +74,15 @@ double RateAt(const RateTable& table, double log2_ratio) {
 // Below the exponents of all floats, the denormal ones too.
 constexpr int kLeastExponent = 152;
 
+// The exponent of a positive float, and three digits behind it.
+size_t BinOf(float mean) {
+  const auto bits = std::bit_cast<uint32_t>(mean);
+  if (bits >= 0x00800000) return (bits >> 20) + 8 * (kLeastExponent - 127);
+  // As a double it is a normal number.
+  return (std::bit_cast<uint64_t>(static_cast<double>(mean)) >> 49) -
+         8 * (1023 - kLeastExponent);
+}
+
 // log2 of the middle of a bin of DitherScales.
 double MiddleOf(size_t bin) {
   constexpr double kMantissa[8] = {0.08746284, 0.24792751, 0.39231742, 0.52356196,
@@ -122,14 +131,25 @@ void DitherClassesFor(std::span<const float> means, DitherScale scale, int phase
   DitherClasses(means.data(), means.size(), scale, kShift[phase], classes);
 }
 
-void DitherScales::Add(float mean, size_t coordinates) {
-  if (mean == 0) return;
-  // As a double it is a normal number.
-  const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(mean));
-  const size_t bin = (bits >> 49) - 8 * (1023 - kLeastExponent);
-  counts_[bin] += static_cast<uint32_t>(coordinates);
-  low_ = std::min(low_, bin);
-  high_ = std::max(high_, bin + 1);
+void DitherScales::Add(std::span<const float> means, size_t coordinates) {
+  // Side by side: most bins are the one before, whose count would have to be waited for.
+  constexpr size_t kParts = 4;
+  uint32_t counts[kParts][kBins] = {};
+  size_t low = low_, high = high_;
+  for (size_t b = 0; b < means.size(); ++b) {
+    if (means[b] == 0) continue;
+    const size_t bin = BinOf(means[b]);
+    ++counts[b % kParts][bin];
+    low = std::min(low, bin);
+    high = std::max(high, bin + 1);
+  }
+  low_ = low;
+  high_ = high;
+  for (size_t bin = low_; bin < high_; ++bin) {
+    for (const auto& part : counts) {
+      counts_[bin] += part[bin] * static_cast<uint32_t>(coordinates);
+    }
+  }
 }
 
 double DitherScales::Bits(DitherDensity density, int phase, double log2_step) const {
@@ -194,11 +214,15 @@ struct DifferenceCosts {
 }  // namespace
 
 DitherDifferences::DitherDifferences(std::span<const uint8_t> classes) {
-  int previous = classes.empty() ? 0 : classes[0];
-  for (size_t b = 0; b < classes.size(); ++b) {
-    ++counts_[b % 2][classes[b] - previous + kDitherClasses];
-    previous = classes[b];
+  const size_t n = classes.size();
+  if (n > 0) ++counts_[0][kDitherClasses];
+  size_t b = 1;
+  for (; b + kParts <= n; b += kParts) {
+    for (size_t p = 0; p < kParts; ++p) {
+      ++counts_[p][classes[b + p] - classes[b + p - 1] + kDitherClasses];
+    }
   }
+  for (; b < n; ++b) ++counts_[0][classes[b] - classes[b - 1] + kDitherClasses];
 }
 
 int DitherDifferences::BestClass() const {
@@ -217,7 +241,8 @@ double DitherDifferences::Bits(int id) const {
   static const DifferenceCosts costs;
   double bits = 0;
   for (int d = -kDitherClasses + 1; d < kDitherClasses; ++d) {
-    const uint32_t count = counts_[0][d + kDitherClasses] + counts_[1][d + kDitherClasses];
+    uint32_t count = 0;
+    for (const auto& part : counts_) count += part[d + kDitherClasses];
     if (count != 0) bits += count * costs.Of(id, d);
   }
   return bits;

@@ -17,7 +17,8 @@ void DitherClassesFor(std::span<const float> means, DitherScale scale, int phase
 // How many coordinates have which scale.
 class DitherScales {
  public:
-  void Add(float mean, size_t coordinates);
+  // Of blocks whose means are given, all of so many coordinates.
+  void Add(std::span<const float> means, size_t coordinates);
   // Bits of the indices at a step of 2^log2_step.
   double Bits(DitherDensity density, int phase, double log2_step) const;
   // The log2 of the step that takes so many bits, between `low` and `high`.
@@ -47,7 +48,8 @@ class DitherDifferences {
   double Bits(int id) const;
 
  private:
-  uint32_t counts_[2][2 * kDitherClasses] = {};  // side by side: one would wait for itself
+  static constexpr size_t kParts = 4;
+  uint32_t counts_[kParts][2 * kDitherClasses] = {};  // side by side: one would wait for itself
 };
 
 double ExactExp2(double x);

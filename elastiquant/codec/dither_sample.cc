@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "elastiquant/kernels/rans_kernels.h"
 
@@ -37,7 +38,7 @@ DitherSample::DitherSample(std::span<const float> values, std::span<const float>
   const size_t full = values.size() / kDitherBlock;
   DitherClassesFor(means, MakeDitherScale(DitherStep(log2_step)), kNeutralPhase,
                    classes.data());
-  for (size_t b = 0; b < full; ++b) ++strata_[classes[b]].blocks;
+  CountClasses(classes.first(full));
   double share[kDitherClasses] = {}, total = 0;
   for (int id = 1; id < kDitherClasses; ++id) {
     share[id] = strata_[id].blocks * DitherIndexBits(DitherDensity::kLaplace, kNeutralPhase,
@@ -57,14 +58,32 @@ DitherSample::DitherSample(std::span<const float> values, std::span<const float>
     count_ += stratum.picked;
     ends[id] = static_cast<uint32_t>(count_);
   }
-  uint32_t seen[kDitherClasses] = {};
+  // Which block of its class is picked next: the middles of as many parts of them.
+  uint32_t seen[kDitherClasses] = {}, middles[kDitherClasses];
+  const auto set_middle = [&](size_t id) {
+    const Stratum& stratum = strata_[id];
+    const uint64_t done = next[id] + stratum.picked - ends[id];
+    middles[id] = stratum.picked == done
+                      ? stratum.blocks  // none any more
+                      : static_cast<uint32_t>((2 * done + 1) * stratum.blocks /
+                                              (2 * uint64_t{stratum.picked}));
+  };
+  middles[0] = std::numeric_limits<uint32_t>::max();
+  for (size_t id = 1; id < kDitherClasses; ++id) set_middle(id);
   for (size_t b = 0; b < full && count_ > 0; ++b) {
-    const int id = classes[b];
-    if (id == 0 || next[id] == ends[id]) continue;
-    // The middles of as many parts of the class's blocks.
-    const uint64_t done = next[id] + strata_[id].picked - ends[id];
-    const uint64_t middle = (2 * done + 1) * strata_[id].blocks / (2 * strata_[id].picked);
-    if (seen[id]++ == middle) picks_[next[id]++] = static_cast<uint32_t>(b);
+    const size_t id = classes[b];
+    if (seen[id]++ != middles[id]) continue;
+    picks_[next[id]++] = static_cast<uint32_t>(b);
+    set_middle(id);
+  }
+}
+
+void DitherSample::CountClasses(std::span<const uint8_t> classes) {
+  constexpr size_t kParts = 4;  // side by side: one would wait for itself
+  uint32_t counts[kParts][kDitherClasses] = {};
+  for (size_t b = 0; b < classes.size(); ++b) ++counts[b % kParts][classes[b]];
+  for (size_t id = 0; id < kDitherClasses; ++id) {
+    for (const auto& part : counts) strata_[id].blocks += part[id];
   }
 }
 
@@ -88,8 +107,10 @@ double DitherSample::Bits(DitherDensity density, int phase, float step, uint32_t
       writer.words = words;
       writer.bytes = rest;
       constexpr uint16_t kFirst = 0;
-      EncodeDitherRun(values_.data() + at, {&kFirst, 1, static_cast<uint32_t>(at), nullptr},
-                      keys_, scale, model, id, &writer);
+      const float* soon =
+          i + part < stratum.picked ? values_.data() + pick[i + part] * kDitherBlock : nullptr;
+      EncodeDitherRun(values_.data() + at, {&kFirst, 1, static_cast<uint32_t>(at), soon}, keys_,
+                      scale, model, id, &writer);
       bytes +=
           static_cast<size_t>(writer.words - words) + static_cast<size_t>(writer.bytes - rest);
       ++taken;

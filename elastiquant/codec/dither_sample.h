@@ -22,6 +22,8 @@ class DitherSample {
   bool empty() const { return count_ == 0; }
 
  private:
+  void CountClasses(std::span<const uint8_t> classes);
+
   static constexpr size_t kMost = 1024;
 
   std::span<const float> values_, means_;

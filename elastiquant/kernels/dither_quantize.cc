@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/dither_quantize.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "elastiquant/kernels/dither_rows-inl.h"
@@ -22,9 +23,15 @@ void BlockMeans(const float* values, size_t blocks, float* means) {
 }
 #else
 void BlockMeans(const float* values, size_t blocks, float* means) {
+  constexpr size_t kFetchAhead = 32;  // blocks
   const DRow d;
   for (size_t b = 0; b < blocks; ++b) {
     const float* v = values + b * kDitherBlock;
+    // Farther than processors fetch by themselves, which stop at the end of a page.
+    if (b + kFetchAhead < blocks) {
+      const float* soon = v + kFetchAhead * kDitherBlock;
+      for (size_t at = 0; at < kDitherBlock; at += 16) hwy::Prefetch(soon + at);
+    }
     alignas(64) float columns[kDitherRow];
     for (size_t k = 0; k < kRowVectors; ++k) {
       auto sum = hn::Abs(hn::LoadU(d, v + k * kRowLanes));
