@@ -29,9 +29,14 @@ std::string_view CodecClassName(CodecClass c);  // "lossless", "unbiased", ...
 enum class Exchange : uint8_t {
   kTwoPhase,   // scatter-reduce and all-gather: the owner of a chunk encodes its mean again
   kAllGather,  // each worker's frame goes to all, who decode and add them in the same order
-  kFactors,    // the factors of matrices are averaged, as Codec::Factors says
+  // The same sums, bit for bit: of each frame the coordinates of a chunk go to its owner, who
+  // adds them and sends the sum to all as it is.
+  kSparseScatter,
+  kSparse,   // of the two the one that has been seen to move fewer bytes
+  kFactors,  // the factors of matrices are averaged, as Codec::Factors says
 };
-std::string_view ExchangeName(Exchange e);  // "two-phase", "all-gather", "factors"
+// "two-phase", "all-gather", "sparse-scatter", "sparse", "factors"
+std::string_view ExchangeName(Exchange e);
 
 // What a codec remembers from one message of a stream to the next: a vector of the message's
 // length for each of Codec::StateFields(), zeros before the first message. Plain floats a

@@ -116,7 +116,10 @@ class DgcCodec : public MemoryCodec {
            ",clip=" + NumberText(options_.clip);
   }
   // A mean that is compressed again on its way back would need a memory of another kind.
-  Exchange exchange() const override { return Exchange::kAllGather; }
+  Exchange exchange() const override {
+    const bool sparse = inner().exchange() == Exchange::kSparse;
+    return sparse ? Exchange::kSparse : Exchange::kAllGather;
+  }
   bool has_momentum() const override { return options_.momentum > 0; }
 
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,

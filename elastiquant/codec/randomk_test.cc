@@ -80,7 +80,7 @@ TEST(RandomK, ClassAndSpecFollowTheScale) {
   EXPECT_EQ(scaled->spec(), "randomk:ratio=0.01,bits=16,scale=yes");
   EXPECT_EQ(scaled->codec_class(), CodecClass::kUnbiased);
   EXPECT_EQ(plain->codec_class(), CodecClass::kContractive);
-  EXPECT_EQ(plain->exchange(), Exchange::kAllGather);
+  EXPECT_EQ(plain->exchange(), Exchange::kSparse);
   EXPECT_THAT(MakeCodec("randomk:scale=2").status().message(), HasSubstr("yes or no"));
 }
 

@@ -164,6 +164,10 @@ std::string_view ExchangeName(Exchange e) {
       return "two-phase";
     case Exchange::kAllGather:
       return "all-gather";
+    case Exchange::kSparseScatter:
+      return "sparse-scatter";
+    case Exchange::kSparse:
+      return "sparse";
     case Exchange::kFactors:
       return "factors";
   }

@@ -41,7 +41,11 @@ class RotatedCodec : public Codec {
   // A rotation changes neither norms nor means.
   CodecClass codec_class() const override { return inner_->codec_class(); }
   std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
-  Exchange exchange() const override { return inner_->exchange(); }
+  // What is sparse inside is not once it is rotated back.
+  Exchange exchange() const override {
+    const Exchange inner = inner_->exchange();
+    return inner == Exchange::kSparse ? Exchange::kAllGather : inner;
+  }
   size_t MaxFrameBytes(size_t n) const override {
     return FramePayloadOffset(kParameterBytes) + inner_->MaxFrameBytes(n);
   }

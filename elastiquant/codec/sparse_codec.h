@@ -8,7 +8,8 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/sparse_format.h"
-#include "elastiquant/codec/sparse_select.h"
+#include "elastiquant/codec/sparse_part.h"
+#include "elastiquant/codec/sparse_write.h"
 
 namespace elastiquant {
 
@@ -38,19 +39,15 @@ Result<bool> ParseYesOrNo(const SpecPart& part, std::string_view key,
 Status BadSpecValue(const SpecPart& part, std::string_view key, std::string_view value,
                     std::string_view valid);
 
-// What is sent, once the coordinates are chosen.
-struct SparseMessage {
-  SparseSelection kept;
-  float magnitude = 0;  // of those kept whose magnitude is smaller: a sign is sent of them
-};
-
 class SparseCodec : public Codec {
  public:
   size_t MaxFrameBytes(size_t n) const final;
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const final;
   // A mean of sparse messages is less sparse than each, and would have to be cut down again.
-  Exchange exchange() const final { return Exchange::kAllGather; }
+  Exchange exchange() const final {
+    return HasSparseParts(form_.bits) ? Exchange::kSparse : Exchange::kAllGather;
+  }
 
  protected:
   struct Form {

@@ -163,8 +163,11 @@ TEST(TopK, ErrorFeedbackLosesNothing) {
 }
 
 TEST(TopK, FramesAreGatheredByAll) {
-  EXPECT_EQ((*MakeCodec("topk"))->exchange(), Exchange::kAllGather);
-  EXPECT_EQ((*MakeCodec("topk|ef"))->exchange(), Exchange::kAllGather);
+  EXPECT_EQ((*MakeCodec("topk"))->exchange(), Exchange::kSparse);
+  EXPECT_EQ((*MakeCodec("topk|ef"))->exchange(), Exchange::kSparse);
+  EXPECT_EQ((*MakeCodec("topk|dgc"))->exchange(), Exchange::kSparse);
+  EXPECT_EQ((*MakeCodec("topk:bits=8|ef"))->exchange(), Exchange::kAllGather);
+  EXPECT_EQ((*MakeCodec("topk|rotate"))->exchange(), Exchange::kAllGather);
 }
 
 TEST(TopK, SaysWhichValuesAreValid) {

@@ -233,6 +233,13 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
                              "' sends velocities, which cannot be encoded twice: its exchange "
                              "must be all-gather");
     }
+    const bool cuts_sparse =
+        buckets[b].way() == Exchange::kSparseScatter || buckets[b].way() == Exchange::kSparse;
+    if (cuts_sparse && buckets[b].codec->exchange() != Exchange::kSparse) {
+      return InvalidArgument("codec '" + buckets[b].codec->spec() +
+                             "' cannot go by sparse scatter-reduce, which takes the frames of "
+                             "sparse codecs with values of 32 or 16 bits");
+    }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");
     }

@@ -1,7 +1,8 @@
 // The compressed all-reduce over flat gradient buckets: scatter-reduce, then all-gather, both
 // compressed; or, for codecs that ask for it (Codec::exchange), one all-gather of what each
-// worker encodes, or the same all-reduce of factors in place of gradients. Encoding of bucket
-// k+1 overlaps the sending of bucket k and backward.
+// worker encodes, a scatter-reduce of its coordinates whose sums are sent on exactly, or the
+// first again of factors in place of gradients. Encoding of bucket k+1 overlaps the sending of
+// bucket k and backward.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct GradientBucket {
   std::shared_ptr<const Codec> codec;
   std::string name;  // for messages: the layers it holds
   // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
-  // one that was made for shapes: their messages cannot be cut or encoded again.
+  // one that was made for shapes: their messages cannot be cut or encoded again. kSparse and
+  // kSparseScatter only for one that asks for kSparse.
   std::optional<Exchange> exchange = std::nullopt;
   // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
   // called, and is not measured.
@@ -98,7 +100,7 @@ class GradientReducer {
   // worker owns it is what the mean lost on its way back, in the mean's units; elsewhere what
   // the worker's own gradient lost.
   virtual std::vector<std::span<float>> Memory(size_t bucket) = 0;
-  virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty for an all-gather
+  virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty unless kTwoPhase
 
   virtual ReducerStats TakeStats() = 0;
 };

@@ -1,4 +1,4 @@
-// The stages of a bucket whose codec asks for an all-gather.
+// The stages of a bucket whose frames all go to all.
 #include <algorithm>
 
 #include "elastiquant/base/stopwatch.h"
@@ -6,20 +6,26 @@
 
 namespace elastiquant {
 
-Status ReduceStages::EncodeWhole(size_t bucket) {
+// Our frame of the whole bucket.
+Result<std::span<const uint8_t>> ReduceStages::EncodeBucket(size_t bucket) {
   BucketBuffers& buffers = buckets_[bucket];
-  if (buffers.own.size == 0) return {};
   for (PeerBuffers& peer : buffers.peers) {
     if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
   }
   EQ_ASSIGN_OR_RETURN(buffers.own_bytes,
-                      EncodeOrNotice(encode_work_, bucket, buffers.bucket.gradient, buffers.own,
-                                     kContribute, rank_, buffers.own_frame));
-  const auto frame = buffers.own_frame.span().first(buffers.own_bytes);
+                      EncodeOrNotice(encode_work_, bucket, buffers.bucket.gradient,
+                                     buffers.Whole(), kContribute, rank_, buffers.own_frame));
+  const std::span<const uint8_t> frame = buffers.own_frame.span().first(buffers.own_bytes);
   if (measuring(bucket)) {
-    EQ_RETURN_IF_ERROR(Measure(bucket, buffers.own, kContribute, buffers.bucket.gradient, frame,
-                               &sent_, encode_work_));
+    EQ_RETURN_IF_ERROR(Measure(bucket, buffers.Whole(), kContribute, buffers.bucket.gradient,
+                               frame, &sent_, encode_work_));
   }
+  return frame;
+}
+
+Status ReduceStages::EncodeWhole(size_t bucket) {
+  if (buckets_[bucket].bucket.gradient.empty()) return {};
+  EQ_ASSIGN_OR_RETURN(const auto frame, EncodeBucket(bucket));
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     Peer(bucket, r).send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
@@ -30,26 +36,40 @@ Status ReduceStages::EncodeWhole(size_t bucket) {
 // Everybody adds the same frames in the same order, his own among them.
 Status ReduceStages::ReduceWhole(size_t bucket) {
   BucketBuffers& buffers = buckets_[bucket];
-  if (buffers.own.size == 0) return {};
-  const std::span<float> sum = std::span(sum_).first(buffers.own.size);
+  if (buffers.bucket.gradient.empty()) return {};
+  const std::span<float> sum = std::span(sum_).first(buffers.bucket.gradient.size());
   std::fill(sum.begin(), sum.end(), 0.0f);
   std::optional<SkipNotice> notice;
+  std::vector<std::span<const uint8_t>> frames;
   for (int r = 0; r < world_size_; ++r) {
-    const auto own = buffers.own_frame.span().first(buffers.own_bytes);
-    EQ_RETURN_IF_ERROR(r == rank_ ? AddFrame(bucket, r, own, sum, &notice)
-                                  : AddPart(bucket, r, sum, &notice));
+    std::span<const uint8_t> frame = buffers.own_frame.span().first(buffers.own_bytes);
+    if (r != rank_) {
+      PeerBuffers& peer = Peer(bucket, r);
+      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, peer.their_part, peer.receive_part));
+    }
+    EQ_RETURN_IF_ERROR(AddFrame(bucket, r, frame, sum, &notice));
+    frames.push_back(frame);
   }
-  if (!notice) {
-    notice = FindNonFinite(sum, 0, static_cast<uint32_t>(bucket), static_cast<uint32_t>(rank_));
-    if (notice) notice->worker = 0;  // a sum too large is the same on all
-  }
+  if (!notice) notice = FindInSum(bucket, sum, 0);
   if (notice) {
     Skip(bucket, *notice);
     return {};
   }
-  const auto n = static_cast<float>(world_size_);
-  std::ranges::transform(sum, buffers.bucket.gradient.begin(), [n](float v) { return v / n; });
+  if (weighing(bucket)) EQ_RETURN_IF_ERROR(WeighExchanges(bucket, frames, sum));
+  Divide(sum, buffers.bucket.gradient);
   return {};
+}
+
+// The mean of all workers, from their sum.
+void ReduceStages::Divide(std::span<const float> sum, std::span<float> mean) const {
+  const auto n = static_cast<float>(world_size_);
+  std::ranges::transform(sum, mean.begin(), [n](float v) { return v / n; });
+}
+
+// A sum too large is the same on all.
+std::optional<SkipNotice> ReduceStages::FindInSum(size_t bucket, std::span<const float> sum,
+                                                  size_t begin) {
+  return FindNonFinite(sum, begin, static_cast<uint32_t>(bucket), 0);
 }
 
 }  // namespace elastiquant

@@ -11,6 +11,7 @@
 #include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/collective/sparse_choice.h"
 
 namespace elastiquant {
 
@@ -23,26 +24,32 @@ struct FrameBuffer {
   size_t size;
 };
 
-// What one exchange with one peer needs. Two-phase: phase 1 goes to the owner of a chunk, phase
-// 2 back. All-gather: phase 1 alone, of the whole bucket, to all.
+// What one exchange with one peer needs. Two-phase and sparse scatter-reduce: phase 1 goes to
+// the owner of a chunk, phase 2 back. All-gather: phase 1 alone, of the whole bucket, to all.
 struct PeerBuffers {
-  Chunk chunk;               // the peer's; empty in an all-gather
+  Chunk chunk;               // the peer's; empty if it can only be an all-gather
   FrameBuffer contribution;  // phase 1: our frame of its chunk
   FrameBuffer their_part;    // phase 1: its frame of our chunk, or of its whole gradient
-  FrameBuffer their_mean;    // phase 2: its frame of its chunk's mean
+  FrameBuffer their_mean;    // phase 2: its frame of its chunk's mean, or sum
   std::unique_ptr<Transfer> send_contribution, send_mean, receive_part, receive_mean;
 };
 
 struct BucketBuffers {
   GradientBucket bucket;
   Exchange exchange;
+  Exchange now;         // in this step: of Exchange::kSparse one of the two
+  SparseChoice choice;  // of Exchange::kSparse
   BucketMemory memory;
-  Chunk own;                       // in an all-gather, all of it
-  FrameBuffer own_frame;           // of our chunk's mean, or of our whole gradient
-  size_t own_bytes = 0;            // of it in this step
+  Chunk own;              // empty if it can only be an all-gather
+  FrameBuffer own_frame;  // of our chunk's mean, or of our whole gradient
+  size_t own_bytes = 0;   // of it in this step
+  // Of a sparse scatter-reduce: our part of our own chunk, and the chunk's sum.
+  FrameBuffer own_part, own_sum;
+  size_t own_part_bytes = 0;
   std::optional<size_t> residual;  // the field of the memory that has what was lost
   std::vector<PeerBuffers> peers;  // by rank; our own is empty
 
+  Chunk Whole() const { return {0, bucket.gradient.size()}; }
   std::span<float> Part(Chunk chunk) const {
     return bucket.gradient.subspan(chunk.begin, chunk.size);
   }

@@ -17,12 +17,18 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
       encode_work_(options.threads),
       reduce_work_(options.threads),
       gather_work_(options.threads) {
-  size_t longest_own = 0;
+  size_t longest_sum = 0, longest_sparse = 0;
   for (GradientBucket& bucket : buckets) {
     buckets_.push_back(MakeBucketBuffers(std::move(bucket), rank_, world_size_));
-    longest_own = std::max(longest_own, buckets_.back().own.size);
+    const BucketBuffers& buffers = buckets_.back();
+    const bool whole = buffers.exchange != Exchange::kTwoPhase;
+    longest_sum = std::max(longest_sum, (whole ? buffers.Whole() : buffers.own).size);
+    if (whole && buffers.exchange != Exchange::kAllGather) {
+      longest_sparse = std::max(longest_sparse, buffers.Whole().size);
+    }
   }
-  sum_.resize(longest_own);
+  sum_.resize(longest_sum);
+  decoded_.resize(longest_sparse);
 }
 
 ReduceStages::~ReduceStages() {
@@ -61,15 +67,26 @@ Status ReduceStages::AwaitSends(BucketBuffers& buffers) {
   return first_error;
 }
 
+// A lone worker keeps what its own frame decodes to.
+Exchange ReduceStages::WayOfStep(BucketBuffers& buffers) const {
+  const bool sparse = buffers.exchange == Exchange::kSparse;
+  if (world_size_ > 1) return sparse ? buffers.choice.Begin() : buffers.exchange;
+  return sparse || buffers.exchange == Exchange::kSparseScatter ? Exchange::kAllGather
+                                                                : buffers.exchange;
+}
+
 void ReduceStages::BeginStep(uint64_t step) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
+    buckets_[b].now = WayOfStep(buckets_[b]);
+    const bool parts_come =
+        gathers(b) ? buckets_[b].Whole().size > 0 : buckets_[b].own.size > 0;
     for (int n = 1; n < world_size_; ++n) {
       const int r = NthPeer(n);
       PeerBuffers& peer = Peer(b, r);
-      if (peer.their_part.size > 0) {
+      if (parts_come) {
         peer.receive_part = comm_->Receive(r, Tag(b, kContribute), peer.their_part.span());
       }
-      if (peer.their_mean.size > 0) {
+      if (!gathers(b) && peer.chunk.size > 0) {
         peer.receive_mean = comm_->Receive(r, Tag(b, kShare), peer.their_mean.span());
       }
     }
@@ -86,14 +103,18 @@ void ReduceStages::Commit() {
   }
 }
 
+StreamKey ReduceStages::KeyOf(size_t bucket, Phase phase, int chunk) const {
+  const auto n = static_cast<uint64_t>(world_size_);
+  const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
+  return DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
+}
+
 // A frame of `values`, or of why there is none.
 Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
                                             std::span<const float> values, Chunk part,
                                             Phase phase, int chunk, const FrameBuffer& frame) {
   const Stopwatch watch;
-  const auto n = static_cast<uint64_t>(world_size_);
-  const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
-  const StreamKey key = DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
+  const StreamKey key = KeyOf(bucket, phase, chunk);
   BucketBuffers& buffers = buckets_[bucket];
   const BucketMemory::Part memory = buffers.memory.PartOf(part);
   Result<size_t> size = buffers.bucket.codec->EncodeNext(values, key, work, frame.span(),
@@ -111,6 +132,7 @@ Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
 
 Status ReduceStages::Encode(size_t bucket) {
   if (gathers(bucket)) return EncodeWhole(bucket);
+  if (scatters(bucket)) return EncodeScattered(bucket);
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
@@ -160,7 +182,8 @@ Status ReduceStages::Measure(size_t bucket, Chunk part, Phase phase,
 }
 
 Status ReduceStages::Reduce(size_t bucket) {
-  return gathers(bucket) ? ReduceWhole(bucket) : ReduceOwnChunk(bucket);
+  if (gathers(bucket)) return ReduceWhole(bucket);
+  return scatters(bucket) ? ReduceScattered(bucket) : ReduceOwnChunk(bucket);
 }
 
 Status ReduceStages::ReduceOwnChunk(size_t bucket) {
@@ -274,7 +297,9 @@ Status ReduceStages::GatherMeans(size_t bucket) {
       continue;
     }
     const Stopwatch watch;
-    const Status status = DecodeFrame(frame, gather_work_, buckets_[bucket].Part(peer.chunk));
+    const std::span<float> part = buckets_[bucket].Part(peer.chunk);
+    const Status status = DecodeFrame(frame, gather_work_, part);
+    if (scatters(bucket)) Divide(part, part);
     tally_.AddSeconds(&ReducerStats::decode_seconds, watch);
     if (!status.ok()) return FrameError(bucket, r, status);
   }

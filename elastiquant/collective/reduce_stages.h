@@ -31,11 +31,13 @@ class ReduceStages {
   Status SetCodec(size_t index, std::shared_ptr<const Codec> codec);
   BucketMemory& memory(size_t index) { return buckets_[index].memory; }
   Chunk owned_chunk(size_t index) const {
-    return gathers(index) ? Chunk{} : buckets_[index].own;
+    return buckets_[index].exchange == Exchange::kTwoPhase ? buckets_[index].own : Chunk{};
   }
-  // Whether a stage of a bucket needs the one before to be done with it: in an all-gather the
-  // mean overwrites what is encoded, and who is told of a mean must find all of it.
-  bool in_order(size_t index) const { return gathers(index) || options_.on_reduced; }
+  // Whether a stage of a bucket needs the one before to be done with it: where a bucket is
+  // encoded as a whole the mean overwrites it, and who is told of a mean must find all of it.
+  bool in_order(size_t index) const {
+    return buckets_[index].now != Exchange::kTwoPhase || options_.on_reduced;
+  }
 
   // Posts all receives of a step: a message that finds its buffer waiting saves a round trip.
   // No stage may be running.
@@ -48,23 +50,39 @@ class ReduceStages {
   // Stage 1: our part of every other worker's chunk goes to its owner; or our whole gradient to
   // all.
   Status Encode(size_t bucket);
-  // Stage 2: the mean of our chunk goes to everybody. What we keep is what the others decode.
-  // Or: the mean of what all workers sent.
+  // Stage 2: the mean of our chunk, or its sum, goes to everybody. What we keep is what the
+  // others decode. Or: the mean of what all workers sent.
   Status Reduce(size_t bucket);
-  // Stage 3: the other chunks' means come in.
+  // Stage 3: the other chunks' means or sums come in.
   Status Gather(size_t bucket);
 
  private:
   enum Phase : uint32_t { kContribute = 0, kShare = 1 };
 
-  bool gathers(size_t index) const { return buckets_[index].exchange == Exchange::kAllGather; }
+  bool gathers(size_t index) const { return buckets_[index].now == Exchange::kAllGather; }
+  bool scatters(size_t index) const { return buckets_[index].now == Exchange::kSparseScatter; }
+  // Whether the two ways of a sparse bucket are to be compared in this step.
+  bool weighing(size_t index) const { return buckets_[index].choice.measuring(); }
+  Exchange WayOfStep(BucketBuffers& buffers) const;
 
   static Status AwaitSends(BucketBuffers& buffers);
   bool measuring(size_t index) const { return measuring_ && !buckets_[index].bucket.derived; }
 
   // Of an all-gather.
+  Result<std::span<const uint8_t>> EncodeBucket(size_t bucket);
   Status EncodeWhole(size_t bucket);
   Status ReduceWhole(size_t bucket);
+  void Divide(std::span<const float> sum, std::span<float> mean) const;
+  static std::optional<SkipNotice> FindInSum(size_t bucket, std::span<const float> sum,
+                                             size_t begin);
+
+  // Of a sparse scatter-reduce.
+  Status EncodeScattered(size_t bucket);
+  Status ReduceScattered(size_t bucket);
+  Status ShareSum(size_t bucket, std::span<const float> sum,
+                  const std::optional<SkipNotice>& notice);
+  Status WeighExchanges(size_t bucket, std::span<const std::span<const uint8_t>> frames,
+                        std::span<const float> sum);
 
   Status ReduceOwnChunk(size_t bucket);
   Status GatherMeans(size_t bucket);
@@ -75,6 +93,7 @@ class ReduceStages {
                   std::optional<SkipNotice>* notice);
   Status ShareMean(size_t bucket, std::span<const float> mean,
                    std::optional<SkipNotice> notice);
+  StreamKey KeyOf(size_t bucket, Phase phase, int chunk) const;
   // `part` is where `values` belong in the bucket, `chunk` its number.
   Result<size_t> EncodeOrNotice(Workspace& work, size_t bucket, std::span<const float> values,
                                 Chunk part, Phase phase, int chunk, const FrameBuffer& frame);
@@ -108,6 +127,7 @@ class ReduceStages {
   std::vector<std::atomic<bool>> reduced_;  // by bucket: in this step all could encode it
   std::vector<float> sum_;                  // Reduce's
   Measurement sent_, shared_;               // Encode's and Reduce's
+  std::vector<float> decoded_;              // Encode's: what a sparse frame decodes to
   Workspace encode_work_, reduce_work_, gather_work_;
   uint64_t step_ = 0;
   bool measuring_ = false;

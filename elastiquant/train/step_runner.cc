@@ -22,8 +22,10 @@ constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
 // nullopt: as the codec asks for.
 Result<std::optional<Exchange>> ChooseExchange(const TrainOptions& options, bool has_shapes) {
   std::optional<Exchange> exchange;
-  if (options.exchange == ExchangeName(Exchange::kTwoPhase)) exchange = Exchange::kTwoPhase;
-  if (options.exchange == ExchangeName(Exchange::kAllGather)) exchange = Exchange::kAllGather;
+  for (const Exchange e :
+       {Exchange::kTwoPhase, Exchange::kAllGather, Exchange::kSparseScatter}) {
+    if (options.exchange == ExchangeName(e)) exchange = e;
+  }
   if (exchange == Exchange::kTwoPhase && has_shapes) {
     return InvalidArgument("--exchange two-phase cuts tensors up, which codec '" +
                            options.codec + "' needs whole: leave --exchange out");

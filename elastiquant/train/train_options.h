@@ -21,7 +21,7 @@ struct TrainOptions {
   std::string out = "run";
   std::string codec = "elastic:bits=4";
   std::string exact = "1d";        // BucketPlanOptions::exact
-  std::string exchange = "codec";  // as the codec asks for; or "two-phase", "all-gather"
+  std::string exchange = "codec";  // as the codec asks for; or an ExchangeName
   int64_t bucket_kib = 256;        // of fp32 gradient
   int64_t measure_every = 50;      // steps; 0 = never
   int64_t adapt_every = 0;         // steps; 0: LevelAdapter\'s schedule
