@@ -128,7 +128,7 @@ const CodecFamily& DgcFamily() {
   static const CodecFamily family = [] {
     std::vector<CodecParameter> parameters{
         {"ratio", kRatio, "above 0, up to 1: kept of all coordinates; at least one is"},
-        SparseBitsParameter(),
+        SparseBitsParameter(/*exact=*/true),
         {"method", "sampled", "exact, or sampled: 0.8 to 1.3 times as many"}};
     for (const CodecParameter& parameter : DgcModifier().parameters) {
       parameters.push_back(parameter);

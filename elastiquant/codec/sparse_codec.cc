@@ -67,14 +67,19 @@ std::vector<CodecParameter> KeptCount::Parameters() {
           {"k", "", "the number of coordinates to keep, instead of ratio"}};
 }
 
-Result<int> ParseSparseBits(const SpecPart& part) {
+Result<int> ParseSparseBits(const SpecPart& part, bool exact) {
   const std::string_view text = SpecValue(part, "bits", "16");
   int bits = 0;
   if (ParseNumber(text, &bits) && IsSparseValueWidth(bits)) return bits;
-  return BadSpecValue(part, "bits", text, "32, 16, 8 or 4");
+  if (exact && text == "exact") return kExactBits;
+  return BadSpecValue(part, "bits", text, exact ? "32, 16, 8, 4 or exact" : "32, 16, 8 or 4");
 }
-CodecParameter SparseBitsParameter() {
-  return {"bits", "16", "32, 16, 8 or 4: of a kept value"};
+std::string SparseBitsText(int bits) {
+  return bits == kExactBits ? "exact" : std::to_string(bits);
+}
+CodecParameter SparseBitsParameter(bool exact) {
+  if (!exact) return {"bits", "16", "32, 16, 8 or 4: of a kept value"};
+  return {"bits", "16", "32, 16, 8 or 4: of a kept value; or exact: as 32, but compressed"};
 }
 
 Result<bool> ParseYesOrNo(const SpecPart& part, std::string_view key,

@@ -30,9 +30,10 @@ class KeptCount {
   uint32_t k_ = 0;
 };
 
-// From the key "bits": 32, 16, 8 or 4.
-Result<int> ParseSparseBits(const SpecPart& part);
-CodecParameter SparseBitsParameter();
+// From the key "bits": 32, 16, 8 or 4; or, where `exact` may be given, kExactBits.
+Result<int> ParseSparseBits(const SpecPart& part, bool exact = false);
+std::string SparseBitsText(int bits);
+CodecParameter SparseBitsParameter(bool exact = false);
 // "yes" or "no".
 Result<bool> ParseYesOrNo(const SpecPart& part, std::string_view key,
                           std::string_view fallback);

@@ -2,11 +2,13 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "elastiquant/codec/first_error.h"
 #include "elastiquant/codec/sparse_codec.h"
 #include "elastiquant/codec/sparse_values.h"
+#include "elastiquant/coding/float_code.h"
 #include "elastiquant/coding/gap_code.h"
 
 namespace elastiquant {
@@ -59,6 +61,12 @@ class ListedDecoder {
         GapCode::Read(payload_.subspan(front_.table_at()), format_.marked(), &table);
     if (!code.ok()) return Bad(code.status().message());
     data_ = payload_.subspan(front_.table_at() + table);
+    if (format_.bits == kExactBits) {
+      const auto floats = FloatCode::Read(data_, &table);
+      if (!floats.ok()) return Bad(floats.status().message());
+      floats_.emplace(*floats);
+      data_ = data_.subspan(table);
+    }
     EQ_RETURN_IF_ERROR(CheckFront());
     const GapDecoder gaps(*code);
     FirstError error;
@@ -104,18 +112,28 @@ class ListedDecoder {
       valued -= marks[i] != GapMark::kNone ? 1 : 0;
     }
     const std::span<const uint8_t> coded = bytes.subspan(reader.position() / 8);
-    if (coded.size() != SparseValueBytes(valued, format_.bits)) {
-      return Bad("a segment's values do not fill its end");
-    }
     float values[kSparseSegment];
-    if (!ReadSparseValues(coded.data(), format_.bits, format_.exponent, {values, valued})) {
-      return Bad("a value is not finite or out of range");
-    }
+    EQ_RETURN_IF_ERROR(Values(coded, {values, valued}));
     if (valued < size) Spread({marks, size}, valued, values);
     const Scatterer scatterer(sink_);
     scatterer.Clear(next, size_t{last} + 1);
     scatterer.Put(positions, {values, size});
     return Status::Ok();
+  }
+
+  Status Values(std::span<const uint8_t> coded, std::span<float> values) const {
+    bool good = false;
+    if (floats_) {
+      BitReader reader(coded);
+      good = floats_->Decode(reader, values);
+      if (!reader.AtFinish()) return Bad("a segment's values do not fill its end");
+    } else {
+      if (coded.size() != SparseValueBytes(values.size(), format_.bits)) {
+        return Bad("a segment's values do not fill its end");
+      }
+      good = ReadSparseValues(coded.data(), format_.bits, format_.exponent, values);
+    }
+    return good ? Status::Ok() : Bad("a value is not finite or out of range");
   }
 
   // Puts the signs' magnitudes between the values, from the back, where there is room.
@@ -146,6 +164,7 @@ class ListedDecoder {
   const DecodeSink& sink_;
   const SparseFront front_;
   std::span<const uint8_t> data_;
+  std::optional<FloatDecoder> floats_;  // of exact values
 };
 
 Status DecodeDrawn(const SparseFormat& format, size_t kept, const FrameView& frame,

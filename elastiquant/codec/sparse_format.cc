@@ -35,7 +35,9 @@ Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
   reader.Read(&format.dropped);
   reader.Read(&format.magnitude);
   if (placement > 1) return bad("the placement is unknown");
-  if (!IsSparseValueWidth(bits)) return bad("values have 32, 16, 8 or 4 bits");
+  if (bits != kExactBits && !IsSparseValueWidth(bits)) {
+    return bad("values have 32, 16, 8 or 4 bits, or 0 if they are exact");
+  }
   const bool in_range = bits == 16
                             ? exponent >= kMinSparseExponent && exponent <= kMaxSparseExponent
                             : exponent == 0;
@@ -48,6 +50,9 @@ Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
   format.placement = static_cast<SparsePlacement>(placement);
   if (format.placement == SparsePlacement::kDrawn && format.marked()) {
     return bad("drawn coordinates have values, not signs");
+  }
+  if (bits == kExactBits && (format.placement == SparsePlacement::kDrawn || format.marked())) {
+    return bad("exact values have listed positions and no signs");
   }
   format.bits = bits;
   format.exponent = exponent;

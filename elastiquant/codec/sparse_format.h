@@ -17,6 +17,10 @@ inline constexpr size_t kSparseSegment = 4096;
 // Values of 8 and 4 bits that share a norm.
 inline constexpr size_t kSparseBlock = 64;
 
+// Of values that are floats of no fixed width (coding/float_code.h). Not with drawn positions
+// or marks.
+inline constexpr int kExactBits = 0;
+
 enum class SparsePlacement : uint8_t {
   kListed = 0,  // the positions are in the payload
   kDrawn = 1,   // those of the smallest random numbers, which the key gives
@@ -24,7 +28,7 @@ enum class SparsePlacement : uint8_t {
 
 struct SparseFormat {
   SparsePlacement placement = SparsePlacement::kListed;
-  int bits = 16;         // of a value: 32, 16, 8 or 4
+  int bits = 16;         // of a value: 32, 16, 8 or 4; or kExactBits
   int exponent = 0;      // with 16 bits: values are binary16 times 2^exponent
   uint32_t dropped = 0;  // coordinates that are not kept
   float magnitude = 0;   // of kept coordinates that have a sign only; 0: there are none

@@ -23,9 +23,10 @@ std::vector<float> Values(size_t n) {
 class Parts : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, Parts,
                          testing::Values("topk:ratio=0.03", "topk:ratio=1", "topk:k=3,bits=32",
-                                         "threshold:value=1e-30,bits=32", "randomk:ratio=0.1",
-                                         "randomk:ratio=0.5,scale=no", "atomo:ratio=0.05",
-                                         "atomo:ratio=0.6,bits=32"));
+                                         "threshold:value=1e-30,bits=32",
+                                         "threshold:value=0.001,bits=exact",
+                                         "randomk:ratio=0.1", "randomk:ratio=0.5,scale=no",
+                                         "atomo:ratio=0.05", "atomo:ratio=0.6,bits=32"));
 
 TEST_P(Parts, DecodeToTheBitsOfTheWhole) {
   const std::vector<float> values = Values(30011);

@@ -133,7 +133,7 @@ size_t SparseValueBytes(size_t count, int bits) {
 }
 
 double SparseValueError(size_t count, int bits) {
-  if (bits == 32) return 0;
+  if (bits == 32 || bits == kExactBits) return 0;
   // The last place of binary16 is 2^-10 of a value, or 2^-38 of the largest: half of it to
   // nearest, and a variance of a quarter of its square, are the same.
   if (bits == 16) return 0x1p-22 + static_cast<double>(count) * 0x1p-78;
@@ -145,7 +145,7 @@ double SparseValueError(size_t count, int bits) {
 
 Result<int> SparseExponent(float largest, int bits, bool stochastic) {
   const float limit = bits == 16 && stochastic ? std::ldexp(kMaxHalf, kMaxSparseExponent)
-                      : bits < 16              ? FromBf16(kMaxBf16 - 1)
+                      : bits == 8 || bits == 4 ? FromBf16(kMaxBf16 - 1)
                                                : std::numeric_limits<float>::max();
   if (largest > limit) {
     return OutOfRange("a value of " + std::to_string(largest) + " exceeds what " +

@@ -3,16 +3,19 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 
+#include "elastiquant/coding/float_code.h"
 #include "elastiquant/coding/gap_code.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
 
-// The bits of one coordinate at the most (a code, what follows it, and a mark), the values of a
-// segment, and what a BitWriter stores beyond.
+// The bits of one coordinate at the most (a code, what follows it, a mark, and an exact value),
+// and what a BitWriter stores beyond.
 constexpr size_t kMaxSegmentBytes =
-    kSparseSegment * (kMaxPrefixBits + 30 + 1) / 8 + 4 * kSparseSegment + 16;
+    kSparseSegment * (kMaxPrefixBits + 30 + 1 + FloatCode::kMaxBits) / 8 + 32;
 
 // Writes the payload of listed positions.
 class ListedWriter {
@@ -23,7 +26,11 @@ class ListedWriter {
         rounding_(rounding),
         work_(work),
         payload_(payload),
-        front_{SparseSegments(message.kept.positions.size())} {}
+        front_{SparseSegments(message.kept.positions.size())} {
+    if (rounding_.bits == kExactBits) ChooseExact();
+  }
+  // Of values: kExactBits may have become 32.
+  int bits() const { return rounding_.bits; }
 
   size_t Run() {
     if (front_.segments == 0) return 0;
@@ -37,7 +44,8 @@ class ListedWriter {
       counts.Add(own);  // whole numbers: in any order
     });
     const GapCode code(counts, message_.magnitude > 0);
-    const size_t table = code.Write(payload_.data() + front_.table_at());
+    size_t table = code.Write(payload_.data() + front_.table_at());
+    if (floats_) table += floats_->Write(payload_.data() + front_.table_at() + table);
     data_ = payload_.data() + front_.table_at() + table;
     ForEachSegment([&](size_t s) { PutEnd(s, SizeOf(Segment(message_, s), code)); });
     uint64_t end = 0;
@@ -50,6 +58,20 @@ class ListedWriter {
   }
 
  private:
+  void ChooseExact() {
+    const std::span<const float> values = message_.kept.values;
+    const uint32_t largest = AbsMaxBits(values.data(), values.size());
+    FloatCounts counts(static_cast<int>(largest >> 23));
+    counts.Add(values);
+    rounding_.bits = 32;
+    if (values.empty()) return;
+    const FloatCode code(counts);
+    const uint64_t bytes = code.Bits(counts) / 8 + front_.segments + FloatCode::kMaxTableBytes;
+    if (bytes >= SparseValueBytes(values.size(), 32)) return;
+    rounding_.bits = kExactBits;
+    floats_ = code;
+  }
+
   // The kept coordinates that one thread works on.
   struct Segment {
     Segment(const SparseMessage& message, size_t s) {
@@ -84,7 +106,29 @@ class ListedWriter {
   size_t SizeOf(const Segment& segment, const GapCode& code) const {
     GapCounts counts;
     counts.Add(segment.run);
-    return (code.Bits(counts) + 7) / 8 + SparseValueBytes(segment.valued, rounding_.bits);
+    return (code.Bits(counts) + 7) / 8 + ValueBytes(segment);
+  }
+
+  size_t ValueBytes(const Segment& segment) const {
+    if (!floats_) return SparseValueBytes(segment.valued, rounding_.bits);
+    FloatCounts counts(floats_->top());
+    counts.Add(segment.values);
+    return (floats_->Bits(counts) + 7) / 8;
+  }
+
+  // Returns their bytes.
+  size_t WriteValues(const Segment& segment, uint8_t* out, size_t room) const {
+    size_t size = SparseValueBytes(segment.valued, rounding_.bits);
+    if (floats_) {
+      BitWriter writer({out, room});
+      floats_->Encode(segment.values, writer);
+      writer.Finish(&size);
+    } else if (segment.valued == segment.values.size()) {
+      WriteSparseValues(segment.values, segment.run.positions.data(), rounding_, out);
+    } else {
+      WriteUnmarked(segment, out);
+    }
+    return size;
   }
 
   void Write(size_t s, const GapCode& code) const {
@@ -94,12 +138,7 @@ class ListedWriter {
     code.Encode(segment.run, writer);
     size_t size = 0;
     writer.Finish(&size);
-    if (segment.valued == segment.values.size()) {
-      WriteSparseValues(segment.values, segment.run.positions.data(), rounding_, bytes + size);
-    } else {
-      WriteUnmarked(segment, bytes + size);
-    }
-    size += SparseValueBytes(segment.valued, rounding_.bits);
+    size += WriteValues(segment, bytes + size, sizeof(bytes) - size);
     std::memcpy(data_ + (s == 0 ? 0 : End(s - 1)), bytes, size);
     const uint32_t last = segment.run.positions.back();
     std::memcpy(payload_.data() + 4 * s, &last, sizeof(last));
@@ -127,10 +166,11 @@ class ListedWriter {
   }
 
   const SparseMessage& message_;
-  const SparseRounding& rounding_;
+  SparseRounding rounding_;
   Workspace& work_;
   std::span<uint8_t> payload_;
   SparseFront front_;
+  std::optional<FloatCode> floats_;  // of exact values
   uint8_t* data_ = nullptr;
 };
 
@@ -152,6 +192,7 @@ size_t WriteDrawn(const SparseSelection& kept, const SparseRounding& rounding, W
 size_t MaxSparseFrameBytes(size_t n, size_t kept, int bits, SparsePlacement placement) {
   const size_t front = FramePayloadOffset(kSparseParameterBytes);
   if (kept == 0) return front;
+  if (bits == kExactBits) bits = 32;
   const size_t segments = SparseSegments(kept);
   // Blocks of values end with their segment.
   const size_t last = kept - (segments - 1) * kSparseSegment;
@@ -167,12 +208,17 @@ size_t WriteSparseFrame(const SparseMessage& message, size_t elements,
                         SparsePlacement placement, const SparseRounding& rounding,
                         StreamKey key, Workspace& work, std::span<uint8_t> frame) {
   const size_t dropped = elements - message.kept.values.size();
-  const SparseFormat format{placement, rounding.bits, rounding.exponent,
-                            static_cast<uint32_t>(dropped), message.magnitude};
+  SparseFormat format{placement, rounding.bits, rounding.exponent,
+                      static_cast<uint32_t>(dropped), message.magnitude};
   const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kSparseParameterBytes));
-  const size_t size = placement == SparsePlacement::kDrawn
-                          ? WriteDrawn(message.kept, rounding, work, payload.data())
-                          : ListedWriter(message, rounding, work, payload).Run();
+  size_t size = 0;
+  if (placement == SparsePlacement::kDrawn) {
+    size = WriteDrawn(message.kept, rounding, work, payload.data());
+  } else {
+    ListedWriter writer(message, rounding, work, payload);
+    size = writer.Run();
+    format.bits = writer.bits();
+  }
   const auto parameters = WriteSparseParameters(format);
   FrameView view;
   view.codec = CodecId::kSparse;

@@ -31,7 +31,7 @@ struct SparseMessage {
 size_t MaxSparseFrameBytes(size_t n, size_t kept, int bits, SparsePlacement placement);
 
 // `frame` has room for as much. Returns the bytes of the frame. Drawn coordinates have no
-// marks.
+// marks. With kExactBits values are written with 32 bits if that is shorter.
 size_t WriteSparseFrame(const SparseMessage& message, size_t elements,
                         SparsePlacement placement, const SparseRounding& rounding,
                         StreamKey key, Workspace& work, std::span<uint8_t> frame);

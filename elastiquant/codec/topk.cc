@@ -18,7 +18,7 @@ class TopKCodec : public SparseCodec {
       : SparseCodec({.bits = bits}), count_(count), sampled_(sampled) {}
 
   std::string spec() const override {
-    return "topk:" + count_.Text() + ",bits=" + std::to_string(bits()) +
+    return "topk:" + count_.Text() + ",bits=" + SparseBitsText(bits()) +
            ",method=" + (sampled_ ? "sampled" : "exact");
   }
   CodecClass codec_class() const override { return CodecClass::kContractive; }
@@ -64,7 +64,7 @@ class ThresholdCodec : public SparseCodec {
   ThresholdCodec(float value, int bits) : SparseCodec({.bits = bits}), value_(value) {}
 
   std::string spec() const override {
-    return "threshold:value=" + NumberText(value_) + ",bits=" + std::to_string(bits());
+    return "threshold:value=" + NumberText(value_) + ",bits=" + SparseBitsText(bits());
   }
   CodecClass codec_class() const override { return CodecClass::kBiased; }
   // If all is dropped. In absolute terms the error is below n value^2.
@@ -85,7 +85,7 @@ class ThresholdCodec : public SparseCodec {
 
 Result<std::shared_ptr<const Codec>> MakeTopK(const Spec& spec) {
   EQ_ASSIGN_OR_RETURN(const KeptCount count, KeptCount::Parse(spec.codec));
-  EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec));
+  EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec, /*exact=*/true));
   const std::string_view method = SpecValue(spec.codec, "method", "exact");
   if (method != "exact" && method != "sampled") {
     return BadSpecValue(spec.codec, "method", method, "exact or sampled");
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const Codec>> MakeThreshold(const Spec& spec) {
   if (!ParseNumber(text, &value) || !(value > 0) || !std::isfinite(value)) {
     return BadSpecValue(spec.codec, "value", text, "the least magnitude to keep, above 0");
   }
-  EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec));
+  EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec, /*exact=*/true));
   return {std::make_shared<ThresholdCodec>(value, bits)};
 }
 
@@ -108,21 +108,22 @@ Result<std::shared_ptr<const Codec>> MakeThreshold(const Spec& spec) {
 const CodecFamily& TopKFamily() {
   static const CodecFamily family = [] {
     std::vector<CodecParameter> parameters = KeptCount::Parameters();
-    parameters.push_back(SparseBitsParameter());
+    parameters.push_back(SparseBitsParameter(/*exact=*/true));
     parameters.push_back(
         {"method", "exact",
          "exact, or sampled: a threshold from a sample, 0.8 to 1.3 times as many"});
-    return CodecFamily{CodecId::kSparse,
-                       {"topk",
-                        "topk:ratio=0.01",
-                        CodecClass::kContractive,
-                        "the coordinates of the largest magnitudes; wants |ef",
-                        parameters,
-                        {}},
-                       {"topk:ratio=0.01", "topk:k=5,bits=32", "topk:ratio=0.3,bits=8",
-                        "topk:ratio=1,bits=4", "topk:ratio=0.05,bits=4,method=sampled"},
-                       MakeTopK,
-                       DecodeSparse};
+    return CodecFamily{
+        CodecId::kSparse,
+        {"topk",
+         "topk:ratio=0.01",
+         CodecClass::kContractive,
+         "the coordinates of the largest magnitudes; wants |ef",
+         parameters,
+         {}},
+        {"topk:ratio=0.01", "topk:k=5,bits=32", "topk:ratio=0.3,bits=8", "topk:ratio=1,bits=4",
+         "topk:ratio=0.05,bits=4,method=sampled", "topk:ratio=0.2,bits=exact"},
+        MakeTopK,
+        DecodeSparse};
   }();
   return family;
 }
@@ -134,10 +135,11 @@ const CodecFamily& ThresholdFamily() {
        "threshold:value=0.01",
        CodecClass::kBiased,
        "the coordinates of at least a given magnitude; wants |ef",
-       {{"value", "0.01", "the least magnitude that is kept, above 0"}, SparseBitsParameter()},
+       {{"value", "0.01", "the least magnitude that is kept, above 0"},
+        SparseBitsParameter(/*exact=*/true)},
        {}},
       {"threshold:value=0.01", "threshold:value=1,bits=8", "threshold:value=2.5,bits=4",
-       "threshold:value=1e-30,bits=32"},
+       "threshold:value=1e-30,bits=32", "threshold:value=1e-45,bits=exact"},
       MakeThreshold,
       DecodeSparse};
   return family;

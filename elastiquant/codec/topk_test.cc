@@ -177,7 +177,7 @@ TEST(TopK, SaysWhichValuesAreValid) {
   EXPECT_THAT(MakeCodec("topk:ratio=nan").status().message(), HasSubstr("above 0, up to 1"));
   EXPECT_THAT(MakeCodec("topk:k=0").status().message(), HasSubstr("whole number from 1"));
   EXPECT_THAT(MakeCodec("topk:k=5,ratio=0.1").status().message(), HasSubstr("exclude"));
-  EXPECT_THAT(MakeCodec("topk:bits=12").status().message(), HasSubstr("32, 16, 8 or 4"));
+  EXPECT_THAT(MakeCodec("topk:bits=12").status().message(), HasSubstr("32, 16, 8, 4 or exact"));
   EXPECT_THAT(MakeCodec("topk:method=fast").status().message(), HasSubstr("exact or sampled"));
   EXPECT_THAT(MakeCodec("threshold:value=0").status().message(), HasSubstr("above 0"));
   EXPECT_THAT(MakeCodec("threshold:value=inf").status().message(), HasSubstr("above 0"));

@@ -238,7 +238,7 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     if (cuts_sparse && buckets[b].codec->exchange() != Exchange::kSparse) {
       return InvalidArgument("codec '" + buckets[b].codec->spec() +
                              "' cannot go by sparse scatter-reduce, which takes the frames of "
-                             "sparse codecs with values of 32 or 16 bits");
+                             "sparse codecs with values of 32 or 16 bits, or exact");
     }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");

@@ -136,7 +136,7 @@ void FillPeaks(Worker& worker, bool same) {
   for (auto& g : worker.gradients) {
     for (size_t i = 0; i < g.size(); ++i) {
       const size_t peak = same ? 0 : static_cast<size_t>(worker.comm->rank());
-      g[i] = i % 50 == peak ? 2.0f + static_cast<float>(i % 7) : 0.001f;
+      g[i] = i % 50 == peak ? 2.0f + std::abs(Rough(worker.comm->rank(), 0, i, 0)) : 0.001f;
     }
   }
 }
@@ -167,7 +167,7 @@ TEST(SparseExchange, TakesTheWayThatMovesFewerBytes) {
         if (same && world > 2) {
           EXPECT_LT(total(scatter[1]), total(gather[1]));
         }
-        if (!same) {
+        if (!same && world == 2) {
           EXPECT_LT(total(gather[1]), total(scatter[1]));
         }
       });

@@ -7,7 +7,7 @@ namespace {
 
 // The threshold is the least float.
 const Codec& Sparse() {
-  static const auto codec = MakeCodec("threshold:value=1e-45,bits=32").value();
+  static const auto codec = MakeCodec("threshold:value=1e-45,bits=exact").value();
   return *codec;
 }
 const Codec& Dense() {

@@ -820,6 +820,29 @@ def sparse_values(data, bits, exponent, count):
     return np.repeat(norms / np.float32(limit), 64)[:count] * integers.astype(np.float32)
 
 
+def parse_float_tables(data):
+    """The largest exponent, the codes of exponents and lengths, and the tables' bytes."""
+    check(len(data) >= 1 and data[0] < 255, "the largest exponent")
+    exponents, first = parse_prefix_table(data[1:], 63)
+    lengths, second = parse_prefix_table(data[1 + first :], 24)
+    return (data[0], exponents, lengths), 1 + first + second
+
+
+def exact_values(data, tables, count):
+    top, exponents, lengths = tables
+    reader, values = BitReader(data), []
+    for _ in range(count):
+        symbol = read_symbol(reader, exponents)
+        exponent = reader.bits(8) if symbol == 62 else top - symbol
+        check(0 <= exponent < 255, "an exponent")
+        length = read_symbol(reader, lengths)
+        sign = reader.bits(1)
+        mantissa = (2 * reader.bits(length - 1) + 1) << 23 - length if length else 0
+        values.append(sign << 31 | exponent << 23 | mantissa)
+    check(reader.rest_of_byte_is_zero() and -(-reader.at // 8) == len(data), "the values' end")
+    return np.array(values, np.uint32).view(np.float32)
+
+
 def decode_sparse_segment(data, codes, place, last, count, f):
     """Positions and values of a segment that follows position `place`."""
     reader = BitReader(data)
@@ -840,6 +863,8 @@ def decode_sparse_segment(data, codes, place, last, count, f):
     signs = np.array(signs, np.float32)
     values = signs * np.float32(f["magnitude"])
     rest = data[reader.at // 8 :]
+    if f["bits"] == 0:
+        return positions, exact_values(rest, f["floats"], count)
     values[signs == 0] = sparse_values(rest, f["bits"], f["exponent"], int((signs == 0).sum()))
     return positions, values
 
@@ -848,12 +873,13 @@ def parse_sparse(frame):
     check(frame.flags == 0 and len(frame.parameters) == 12, "parameter length and flags")
     names = ["placement", "bits", "exponent", "dropped", "magnitude"]
     f = dict(zip(names, struct.unpack("<BBhIf", frame.parameters), strict=True))
-    check(f["placement"] <= 1 and f["bits"] in (32, 16, 8, 4), "placement or bits")
+    check(f["placement"] <= 1 and f["bits"] in (32, 16, 8, 4, 0), "placement or bits")
     check(-125 <= f["exponent"] <= 112 if f["bits"] == 16 else f["exponent"] == 0, "exponent")
     check(f["dropped"] <= frame.n, "dropped")
     magnitude = f["magnitude"]
     check(np.isfinite(magnitude) and not np.signbit(magnitude), "magnitude")
     check(magnitude == 0 or f["placement"] == 0, "magnitude of drawn positions")
+    check(f["bits"] > 0 or (f["placement"] == 0 and magnitude == 0), "exact values")
     return f
 
 
@@ -883,6 +909,9 @@ def decode_sparse(frame):
     check(max(last) < n and (np.diff(last) > 0).all(), "last positions")
     codes, table = parse_prefix_table(payload[front:], 126 if f["magnitude"] > 0 else 63)
     data = payload[front + table :]
+    if f["bits"] == 0:
+        f["floats"], size = parse_float_tables(data)
+        data = data[size:]
     check(ends[-1] == len(data) and ends == sorted(ends), "ends of segments")
     for s, count in enumerate(counts):
         part = data[ends[s - 1] if s else 0 : ends[s]]
