@@ -23,8 +23,8 @@ struct Cluster {
 };
 
 // What a worker sends in a step, K workers, P parameters: two-phase, 2 (K-1) frames of P/K
-// values; all-gather, K-1 frames of P values. (Factors are counted as an all-gather.) Frames
-// only: below them Ethernet, IP and TCP add some 7 %.
+// values; all-gather, K-1 frames of P values. (Factors and sparse messages are counted as an
+// all-gather.) Frames only: below them Ethernet, IP and TCP add some 7 %.
 double StepBits(const Codec& codec, const Cluster& cluster);
 // compute + bits / rate + one delay for each phase. Frames of the codec run beside each other,
 // and encoding costs nothing.

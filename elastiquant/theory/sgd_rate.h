@@ -16,7 +16,7 @@ struct SgdProblem {
 };
 
 // delta^2 >= E|decoded mean - grad f|^2 of K workers whose codec has variance `omega`:
-//   kAllGather, kFactors: (sigma^2 + omega B) / K (QSGD, Alistarh et al. 2017, section 2)
+//   all others: (sigma^2 + omega B) / K (QSGD, Alistarh et al. 2017, section 2)
 //   kTwoPhase: the mean m is encoded once more, at omega E|m|^2. With the noise at its most or
 //     at none, whichever gives more (it is linear in the noise),
 //     (sigma^2 + omega B) / K + omega (B - sigma^2 + (sigma^2 + omega B) / K) (ours).
