@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "elastiquant/kernels/dither_few_lanes.h"
 #include "elastiquant/kernels/dither_kernels.h"
 #include "elastiquant/kernels/dither_scalar.h"
 
@@ -431,8 +432,25 @@ bool scalar::ReadDitherRest(DitherReader* reader, DitherShape shape, int id, boo
   return true;
 }
 
+namespace {
+
+// A full block of few lanes, escapes and raw bits included.
+bool DecodeFewIndices(DitherReader* reader, const DitherStarts& starts, int id,
+                      int32_t* indices) {
+  constexpr DitherShape kFull{kDitherBlock / kDitherRow, 0xFFFF};
+  scalar::SecureDitherReadAhead(reader);
+  const bool escaped = DecodeFewLanes(reader, starts, DitherClassOf(id), indices);
+  if (reader->words > reader->bytes) return false;
+  return scalar::ReadDitherRest(reader, kFull, id, escaped, indices);
+}
+
+}  // namespace
+
 bool DecodeDitherIndices(DitherReader* reader, DitherShape shape, const DitherModel& model,
                          int id, int32_t* indices) {
+  if (shape.full() && reader->lanes <= kMostFewLanes) {
+    return DecodeFewIndices(reader, DitherStarts(model, id), id, indices);
+  }
   bool escaped = false;
   if (shape.full() && reader->lanes >= 32) {
     scalar::SecureDitherReadAhead(reader);
@@ -449,12 +467,12 @@ bool DecodeDitherRun(DitherReader* reader, const DitherRun& run, LaneKeys keys, 
   if (reader->lanes >= 32) {
     return HWY_DYNAMIC_DISPATCH(DecodeRun)(reader, run, keys, step, sink, model, id, values);
   }
+  const DitherStarts starts(model, id);
   int32_t indices[kDitherBlock];
   for (size_t i = 0; i < run.count; ++i) {
     const size_t at = run.blocks[i] * kDitherBlock;
     const uint32_t first = run.first + static_cast<uint32_t>(at);
-    if (!DecodeDitherIndices(reader, PlainShape(kDitherBlock), model, id, indices))
-      return false;
+    if (!DecodeFewIndices(reader, starts, id, indices)) return false;
     DitherDequantize(indices, kDitherBlock, keys, first, step, sink, values + at);
   }
   return true;

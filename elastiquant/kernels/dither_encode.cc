@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "elastiquant/kernels/dither_few_lanes.h"
 #include "elastiquant/kernels/dither_kernels.h"
 #include "elastiquant/kernels/dither_scalar.h"
 
@@ -165,11 +166,22 @@ void scalar::AppendDitherRest(const int32_t* indices, DitherShape shape, int id,
   AppendPlanes(indices, shape, c.raw, writer);
 }
 
+namespace {
+
+bool EncodeSymbols(const int32_t* indices, DitherShape shape, const DitherModel& model, int id,
+                   DitherWriter* writer) {
+  if (!shape.full()) return scalar::EncodeDitherSymbols(indices, shape, model, id, writer);
+  if (writer->lanes <= kMostFewLanes) {
+    return EncodeFewLanes(indices, DitherStarts(model, id), DitherClassOf(id), writer);
+  }
+  return HWY_DYNAMIC_DISPATCH(EncodeFullBlock)(indices, model, id, writer);
+}
+
+}  // namespace
+
 void EncodeDitherIndices(const int32_t* indices, DitherShape shape, const DitherModel& model,
                          int id, DitherWriter* writer) {
-  const bool escaped = shape.full() && writer->lanes >= 2 * kDitherRow
-                           ? HWY_DYNAMIC_DISPATCH(EncodeFullBlock)(indices, model, id, writer)
-                           : scalar::EncodeDitherSymbols(indices, shape, model, id, writer);
+  const bool escaped = EncodeSymbols(indices, shape, model, id, writer);
   scalar::AppendDitherRest(indices, shape, id, escaped, writer);
 }
 
@@ -179,12 +191,17 @@ void EncodeDitherRun(const float* values, const DitherRun& run, LaneKeys keys,
   if (writer->lanes >= 2 * kDitherRow && scale.pre == 1) {
     return HWY_DYNAMIC_DISPATCH(EncodeRun)(values, run, keys, scale, model, id, writer);
   }
+  constexpr DitherShape kFull{kDitherBlock / kDitherRow, 0xFFFF};
+  const bool few = writer->lanes <= kMostFewLanes;
+  const DitherStarts starts(model, id);
   int32_t indices[kDitherBlock];
   for (size_t i = run.count; i-- > 0;) {
     const size_t at = run.blocks[i] * kDitherBlock;
     const uint32_t first = run.first + static_cast<uint32_t>(at);
     DitherQuantize(values + at, kDitherBlock, keys, first, scale, indices);
-    EncodeDitherIndices(indices, PlainShape(kDitherBlock), model, id, writer);
+    const bool escaped = few ? EncodeFewLanes(indices, starts, DitherClassOf(id), writer)
+                             : EncodeSymbols(indices, kFull, model, id, writer);
+    scalar::AppendDitherRest(indices, kFull, id, escaped, writer);
   }
 }
 
