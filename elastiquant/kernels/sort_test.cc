@@ -15,7 +15,8 @@ namespace {
 
 TEST(Sort, GivesTheOrderOfTheStandardLibrary) {
   ForEachTarget([] {
-    for (size_t n : {0u, 1u, 2u, 3u, 15u, 16u, 17u, 100u, 513u, 2048u, 40000u}) {
+    for (size_t n :
+         {0u, 1u, 2u, 3u, 15u, 16u, 17u, 100u, 65u, 513u, 2048u, 4096u, 4097u, 40000u}) {
       std::mt19937 generator(static_cast<unsigned>(n));
       std::normal_distribution<float> normal;
       std::vector<float> v(n);
