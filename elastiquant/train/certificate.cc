@@ -112,6 +112,10 @@ void Certificate::Add(const MeasuredMessage& m) {
   const size_t granule = m.codec->granule() == 0 ? n : m.codec->granule();
   const Result<FrameSummary> frame = InspectFrame(m.frame);
   const bool exact = frame.ok() && frame->variance;
+  // Such a frame tells the mean over all coordinates. Blocks of zeros have no error, so others
+  // may have more than the mean: at most as much as if all but the zeros shared the whole.
+  const double whole = exact ? *frame->variance * static_cast<double>(n) : 0;
+  const auto live = static_cast<double>(n - std::ranges::count(m.input, 0.0f));
   const size_t rest = n % granule;  // n > 0
   const theory::CodecBounds& of_run = BoundsOf(*m.codec, std::min(granule, n));
   const theory::CodecBounds& of_rest = rest > 0 ? BoundsOf(*m.codec, rest) : of_run;
@@ -121,7 +125,7 @@ void Certificate::Add(const MeasuredMessage& m) {
   const auto add = [&](size_t begin, size_t end, CertificateSums* sums) {
     CertificateSums more = Measured(m, most_bits, begin, end);
     if (exact) {
-      more.bound = *frame->variance * more.coordinates;
+      more.bound = whole * std::min(1.0, more.coordinates / std::max(live, 1.0));
       more.worst_case = kNan;
     } else {
       for (size_t at = begin / granule * granule; at < end; at += granule) {

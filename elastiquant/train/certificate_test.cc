@@ -38,6 +38,8 @@ class Sender {
     }
   }
 
+  // A layer without a gradient: the coordinates of a message below this are zeros.
+  void set_dead(size_t dead) { dead_ = dead; }
   // As if errors were `factor` times what they are.
   void set_factor(float factor) { factor_ = factor; }
 
@@ -46,7 +48,7 @@ class Sender {
     std::vector<float> input(part.size), error(part.size);
     for (size_t i = 0; i < part.size; ++i) {
       const auto at = static_cast<double>(part.begin + i + 1);
-      input[i] = static_cast<float>(std::sin(at * (step_ + 1)) / at);
+      input[i] = i < dead_ ? 0 : static_cast<float>(std::sin(at * (step_ + 1)) / at);
     }
     std::vector<uint8_t> frame(codec_->MaxFrameBytes(part.size));
     const auto key = DeriveKey(1, static_cast<uint64_t>(step_), 0, part.begin);
@@ -62,6 +64,7 @@ class Sender {
   Workspace work_{1};
   int step_ = 0;
   float factor_ = 1;
+  size_t dead_ = 0;
 };
 
 json LineOf(const std::vector<json>& lines, const std::string& layer) {
@@ -131,6 +134,16 @@ TEST(Certificate, HoldsFramesToTheVarianceTheyTell) {
   const json all = LineOf(sender.certificate().TakeLines(1, 1), "");
   EXPECT_NEAR(all["nmse"].get<double>() / all["bound"].get<double>(), 1, .05);
   EXPECT_EQ(all["verdict"], "holds");
+}
+
+TEST(Certificate, DeadCoordinatesDoNotMakeTheLiveOnesSuspect) {
+  Sender sender("dither:bits=3");
+  sender.set_dead(512);
+  sender.Send(40);
+  const std::vector<json> lines = sender.certificate().TakeLines(1, 1);
+  const json all = LineOf(lines, "");
+  EXPECT_NEAR(all["nmse"].get<double>() / all["bound"].get<double>(), 1, .05);
+  for (const json& line : lines) EXPECT_EQ(line["verdict"], "holds") << line;
 }
 
 TEST(Certificate, SaysWhereNoBoundIsKnown) {
