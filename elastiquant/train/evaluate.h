@@ -5,7 +5,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/collective/communicator.h"
-#include "elastiquant/train/agreement.h"
+#include "elastiquant/layers/agreement.h"
 #include "elastiquant/train/loader.h"
 #include "elastiquant/train/replica.h"
 

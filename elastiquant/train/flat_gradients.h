@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/train/bucket_plan.h"
+#include "elastiquant/layers/bucket_plan.h"
 
 namespace elastiquant {
 

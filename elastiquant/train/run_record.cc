@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 
+#include "elastiquant/layers/json_number.h"
 #include "elastiquant/train/checkpoint.h"
 
 namespace elastiquant {
@@ -69,8 +70,6 @@ double Median(std::vector<double> values) {
 }
 
 }  // namespace
-
-json NumberOrNull(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 StepSeconds& StepSeconds::operator+=(const StepSeconds& other) {
   compute += other.compute;

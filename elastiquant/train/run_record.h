@@ -113,9 +113,6 @@ class MetricsLog {
   std::string name_;  // of the file
 };
 
-// NaN and infinity have no JSON; they become null.
-nlohmann::json NumberOrNull(double value);
-
 // The machine's processor, cores and system, for the summary.
 nlohmann::json DescribeMachine();
 

@@ -60,6 +60,7 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
   if (IsAdaptive(*codec_)) {
     adapter_ = std::make_unique<LevelAdapter>(comm_, options.adapt_every);
   }
+  std::vector<std::vector<std::string>> fields;  // that each bucket's codec remembers
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     const PlannedBucket& planned = gradients_->plan().buckets[b];
     std::shared_ptr<const Codec> codec = exact;
@@ -70,6 +71,7 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
     if (!planned.exact) {
       EQ_ASSIGN_OR_RETURN(exchange, ChooseExchange(options, /*has_shapes=*/codec != codec_));
     }
+    fields.push_back(codec->StateFields());
     buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name, exchange});
   }
   certificate_ = std::make_unique<Certificate>(gradients_->plan(), shapes_);
@@ -80,7 +82,7 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
       .on_measured = [this](const MeasuredMessage& message) { certificate_->Add(message); }};
   EQ_ASSIGN_OR_RETURN(reducer_,
                       GradientReducer::Create(comm_, std::move(buckets), reducer_options));
-  memory_ = std::make_unique<CodecMemory>(gradients_->plan(), shapes_, codec_->StateFields(),
+  memory_ = std::make_unique<CodecMemory>(gradients_->plan(), shapes_, std::move(fields),
                                           comm_->world_size(), reducer_.get());
   return Status::Ok();
 }

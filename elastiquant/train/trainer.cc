@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/train/agreement.h"
+#include "elastiquant/layers/agreement.h"
 #include "elastiquant/train/dataset.h"
 #include "elastiquant/train/evaluate.h"
 #include "elastiquant/train/gradient_dump.h"

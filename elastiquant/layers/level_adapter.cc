@@ -1,9 +1,9 @@
-#include "elastiquant/train/level_adapter.h"
+#include "elastiquant/layers/level_adapter.h"
 
 #include <utility>
 
 #include "elastiquant/codec/adapt.h"
-#include "elastiquant/train/agreement.h"
+#include "elastiquant/layers/agreement.h"
 
 namespace elastiquant {
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/codec_memory.h"
+#include "elastiquant/layers/codec_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,11 @@ struct Worker {
       buckets.push_back({gradients[b], exact ? MakeCodec("fp32").value() : codec, "b"});
     }
     reducer = GradientReducer::Create(comm, std::move(buckets), {}).value();
-    memory.emplace(plan, kShapes, codec->StateFields(), comm->world_size(), reducer.get());
+    std::vector<std::vector<std::string>> fields;
+    for (const PlannedBucket& b : plan.buckets) {
+      fields.push_back(b.exact ? std::vector<std::string>{} : codec->StateFields());
+    }
+    memory.emplace(plan, kShapes, fields, comm->world_size(), reducer.get());
   }
   void Step() {
     EXPECT_TRUE(reducer->BeginStep(0).ok());
@@ -34,10 +38,10 @@ struct Worker {
     }
     EXPECT_TRUE(reducer->Finish().ok());
   }
-  Checkpoint Saved() const {
-    Checkpoint checkpoint;
-    memory->Save(&checkpoint);
-    return checkpoint;
+  Sections Saved() const {
+    Sections sections;
+    memory->Save(&sections);
+    return sections;
   }
   // By parameter: what this worker holds back from the sum of all gradients.
   std::vector<std::vector<float>> HeldBack(int world) const {
@@ -95,15 +99,15 @@ TEST(CodecMemory, HoldsBackTheSameInAnotherLayout) {
 TEST(CodecMemory, ADamagedSectionIsNamed) {
   auto comm = Communicator::Connect({}).value();
   Worker worker(comm.get(), 4000);
-  Checkpoint checkpoint = worker.Saved();
-  checkpoint["memory/residual/fc.weight"].pop_back();
-  Status status = worker.memory->Load(checkpoint);
+  Sections sections = worker.Saved();
+  sections["memory/residual/fc.weight"].pop_back();
+  Status status = worker.memory->Load(sections);
   EXPECT_EQ(status.code(), StatusCode::kCorruptData);
   EXPECT_NE(status.message().find("memory/residual/fc.weight should have 20004 bytes"),
             std::string::npos)
       << status.message();
-  checkpoint.erase("memory/residual/fc.weight");
-  status = worker.memory->Load(checkpoint);
+  sections.erase("memory/residual/fc.weight");
+  status = worker.memory->Load(sections);
   EXPECT_NE(status.message().find("fc.weight is missing"), std::string::npos);
 }
 

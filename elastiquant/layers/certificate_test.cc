@@ -1,4 +1,4 @@
-#include "elastiquant/train/certificate.h"
+#include "elastiquant/layers/certificate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/bucket_plan.h"
+#include "elastiquant/layers/bucket_plan.h"
 
 #include <fnmatch.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/agreement.h"
+#include "elastiquant/layers/agreement.h"
 
 #include <algorithm>
 #include <utility>

@@ -15,8 +15,8 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/theory/codec_bounds.h"
-#include "elastiquant/train/bucket_plan.h"
 
 namespace elastiquant {
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/certificate.h"
+#include "elastiquant/layers/certificate.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "elastiquant/layers/json_number.h"
 #include "elastiquant/theory/codec_bounds.h"
-#include "elastiquant/train/run_record.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastiquant/train/codec_memory.h"
+#include "elastiquant/layers/codec_memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,10 +29,10 @@ std::vector<uint8_t> BytesOf(const std::vector<float>& values) {
   return bytes;
 }
 
-Result<std::vector<float>> ReadSection(const Checkpoint& checkpoint, const std::string& name,
+Result<std::vector<float>> ReadSection(const Sections& sections, const std::string& name,
                                        size_t elements) {
-  const auto section = checkpoint.find(name);
-  if (section == checkpoint.end()) {
+  const auto section = sections.find(name);
+  if (section == sections.end()) {
     return CorruptData("section " + name + " is missing");
   }
   if (section->second.size() != elements * sizeof(float)) {
@@ -49,7 +49,7 @@ Result<std::vector<float>> ReadSection(const Checkpoint& checkpoint, const std::
 }  // namespace
 
 CodecMemory::CodecMemory(const BucketPlan& plan, std::span<const ParameterShape> shapes,
-                         std::vector<std::string> fields, int world_size,
+                         std::vector<std::vector<std::string>> fields, int world_size,
                          GradientReducer* reducer)
     : plan_(plan),
       shapes_(shapes),
@@ -57,7 +57,7 @@ CodecMemory::CodecMemory(const BucketPlan& plan, std::span<const ParameterShape>
       world_size_(static_cast<float>(world_size)),
       reducer_(reducer) {}
 
-void CodecMemory::Save(Checkpoint* checkpoint) const {
+void CodecMemory::Save(Sections* sections) const {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     for (size_t f = 0; f < memory.size(); ++f) {
@@ -67,14 +67,14 @@ void CodecMemory::Save(Checkpoint* checkpoint) const {
         std::vector<float> own(shape.elements), mean(shape.elements);
         ForEachOf(slot, shape.elements, reducer_->OwnedChunk(b),
                   [&](size_t i, bool owned) { (owned ? mean : own)[i] = values[i]; });
-        (*checkpoint)[OwnSection(fields_[f], shape.name)] = BytesOf(own);
-        (*checkpoint)[MeanSection(fields_[f], shape.name)] = BytesOf(mean);
+        (*sections)[OwnSection(fields_[b][f], shape.name)] = BytesOf(own);
+        (*sections)[MeanSection(fields_[b][f], shape.name)] = BytesOf(mean);
       }
     }
   }
 }
 
-Status CodecMemory::Load(const Checkpoint& checkpoint) {
+Status CodecMemory::Load(const Sections& sections) {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     for (size_t f = 0; f < memory.size(); ++f) {
@@ -82,10 +82,10 @@ Status CodecMemory::Load(const Checkpoint& checkpoint) {
         const ParameterShape& shape = shapes_[slot.parameter];
         EQ_ASSIGN_OR_RETURN(
             const auto own,
-            ReadSection(checkpoint, OwnSection(fields_[f], shape.name), shape.elements));
+            ReadSection(sections, OwnSection(fields_[b][f], shape.name), shape.elements));
         EQ_ASSIGN_OR_RETURN(
             const auto mean,
-            ReadSection(checkpoint, MeanSection(fields_[f], shape.name), shape.elements));
+            ReadSection(sections, MeanSection(fields_[b][f], shape.name), shape.elements));
         const auto values = memory[f].subspan(slot.offset, shape.elements);
         // In an unchanged layout one of the two is 0, and the other comes back as it was.
         ForEachOf(slot, shape.elements, reducer_->OwnedChunk(b), [&](size_t i, bool owned) {

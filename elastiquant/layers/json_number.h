@@ -1,0 +1,13 @@
+// JSON has no NaN and no infinity.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace elastiquant {
+
+inline nlohmann::json NumberOrNull(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+}  // namespace elastiquant
