@@ -1,0 +1,48 @@
+// elastiquant.Frame: one encoded tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
+#include "elastiquant/codec/codec.h"
+
+namespace elastiquant::python {
+
+// Immutable; a copy shares the bytes.
+class Frame {
+ public:
+  // Checks header and checksum, as InspectFrame does.
+  static Result<Frame> Of(std::vector<uint8_t> bytes);
+
+  std::span<const uint8_t> bytes() const { return *bytes_; }
+  const FrameSummary& summary() const { return summary_; }
+
+ private:
+  Frame(std::vector<uint8_t> bytes, FrameSummary summary);
+
+  std::shared_ptr<const std::vector<uint8_t>> bytes_;
+  FrameSummary summary_;
+};
+
+// The calling thread's, of one thread: encoding and decoding run on the threads that call.
+Workspace& ThreadsWorkspace();
+
+// A Frame, or one made of anything with contiguous bytes.
+Frame FrameOf(pybind11::handle object);
+
+// The frame's values as a new flat fp32 tensor, or in `out` (a tensor, or None), which is
+// returned.
+pybind11::object DecodeToTensor(const Frame& frame, const pybind11::object& out);
+
+void BindFrame(pybind11::module_& module);
+
+}  // namespace elastiquant::python

@@ -1,0 +1,42 @@
+"""Compressed gradients for training over slow networks.
+
+Encode a tensor in a few bits per value, and decode it:
+
+    import elastiquant, torch
+
+    gradient = torch.randn(1_000_000)
+    frame = elastiquant.Codec("dither:bits=2").encode(gradient)
+    frame.nbytes            # a fourteenth of fp32's
+    frame.decode()          # the gradient in expectation; frame.variance says how near
+
+A codec is named by a spec string, which elastiquant.codecs() explains: 'elastic:bits=4|rans',
+'dither:bits=2', 'topk:ratio=0.01' and many more. The same spec, values and key give the same
+bytes on every machine.
+
+Errors: ValueError for a wrong spec or argument, NonFiniteError for NaN or infinity in what is
+to be encoded, CorruptFrameError for bytes that are no frame; both are ValueErrors.
+"""
+
+import torch  # noqa: F401  (loads libtorch, which _core was built against)
+
+from elastiquant._core import (
+    Codec,
+    CodecInfo,
+    CodecParameter,
+    CorruptFrameError,
+    Frame,
+    NonFiniteError,
+    __version__,
+    codecs,
+)
+
+__all__ = [
+    "Codec",
+    "CodecInfo",
+    "CodecParameter",
+    "CorruptFrameError",
+    "Frame",
+    "NonFiniteError",
+    "__version__",
+    "codecs",
+]
