@@ -2,7 +2,7 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test bench lint format clean
+.PHONY: help setup build demo test bench wheel lint format clean
 
 PRESET ?= release
 
@@ -29,6 +29,9 @@ test: setup build  ## run all tests
 
 bench: setup build  ## measure the codecs' speed as a ratio to memcpy
 	@scripts/bench.sh
+
+wheel: setup  ## build a wheel of the Python package into build/wheel
+	@scripts/wheel.sh
 
 lint: setup  ## check format, C++ (clang-tidy), Python (ruff) and shell (shellcheck)
 	@scripts/lint.sh

@@ -17,9 +17,11 @@ Errors: ValueError for a wrong spec or argument, NonFiniteError for NaN or infin
 to be encoded, CorruptFrameError for bytes that are no frame; both are ValueErrors.
 """
 
-import torch  # noqa: F401  (loads libtorch, which _core was built against)
+from elastiquant._torch_version import check_torch
 
-from elastiquant._core import (
+check_torch()  # first, as it loads libtorch
+
+from elastiquant._core import (  # noqa: E402
     Codec,
     CodecInfo,
     CodecParameter,

@@ -1,0 +1,337 @@
+"""elastiquant.Codec on tensors: its bytes, what they decode to, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import torch
+
+import elastiquant
+from elastiquant import Codec, NonFiniteError
+
+# Absent where only an installed package is tested, without the program.
+PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
+KEY = (1, 2, 3, 0)
+
+
+def single_message_specs() -> list[str]:
+    """Every registered codec that encodes a lone tensor, and with each modifier of its own."""
+    specs = []
+    for info in elastiquant.codecs():
+        variants = [info.spec] + [f"{info.name}|{modifier}" for modifier in info.modifiers]
+        specs += [spec for spec in variants if not Codec(spec).state]
+    return [*specs, "elastic:bits=3|rotate"]
+
+
+def gradient(n: int = 3000) -> torch.Tensor:
+    """Heavy-tailed, as gradients are, and the same on every run."""
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(n, generator=generator) ** 3 * 1e-3
+
+
+class BytesTest(unittest.TestCase):
+    @unittest.skipUnless(PROGRAM, "the program is not built here")
+    def test_are_those_of_the_program(self):
+        import numpy
+
+        tensor = gradient()
+        with tempfile.TemporaryDirectory() as folder:
+            given, frame = Path(folder, "in.npy"), Path(folder, "out.eqf")
+            numpy.save(given, tensor.numpy())
+            for spec in ("fp32", "elastic:bits=3|rans", "dither:bits=2", "topk", "atomo-svd"):
+                with self.subTest(spec):
+                    command = [PROGRAM, "encode", "--codec", spec, "--seed", "1", "--step", "2"]
+                    subprocess.run(
+                        [*command, "--worker", "3", given, frame],
+                        check=True,
+                        capture_output=True,
+                    )
+                    self.assertEqual(bytes(Codec(spec).encode(tensor, KEY)), frame.read_bytes())
+
+    def test_depend_on_values_and_key_only(self):
+        tensor = gradient(600)
+        codec = Codec("elastic:bits=3")
+        frame = codec.encode(tensor, KEY)
+        wide = torch.zeros(600, 3)
+        wide[:, 1] = tensor
+        same = {
+            "again": tensor,
+            "strided": wide[:, 1],
+            "another shape": tensor.view(20, 30),
+            "transposed": tensor.view(20, 30).t().contiguous().t(),
+            "with a gradient": tensor.clone().requires_grad_(),
+            "double": tensor.double(),
+            "a negative view": torch.complex(torch.zeros(600), -tensor).conj().imag,
+            "a parameter": torch.nn.Parameter(tensor),
+        }
+        with torch.inference_mode():
+            same["of inference"] = tensor.clone()
+        for name, other in same.items():
+            with self.subTest(name):
+                self.assertEqual(codec.encode(other, KEY), frame)
+        self.assertEqual(codec.encode(tensor, frame.key), frame)
+        self.assertNotEqual(codec.encode(tensor, (1, 2, 3, 1)), frame)
+
+    def test_without_a_key_are_fresh(self):
+        codec = Codec("elastic:bits=3")
+        keys = {codec.encode(gradient(10)).key for _ in range(100)}
+        self.assertEqual(len(keys), 100)
+
+    def test_of_half_precision_are_those_of_its_values(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            tensor = gradient(500).to(dtype)
+            frame = Codec("dither:bits=3").encode(tensor, KEY)
+            self.assertEqual(frame, Codec("dither:bits=3").encode(tensor.float(), KEY))
+            self.assertTrue(torch.equal(Codec("fp32").encode(tensor).decode(), tensor.float()))
+
+    def test_of_matrices_follow_their_shape(self):
+        # A matrix of rank one: atomo-svd needs one factor for it if it is told the shape.
+        matrix = torch.outer(torch.arange(1.0, 31.0), torch.arange(1.0, 51.0))
+        codec = Codec("atomo-svd:rank=1")
+        by_shape, flat = codec.encode(matrix, KEY), codec.encode(matrix.flatten(), KEY)
+        self.assertNotEqual(by_shape, flat)
+        error = (by_shape.decode(out=torch.empty(30, 50)) - matrix).norm() / matrix.norm()
+        self.assertLess(error, 1e-2)
+
+
+class RoundTripTest(unittest.TestCase):
+    def test_keeps_what_the_class_promises(self):
+        tensor = gradient()
+        for spec in single_message_specs():
+            codec = Codec(spec)
+            check = getattr(self, f"check_{codec.codec_class}")
+            with self.subTest(spec):
+                check(codec, tensor)
+
+    def check_lossless(self, codec, tensor):
+        self.assertTrue(torch.equal(codec.encode(tensor, KEY).decode(), tensor))
+
+    def check_unbiased(self, codec, tensor):
+        count = 100
+        mean, squared = torch.zeros(tensor.shape, dtype=torch.float64), 0.0
+        for message in range(count):
+            error = codec.encode(tensor, (1, 2, 3, message)).decode().double() - tensor
+            mean += error / count
+            squared += error.square().sum().item() / count
+        # Independent errors average out; a bias would stay, at `squared` or near it.
+        self.assertLess(mean.square().sum().item(), 3 * squared / count + 1e-12)
+        bound = codec.nmse_bound(tensor.numel())
+        if bound is not None:  # which randomk's expectation is
+            self.assertLess(squared, 1.3 * bound * tensor.square().sum().item() + 1e-12)
+
+    def check_contractive(self, codec, tensor):
+        error = codec.encode(tensor, KEY).decode() - tensor
+        bound = codec.nmse_bound(tensor.numel())
+        self.assertLess(bound, 1)
+        self.assertLessEqual(
+            error.square().sum().item(), bound * tensor.square().sum().item() * (1 + 1e-6)
+        )
+
+    def check_biased(self, codec, tensor):
+        decoded = codec.encode(tensor, KEY).decode()
+        self.assertEqual(decoded.shape, tensor.shape)
+        self.assertGreater(torch.dot(decoded, tensor).item(), 0)
+
+    def test_of_nasty_values(self):
+        tiny = torch.tensor([1e-45, -1e-40, 2e-38, 0.0, -0.0])
+        inputs = {
+            "empty": torch.empty(0),
+            "of no dimension": torch.tensor(2.5),
+            "one value": torch.tensor([-3.0]),
+            "zeros": torch.zeros(777),
+            "subnormal": tiny,
+            "of all sizes": torch.tensor([1e-30, 1.0, -1e15, 1e-10]),
+            "expanded": torch.tensor([1.0]).expand(100),
+            "empty matrix": torch.empty(0, 5),
+        }
+        for name, tensor in inputs.items():
+            for spec in single_message_specs():
+                with self.subTest(spec=spec, tensor=name):
+                    codec = Codec(spec)
+                    frame = codec.encode(tensor, KEY)
+                    self.assertLessEqual(frame.nbytes, codec.max_frame_bytes(tensor.numel()))
+                    decoded = frame.decode()
+                    self.assertEqual(decoded.shape, (tensor.numel(),))
+                    self.assertTrue(torch.isfinite(decoded).all())
+                    if name == "zeros":
+                        self.assertEqual(decoded.abs().max(), 0)
+
+
+class RefusalTest(unittest.TestCase):
+    def setUp(self):
+        self.codec = Codec("dither:bits=2")
+
+    def test_of_values_out_of_range(self):
+        with self.assertRaisesRegex(RuntimeError, "out of range: .* coordinate 1"):
+            Codec("eden").encode(torch.tensor([1.0, 1e38]))
+
+    def test_of_wrong_specs(self):
+        for spec, words in (
+            ("dithr", "valid: fp32"),
+            ("dither:bit=2", "bits"),
+            ("elastic|zip", "rans"),
+            ("", "codec"),
+        ):
+            with self.subTest(spec), self.assertRaisesRegex(ValueError, words):
+                Codec(spec)
+
+    def test_of_what_is_not_finite(self):
+        for value in (float("nan"), float("inf"), -float("inf")):
+            tensor = gradient(100)
+            tensor[41] = value
+            with self.assertRaisesRegex(NonFiniteError, "coordinate 41"):
+                self.codec.encode(tensor)
+        with self.assertRaises(NonFiniteError):  # beyond fp32
+            self.codec.encode(torch.tensor([1e300], dtype=torch.float64))
+        self.assertTrue(issubclass(NonFiniteError, ValueError))
+
+    def test_of_tensors_without_floats(self):
+        for tensor, words in (
+            (torch.arange(3), r"\.float\(\)"),
+            (torch.ones(3, dtype=torch.bool), r"\.float\(\)"),
+            (torch.ones(3, dtype=torch.complex64), "floating point"),
+            (torch.eye(3).to_sparse(), "to_dense"),
+            (torch.empty(3, device="meta"), "meta"),
+            ([1.0, 2.0], "torch.as_tensor"),
+            (None, "torch.Tensor"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(TypeError, words):
+                self.codec.encode(tensor)
+
+    def test_of_wrong_keys(self):
+        tensor = gradient(10)
+        for key in (-1, 2**64, (1, 2, 3), (1, 2, 3, -4)):
+            with self.subTest(key), self.assertRaises(ValueError):
+                self.codec.encode(tensor, key)
+        for key in (1.5, "1", (1, 2, 3, None)):
+            with self.subTest(key), self.assertRaises(TypeError):
+                self.codec.encode(tensor, key)
+        self.assertEqual(self.codec.encode(tensor, 2**64 - 1).key, 2**64 - 1)
+
+    def test_of_codecs_that_remember(self):
+        for spec in ("topk|ef", "powersgd", "dither:bits=2|ef"):
+            codec = Codec(spec)
+            self.assertTrue(codec.state)
+            with self.subTest(spec), self.assertRaisesRegex(ValueError, r"compress\(\)"):
+                codec.encode(gradient(10))
+
+
+class ThreadsTest(unittest.TestCase):
+    def test_share_a_codec(self):
+        tensor = gradient(20_000)
+        codec = Codec("elastic:bits=4|rans")
+        expected = [codec.encode(tensor, message) for message in range(40)]
+        found = [None] * len(expected)
+
+        def work(first):
+            for message in range(first, len(found), 8):
+                frame = codec.encode(tensor, message)
+                frame.decode()
+                found[message] = frame
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, expected)
+
+    def progress_of_another_thread(self, call):
+        """Steps that another thread makes while call() runs, and no other time."""
+        steps, stop = 0, threading.Event()
+
+        def count():
+            nonlocal steps
+            while not stop.is_set():
+                steps += 1
+                time.sleep(1e-4)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(100)  # no thread is made to give up the GIL
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            before = steps
+            call()
+            return steps - before
+        finally:
+            stop.set()
+            sys.setswitchinterval(interval)
+            thread.join()
+
+    def test_run_while_another_encodes_or_decodes(self):
+        tensor = gradient(1 << 21)
+        codec = Codec("elastic:bits=4|elias")
+        frame = codec.encode(tensor, KEY)
+        self.assertGreater(self.progress_of_another_thread(lambda: codec.encode(tensor)), 0)
+        self.assertGreater(self.progress_of_another_thread(frame.decode), 0)
+        self.assertEqual(self.progress_of_another_thread(lambda: sum(range(100_000))), 0)
+
+
+class CodecTest(unittest.TestCase):
+    def test_describes_itself(self):
+        codec = Codec("dither")
+        self.assertEqual((codec.spec, codec.name), ("dither:bits=2", "dither"))
+        self.assertEqual((codec.codec_class, codec.exchange), ("unbiased", "two-phase"))
+        self.assertEqual(codec.state, [])
+        self.assertEqual(repr(codec), "Codec('dither:bits=2')")
+        self.assertGreater(codec.nmse_bound(1000), 0)
+        self.assertIsNone(Codec("signsgd").nmse_bound(1000))
+        self.assertEqual(Codec("topk|ef").state, ["residual"])
+
+    def test_is_a_value(self):
+        codec = Codec("elastic:bits=4|rans")
+        self.assertEqual(codec, Codec(codec.spec))
+        self.assertEqual(len({codec, Codec(codec.spec), Codec("fp32")}), 2)
+        self.assertNotEqual(codec, "elastic:bits=4|rans")
+        self.assertEqual(pickle.loads(pickle.dumps(codec)), codec)
+
+    def test_decodes_any_frame(self):
+        frame = Codec("elastic:bits=4").encode(gradient(50))
+        for given in (frame, bytes(frame), memoryview(frame)):
+            self.assertTrue(torch.equal(Codec("fp32").decode(given), frame.decode()))
+        out = torch.empty(5, 10)
+        self.assertIs(Codec("fp32").decode(frame, out), out)
+        with self.assertRaises(TypeError):
+            Codec("fp32").decode(gradient(3))
+
+    def test_are_listed(self):
+        listed = {info.name: info for info in elastiquant.codecs()}
+        self.assertGreaterEqual(set(listed), {"fp32", "elastic", "dither", "topk", "powersgd"})
+        for info in listed.values():
+            self.assertEqual(Codec(info.spec).name, info.name)
+            self.assertTrue(info.summary)
+        bits = {p.name: p for p in listed["dither"].parameters}["bits"]
+        self.assertEqual(bits.default, "2")
+        self.assertIn("rans", listed["elastic"].modifiers)
+
+
+class PackageTest(unittest.TestCase):
+    def test_reads_well(self):
+        import pydoc
+
+        text = pydoc.plain(pydoc.render_doc(elastiquant))
+        for words in ("encode(tensor, key=None)", "decode(out=None)", "NonFiniteError"):
+            self.assertIn(words, text)
+        for name in elastiquant.__all__:
+            if name != "__version__":
+                self.assertTrue(getattr(elastiquant, name).__doc__, name)
+
+    def test_refuses_another_torch(self):
+        from elastiquant._torch_version import check_torch
+
+        check_torch("2.13.0+cpu", "2.13.1+cu130")
+        with self.assertRaisesRegex(ImportError, r"built for torch 2\.12\.0.*no-build-isolat"):
+            check_torch("2.12.0", "2.13.0+cpu")
+
+
+if __name__ == "__main__":
+    unittest.main()
