@@ -29,12 +29,13 @@ endforeach()
 find_package(Threads REQUIRED)
 find_package(hwy QUIET)
 find_package(Eigen3 QUIET NO_MODULE)
-if(NOT hwy_FOUND OR NOT Eigen3_FOUND)
-  message(FATAL_ERROR "Highway and Eigen are needed to build elastiquant. On Debian or Ubuntu: "
-    "apt install libhwy-dev libeigen3-dev")
+find_package(nlohmann_json QUIET)
+if(NOT hwy_FOUND OR NOT Eigen3_FOUND OR NOT nlohmann_json_FOUND)
+  message(FATAL_ERROR "Highway, Eigen and nlohmann-json are needed to build elastiquant. On "
+    "Debian or Ubuntu: apt install libhwy-dev libeigen3-dev nlohmann-json3-dev")
 endif()
 set(ELASTIQUANT_TESTS OFF)
 foreach(folder elastiquant/base elastiquant/kernels elastiquant/coding elastiquant/codec
-    elastiquant/collective python/bindings)
+    elastiquant/theory elastiquant/collective elastiquant/layers elastiquant/ddp python/bindings)
   add_subdirectory(${folder})
 endforeach()

@@ -20,11 +20,12 @@ ALLOWED: dict[str, set[str]] = {
     "collective": CORE,
     "fleet": CORE,
     "layers": CORE | {"theory", "collective"},
+    "ddp": CORE | {"theory", "collective", "layers"},
     "train": CORE | {"theory", "collective", "layers", "fleet"},
     "cli": CORE | {"theory", "collective", "layers", "fleet", "train"},
 }
 # What a floor may take from outside: only these see libtorch.
-TORCH_FLOORS = {"collective", "layers", "train", "cli"}
+TORCH_FLOORS = {"collective", "layers", "ddp", "train", "cli"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"(elastiquant/)(\w+)/|[<"](torch|ATen|c10)/)')
 

@@ -110,7 +110,7 @@ class GlooCommunicator final : public Communicator {
 
   const CommunicatorOptions options_;
   // Destroyed from the last to the first.
-  std::unique_ptr<StoreHost> store_host_;
+  std::shared_ptr<StoreHost> store_host_;
   std::unique_ptr<Liveness> liveness_;
   Flights flights_;
   std::unique_ptr<GlooGroup> group_;
@@ -178,7 +178,8 @@ std::string GlooCommunicator::StoreName() const {
 
 Status GlooCommunicator::Connect() {
   const std::string prefix = "elastiquant/" + options_.job + "/";
-  if (options_.rank == 0 && !options_.store_is_external) {
+  store_host_ = options_.store;
+  if (options_.rank == 0 && !options_.store_is_external && store_host_ == nullptr) {
     EQ_ASSIGN_OR_RETURN(store_host_, StoreHost::Listen(options_.store_port));
   }
   EQ_ASSIGN_OR_RETURN(auto store, Store::Connect(options_.store_host, options_.store_port,

@@ -14,6 +14,7 @@
 
 #include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/status.h"
+#include "elastiquant/collective/store.h"
 
 namespace elastiquant {
 
@@ -21,9 +22,10 @@ struct CommunicatorOptions {
   int rank = 0;
   int world_size = 1;  // 1 to 16 are tested
   std::string store_host = "127.0.0.1";
-  uint16_t store_port = 0;         // rank 0 listens there, unless store_is_external
-  bool store_is_external = false;  // torchrun's agent or a StoreHost already listens there
-  std::string job;                 // keeps apart jobs that share an external store
+  uint16_t store_port = 0;           // rank 0 listens there, unless store_is_external
+  bool store_is_external = false;    // torchrun's agent or a StoreHost already listens there
+  std::shared_ptr<StoreHost> store;  // of rank 0: the store, if it listens there already
+  std::string job;                   // keeps apart jobs that share an external store
   std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost; at least 1 s
   std::chrono::milliseconds connect_timeout{20000};  // for all workers to come to Connect
   std::optional<LinkSpec> link;

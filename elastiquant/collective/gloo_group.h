@@ -30,7 +30,8 @@ struct GlooOptions {
 
 class GlooGroup {
  public:
-  // Connects all pairs; every rank of the job must call it.
+  // Connects all pairs; every rank of the job must call it. In gloo_group.cc, alone of the
+  // folder, for it needs Gloo's headers; the Python module has another.
   static Result<std::unique_ptr<GlooGroup>> Connect(const GlooOptions& options);
   virtual ~GlooGroup() = default;
 

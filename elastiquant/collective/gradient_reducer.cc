@@ -249,6 +249,16 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
 
 }  // namespace
 
+ReducerStats& ReducerStats::operator+=(const ReducerStats& other) {
+  encode_seconds += other.encode_seconds;
+  decode_seconds += other.decode_seconds;
+  wait_seconds += other.wait_seconds;
+  coordinates += other.coordinates;
+  squared_error += other.squared_error;
+  squared_norm += other.squared_norm;
+  return *this;
+}
+
 Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator* comm, std::vector<GradientBucket> buckets, const ReducerOptions& options) {
   EQ_RETURN_IF_ERROR(CheckBuckets(buckets, options));

@@ -70,6 +70,8 @@ struct ReducerStats {
   // remembered), on measured steps.
   double squared_error = 0;
   double squared_norm = 0;  // their inputs'
+
+  ReducerStats& operator+=(const ReducerStats& other);
 };
 
 // What came of one step.

@@ -45,15 +45,6 @@ Result<std::vector<bool>> ChooseExact(std::span<const ParameterShape> parameters
   return exact;
 }
 
-std::string NameOf(const PlannedBucket& bucket, std::span<const ParameterShape> parameters) {
-  const auto name = [&](size_t slot) { return parameters[bucket.slots[slot].parameter].name; };
-  const size_t count = bucket.slots.size();
-  if (count == 0) return "loss";
-  if (count == 1) return name(0);
-  if (count == 2) return name(0) + ", " + name(1);
-  return name(0) + " ... " + name(count - 1) + ", " + std::to_string(count) + " tensors";
-}
-
 // Buckets being filled, of the two sorts.
 class Planner {
  public:
@@ -101,6 +92,16 @@ BucketPlace PlaceScalars(std::vector<PlannedBucket>& buckets, size_t scalars) {
 
 }  // namespace
 
+std::string NameOfBucket(const PlannedBucket& bucket,
+                         std::span<const ParameterShape> parameters) {
+  const auto name = [&](size_t slot) { return parameters[bucket.slots[slot].parameter].name; };
+  const size_t count = bucket.slots.size();
+  if (count == 0) return "loss";
+  if (count == 1) return name(0);
+  if (count == 2) return name(0) + ", " + name(1);
+  return name(0) + " ... " + name(count - 1) + ", " + std::to_string(count) + " tensors";
+}
+
 Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
                                const BucketPlanOptions& options) {
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train");
@@ -111,7 +112,7 @@ Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
   for (size_t i = parameters.size(); i-- > 0;) planner.Add(i, parameters[i].elements, exact[i]);
   BucketPlan plan{.buckets = planner.Finish(), .scalars = {}};
   plan.scalars = PlaceScalars(plan.buckets, options.scalars);
-  for (PlannedBucket& bucket : plan.buckets) bucket.name = NameOf(bucket, parameters);
+  for (PlannedBucket& bucket : plan.buckets) bucket.name = NameOfBucket(bucket, parameters);
   return plan;
 }
 

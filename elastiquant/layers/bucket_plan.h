@@ -59,6 +59,10 @@ struct BucketPlanOptions {
 Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
                                const BucketPlanOptions& options);
 
+// "layer1.0.conv1.weight ... conv1.weight, 7 tensors"
+std::string NameOfBucket(const PlannedBucket& bucket,
+                         std::span<const ParameterShape> parameters);
+
 // The tensors of a bucket, in its order, as codecs of matrices take them: the first dimension
 // against all others; those of less than two dimensions are one row.
 std::vector<TensorShape> TensorsOf(const PlannedBucket& bucket,

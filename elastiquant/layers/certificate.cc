@@ -162,11 +162,11 @@ Status Certificate::Gather(Communicator* comm) {
   return Status::Ok();
 }
 
-std::vector<json> Certificate::TakeLines(int64_t step, int64_t epoch) {
+std::vector<json> Certificate::Lines(int64_t step, int64_t epoch) const {
   const std::lock_guard lock(mutex_);
   std::vector<json> lines;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    const CertificateSums s = std::exchange(sums_[i], {});
+    const CertificateSums& s = sums_[i];
     if (s.messages == 0) continue;
     const auto relative = [&](double x) { return NumberOrNull(x / s.squared_norm); };
     lines.push_back({{"step", step},
@@ -182,6 +182,17 @@ std::vector<json> Certificate::TakeLines(int64_t step, int64_t epoch) {
                      {"bits_bound", s.bits_bound / s.coordinates},
                      {"verdict", VerdictName(Judge(s))}});
   }
+  return lines;
+}
+
+void Certificate::Forget() {
+  const std::lock_guard lock(mutex_);
+  std::ranges::fill(sums_, CertificateSums{});
+}
+
+std::vector<json> Certificate::TakeLines(int64_t step, int64_t epoch) {
+  std::vector<json> lines = Lines(step, epoch);
+  Forget();
   return lines;
 }
 

@@ -2,6 +2,8 @@
 #include <pybind11/pybind11.h>
 
 #include "python/bindings/codec.h"
+#include "python/bindings/communicator.h"
+#include "python/bindings/ddp.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
 
@@ -14,4 +16,6 @@ PYBIND11_MODULE(_core, module) {
   elastiquant::python::BindErrors(module);
   elastiquant::python::BindFrame(module);
   elastiquant::python::BindCodec(module);
+  elastiquant::python::BindCommunicator(module);
+  elastiquant::python::BindDdp(module);
 }

@@ -1,5 +1,12 @@
 """Compressed gradients for training over slow networks.
 
+One line in a script that trains with DistributedDataParallel:
+
+    model = DistributedDataParallel(model)
+    compression = elastiquant.compress(model, "dither:bits=2")
+    ...
+    print(compression.summary())
+
 Encode a tensor in a few bits per value, and decode it:
 
     import elastiquant, torch
@@ -21,6 +28,7 @@ from elastiquant._torch_version import check_torch
 
 check_torch()  # first, as it loads libtorch
 
+from elastiquant._compress import Compression, compress  # noqa: E402
 from elastiquant._core import (  # noqa: E402
     Codec,
     CodecInfo,
@@ -31,14 +39,19 @@ from elastiquant._core import (  # noqa: E402
     __version__,
     codecs,
 )
+from elastiquant._stats import LayerStats, Stats  # noqa: E402
 
 __all__ = [
     "Codec",
     "CodecInfo",
     "CodecParameter",
+    "Compression",
     "CorruptFrameError",
     "Frame",
+    "LayerStats",
     "NonFiniteError",
+    "Stats",
     "__version__",
     "codecs",
+    "compress",
 ]

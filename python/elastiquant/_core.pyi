@@ -1,6 +1,7 @@
 """What of elastiquant is C++. The docstrings are in the module: help(elastiquant)."""
 
-from typing import Literal, final
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, final
 
 from torch import Tensor
 from typing_extensions import Buffer  # torch needs that package too
@@ -82,3 +83,34 @@ class CodecInfo:
     def modifiers(self) -> list[str]: ...
 
 def codecs() -> list[CodecInfo]: ...
+
+@final
+class _StoreHost:
+    def __init__(self) -> None: ...
+    @property
+    def port(self) -> int: ...
+
+_Parameter = tuple[str, int, int, int, str]  # name, elements, dimensions, rows, codec
+
+@final
+class _DdpEngine:
+    def __init__(
+        self,
+        *,
+        meeting: object,  # elastiquant._group.Meeting
+        parameters: Sequence[_Parameter],
+        bucket_elements: int,
+        seed: int,
+        threads: int,
+        measure_every: int,
+        switch_to_fp32: bool,
+        on_notice: Callable[[str], None],
+    ) -> None: ...
+    def register(self, reducer: object, parameters: Sequence[Tensor]) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def reset_stats(self) -> None: ...
+    def layers(self) -> list[str]: ...
+    def save_state(self) -> dict[str, bytes]: ...
+    def load_state(self, state: dict[str, bytes]) -> None: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def close(self) -> None: ...

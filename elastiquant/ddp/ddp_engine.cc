@@ -1,0 +1,374 @@
+#include "elastiquant/ddp/ddp_engine.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "elastiquant/codec/adapt.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr char kStepSection[] = "step";
+constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
+
+std::exception_ptr ToException(const Status& status) {
+  const std::string words = "elastiquant: " + status.message();
+  try {
+    if (status.code() == StatusCode::kUnavailable) C10_THROW_ERROR(DistBackendError, words);
+    C10_THROW_ERROR(Error, words);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+DdpEngine::Future MakeFuture(const at::Tensor& gradients) {
+  std::vector<c10::Device> devices;
+  if (!gradients.device().is_cpu()) devices.push_back(gradients.device());
+  return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
+}
+
+bool AnyLossy(std::span<const DdpParameter> parameters) {
+  return std::ranges::any_of(parameters, [](const DdpParameter& p) {
+    const auto codec = MakeCodec(p.codec);
+    return codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
+  });
+}
+
+Traffic operator-(const Traffic& a, const Traffic& b) {
+  return {a.bytes_up - b.bytes_up, a.bytes_down - b.bytes_down,
+          a.transmit_seconds - b.transmit_seconds};
+}
+
+}  // namespace
+
+DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
+    : parameters_(std::move(parameters)), options_(std::move(options)), payoff_(false) {}
+
+Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communicator,
+                                                     std::vector<DdpParameter> parameters,
+                                                     DdpOptions options) {
+  if (parameters.empty()) return InvalidArgument("the model has no parameters to train");
+  if (options.bucket_elements == 0) return InvalidArgument("a bucket must hold at least 1 KiB");
+  std::shared_ptr<DdpEngine> engine(new DdpEngine(std::move(parameters), std::move(options)));
+  for (const DdpParameter& p : engine->parameters_) {
+    std::shared_ptr<const Codec>& codec = engine->codecs_[p.codec];
+    if (codec != nullptr) continue;
+    EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
+  }
+  engine->payoff_ = Payoff(engine->options_.switch_to_exact && communicator.world_size > 1 &&
+                           AnyLossy(engine->parameters_));
+  // Waits then end with the verdict, which the futures raise.
+  communicator.on_peer_lost = [](const Status&) {};
+  EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
+  for (const auto& [spec, codec] : engine->codecs_) {
+    if (!IsAdaptive(*codec)) continue;
+    engine->adapters_[spec] = std::make_unique<LevelAdapter>(engine->comm_.get(), 0);
+  }
+  engine->finisher_ = std::thread([raw = engine.get()] { raw->FinishLoop(); });
+  return engine;
+}
+
+DdpEngine::~DdpEngine() { Close(); }
+
+void DdpEngine::Close() {
+  if (comm_ == nullptr) return;
+  const Status closed = InvalidArgument(
+      "the compression of this model was closed; wrap the model in DDP and compress it anew "
+      "to train on");
+  bool in_step = false;
+  {
+    const std::lock_guard lock(mutex_);
+    in_step = in_step_;
+    stop_ = true;
+    changed_.notify_all();
+  }
+  // The others wait for the rest of this step.
+  if (in_step) comm_->Abort(Internal("a worker closed its compression within a step"));
+  if (finisher_.joinable()) finisher_.join();
+  Fail(closed);
+  reduction_.reset();
+  comm_.reset();
+}
+
+DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
+                                    const std::vector<size_t>& parameters) {
+  Future future = MakeFuture(gradients);
+  if (Status status = Accept(index, future); !status.ok()) {
+    future->setError(ToException(status));
+    return future;
+  }
+  Status status = index == 0 ? Begin(parameters) : Status();
+  if (status.ok()) status = Take(index, last, gradients, parameters);
+  if (!status.ok()) {
+    Fail(status);
+  } else if (last) {
+    const std::lock_guard lock(mutex_);
+    finish_ = true;
+    changed_.notify_all();
+  }
+  return future;
+}
+
+Status DdpEngine::Accept(size_t index, const Future& future) {
+  const std::lock_guard lock(mutex_);
+  EQ_RETURN_IF_ERROR(error_);
+  if (index == 0 && in_step_) return Internal("a backward began before the last one had ended");
+  if (index == 0) {
+    arrivals_.clear();
+    in_step_ = true;
+  }
+  if (index != arrivals_.size() || !in_step_) {
+    return Internal("DDP filled bucket " + std::to_string(index) + " after " +
+                    std::to_string(arrivals_.size()) + " others");
+  }
+  arrivals_.push_back({future, 0});
+  return {};
+}
+
+// `first`: the parameters of the step's first bucket.
+Status DdpEngine::Begin(const std::vector<size_t>& first) {
+  EQ_RETURN_IF_ERROR(WeighExact());
+  since_begin_ = Stopwatch();
+  traffic_at_begin_ = comm_->traffic();
+  incoming_.clear();
+  waiting_.clear();
+  streaming_ = settled_ && reduction_->layout()[0] == first;
+  return streaming_ ? reduction_->BeginStep(step_, exact_) : Status();
+}
+
+// Whether this step is to be sent as it is, by what the last one took.
+Status DdpEngine::WeighExact() {
+  if (reduction_ == nullptr) return {};
+  double seconds = since_begin_.Seconds(), exact_seconds = 0;
+  if (payoff_.timing()) {
+    const Traffic sent = comm_->traffic() - traffic_at_begin_;
+    exact_seconds = sent.transmit_seconds * ExactBytes() /
+                    std::max(1.0, static_cast<double>(sent.bytes_up));
+    for (double* value : {&seconds, &exact_seconds}) {
+      EQ_ASSIGN_OR_RETURN(const auto all,
+                          comm_->AllGather(static_cast<uint64_t>(*value * 1e9)));
+      *value = static_cast<double>(*std::ranges::max_element(all)) * 1e-9;
+    }
+  }
+  payoff_.Add(seconds, exact_seconds);
+  exact_ = payoff_.exact();
+  if (comm_->rank() == 0) Notify(payoff_.TakeNotice());
+  return {};
+}
+
+// What a step's gradient would send up as fp32, scattered and gathered.
+double DdpEngine::ExactBytes() const {
+  const double n = comm_->world_size();
+  return 8 * (n - 1) / n * static_cast<double>(reduction_->coordinates());
+}
+
+void DdpEngine::Notify(const std::string& notice) const {
+  if (!notice.empty() && options_.on_notice) options_.on_notice(notice);
+}
+
+Status DdpEngine::Take(size_t index, bool last, const at::Tensor& gradients,
+                       const std::vector<size_t>& parameters) {
+  incoming_.push_back(parameters);
+  if (!streaming_) {
+    waiting_.push_back(gradients);
+    return last ? LearnLayout() : Status();
+  }
+  const DdpLayout& layout = reduction_->layout();
+  if (index >= layout.size() || layout[index] != parameters ||
+      last != (index + 1 == layout.size())) {
+    return Internal("DDP's buckets changed within a step");
+  }
+  return Send(index, gradients);
+}
+
+Status DdpEngine::LearnLayout() {
+  settled_ = reduction_ != nullptr && incoming_ == reduction_->layout();
+  if (!settled_) EQ_RETURN_IF_ERROR(MakeReduction());
+  EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, exact_));
+  for (size_t d = 0; d < incoming_.size(); ++d) EQ_RETURN_IF_ERROR(Send(d, waiting_[d]));
+  waiting_.clear();
+  return {};
+}
+
+Status DdpEngine::MakeReduction() {
+  if (reduction_) reduction_->SaveMemory(&loaded_);
+  reduction_.reset();
+  DdpReductionOptions options;
+  options.bucket_elements = options_.bucket_elements;
+  options.reducer = {.seed = Mix64(options_.seed),
+                     .threads = options_.threads,
+                     .measure_every = options_.measure_every};
+  options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
+  EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), incoming_, parameters_,
+                                                     CodecsOfEpoch(), std::move(options)));
+  const Sections memory = std::exchange(loaded_, {});
+  return memory.empty() ? Status() : reduction_->LoadMemory(memory);
+}
+
+Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
+  {
+    const std::lock_guard lock(mutex_);
+    arrivals_[ddp_bucket].buckets_left = reduction_->plan().parts[ddp_bucket].size();
+  }
+  // Counted from 1, as the published schedule of adapting is.
+  const auto step = static_cast<int64_t>(step_) + 1;
+  return reduction_->Arrive(ddp_bucket, gradients, [&](size_t bucket) {
+    const auto adapter = adapters_.find(reduction_->plan().codecs[bucket]);
+    if (adapter == adapters_.end() || !adapter->second->Due(step)) return;
+    adapter->second->Capture(reduction_->bucket(bucket));
+  });
+}
+
+void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
+  reduction_->Return(bucket, is_mean);
+  const size_t d = reduction_->plan().ddp_bucket[bucket];
+  Future future;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.ok()) return;
+    // The last one's future is for FinishStep: with it the step is over.
+    if (--arrivals_[d].buckets_left == 0 && d + 1 < reduction_->layout().size()) {
+      future = arrivals_[d].future;
+    }
+  }
+  if (future) future->markCompleted(reduction_->Depart(d));
+}
+
+void DdpEngine::FinishLoop() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || finish_; });
+      if (!finish_) return;
+      finish_ = false;
+    }
+    if (Status status = FinishStep(); !status.ok()) Fail(status);
+  }
+}
+
+Status DdpEngine::FinishStep() {
+  EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish());
+  ++step_;
+  if (outcome.skipped) {
+    for (auto& [spec, adapter] : adapters_) adapter->Forget();
+  } else {
+    EQ_RETURN_IF_ERROR(AdaptLevels());
+  }
+  const size_t last = reduction_->layout().size() - 1;
+  at::Tensor gradients = reduction_->Depart(last);
+  Future future;
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.steps;
+    stats_.skipped += outcome.skipped;
+    stats_.exact_steps += exact_;
+    stats_.reducer += reduction_->TakeStats();
+    stats_.fp32_bytes_up += static_cast<uint64_t>(ExactBytes());
+    if (outcome.skipped) stats_.skip_reason = outcome.reason;
+    EQ_RETURN_IF_ERROR(error_);
+    future = arrivals_[last].future;
+    in_step_ = false;
+  }
+  future->markCompleted(std::move(gradients));
+  return {};
+}
+
+Status DdpEngine::AdaptLevels() {
+  bool any = false;
+  for (auto& [spec, adapter] : adapters_) {
+    if (!adapter->Due(static_cast<int64_t>(step_))) continue;
+    EQ_ASSIGN_OR_RETURN(codecs_[spec], adapter->Adapt(*codecs_[spec]));
+    any = true;
+  }
+  return any ? reduction_->UseCodecs(CodecsOfEpoch()) : Status();
+}
+
+CodecsBySpec DdpEngine::CodecsOfEpoch() const {
+  CodecsBySpec codecs = codecs_;
+  for (auto& [spec, codec] : codecs) codec = CodecForEpoch(codec, epoch_);
+  return codecs;
+}
+
+// All that DDP still waits for ends with the error, and so does all that comes.
+void DdpEngine::Fail(const Status& status) {
+  std::vector<Arrival> arrivals;
+  bool closing = false;
+  {
+    const std::lock_guard lock(mutex_);
+    closing = stop_;
+    if (error_.ok()) error_ = status;
+    arrivals = std::exchange(arrivals_, {});
+    in_step_ = false;
+  }
+  // A lost worker is known to all; what went wrong here is not.
+  if (status.code() != StatusCode::kUnavailable && !closing) comm_->Abort(status);
+  for (const Arrival& arrival : arrivals) {
+    if (!arrival.future->completed()) arrival.future->setErrorIfNeeded(ToException(status));
+  }
+}
+
+DdpStats DdpEngine::stats() {
+  const std::lock_guard lock(mutex_);
+  DdpStats stats = stats_;
+  if (comm_) stats.traffic = comm_->traffic() - traffic_at_reset_;
+  return stats;
+}
+
+void DdpEngine::ResetStats() {
+  const std::lock_guard lock(mutex_);
+  stats_ = {};
+  if (comm_) traffic_at_reset_ = comm_->traffic();
+  if (reduction_) reduction_->certificate().Forget();
+}
+
+std::vector<nlohmann::json> DdpEngine::Layers() {
+  if (reduction_ == nullptr) return {};
+  return reduction_->certificate().Lines(static_cast<int64_t>(step_), epoch_);
+}
+
+Sections DdpEngine::SaveState() {
+  Sections state = loaded_;
+  if (reduction_) reduction_->SaveMemory(&state);
+  for (const auto& [spec, adapter] : adapters_) {
+    const std::string adapted = codecs_[spec]->spec();
+    state[kCodecSection + spec].assign(adapted.begin(), adapted.end());
+  }
+  const auto* step = reinterpret_cast<const uint8_t*>(&step_);
+  state[kStepSection].assign(step, step + sizeof(step_));
+  return state;
+}
+
+Status DdpEngine::LoadState(const Sections& sections) {
+  Sections memory = sections;
+  const auto step = memory.extract(kStepSection);
+  if (step.empty() || step.mapped().size() != sizeof(step_)) {
+    return CorruptData("section step is missing or has a wrong size");
+  }
+  for (const auto& [spec, adapter] : adapters_) {
+    const auto adapted = memory.extract(kCodecSection + spec);
+    if (adapted.empty()) {
+      return CorruptData("section " + (kCodecSection + spec) +
+                         " is missing: the state is of another codec");
+    }
+    EQ_ASSIGN_OR_RETURN(codecs_[spec], MakeCodec(std::string(adapted.mapped().begin(),
+                                                             adapted.mapped().end())));
+  }
+  std::memcpy(&step_, step.mapped().data(), sizeof(step_));
+  if (reduction_ == nullptr) {
+    loaded_ = std::move(memory);
+    return {};
+  }
+  EQ_RETURN_IF_ERROR(reduction_->UseCodecs(CodecsOfEpoch()));
+  return reduction_->LoadMemory(memory);
+}
+
+Status DdpEngine::SetEpoch(int epoch) {
+  epoch_ = epoch;
+  return reduction_ ? reduction_->UseCodecs(CodecsOfEpoch()) : Status();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,148 @@
+// What runs behind DDP's communication hook: takes DDP's buckets as backward fills them, has
+// the mean over the workers made of them, and hands them back, all on threads of its own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/ddp/ddp_plan.h"
+#include "elastiquant/ddp/ddp_reduction.h"
+#include "elastiquant/ddp/payoff.h"
+#include "elastiquant/layers/level_adapter.h"
+
+namespace elastiquant {
+
+struct DdpOptions {
+  size_t bucket_elements = 65536;
+  uint64_t seed = 0;
+  int threads = 1;              // codec threads
+  uint64_t measure_every = 50;  // steps; 0: never
+  bool switch_to_exact = true;  // where compression does not pay
+  // Called by a thread of the engine, or by that of Reduce, with something to tell the user.
+  std::function<void(const std::string&)> on_notice = nullptr;
+};
+
+// Sums since the last reset, of this worker.
+struct DdpStats {
+  uint64_t steps = 0;
+  uint64_t skipped = 0;      // of them: some worker had a NaN or infinity
+  uint64_t exact_steps = 0;  // of them: sent as fp32, because compression did not pay
+  ReducerStats reducer;
+  Traffic traffic;
+  uint64_t fp32_bytes_up = 0;  // what these steps would have sent as fp32
+  std::string skip_reason;     // of the last one skipped
+};
+
+// Reduce is for one thread at a time; what is for between steps, for times without a backward.
+class DdpEngine {
+ public:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+  // Collective. Parameters: all that DDP synchronises, in the same order on all workers.
+  // Errors: InvalidArgument for a spec; those of Communicator::Connect.
+  static Result<std::shared_ptr<DdpEngine>> Create(CommunicatorOptions communicator,
+                                                   std::vector<DdpParameter> parameters,
+                                                   DdpOptions options);
+  ~DdpEngine();
+  DdpEngine(const DdpEngine&) = delete;
+  DdpEngine& operator=(const DdpEngine&) = delete;
+
+  // DDP has filled its bucket `index`: a flat tensor with the gradients of these parameters.
+  // The future holds that tensor, with the mean over the workers in it. DDP fills its buckets
+  // in order, the last one with `last`. In the first two steps, and when buckets change, the
+  // layout must be learnt, so nothing is sent before the last. Errors are the future's:
+  // DistBackendError for a lost worker, c10::Error for all else. Where some worker has a NaN or
+  // infinity, or values that its codec cannot hold, the mean is NaN on all, as a sum would be.
+  Future Reduce(size_t index, bool last, const at::Tensor& gradients,
+                const std::vector<size_t>& parameters);
+
+  DdpStats stats();
+  // Between steps: counts and Layers() begin anew.
+  void ResetStats();
+  // Certificate::Lines of this worker's own messages. Between steps.
+  std::vector<nlohmann::json> Layers();
+
+  // Between steps: what a run needs to go on as it would have: what codecs remember, levels
+  // that were fitted, the count of steps. Each worker has its own.
+  Sections SaveState();
+  // Errors: CorruptData naming the section, at once or, before the first step, from the first
+  // Reduce.
+  Status LoadState(const Sections& sections);
+  // Between steps: some codecs send more in the first epochs, counted from 0.
+  Status SetEpoch(int epoch);
+
+  // Ends communication; within a step, that of all workers. Later calls of Reduce fail.
+  void Close();
+
+ private:
+  struct Arrival {
+    Future future;
+    size_t buckets_left = 0;  // of ours
+  };
+
+  DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options);
+
+  Status Accept(size_t index, const Future& future);
+  Status Begin(const std::vector<size_t>& first);
+  Status Take(size_t index, bool last, const at::Tensor& gradients,
+              const std::vector<size_t>& parameters);
+  Status Send(size_t ddp_bucket, const at::Tensor& gradients);
+  Status LearnLayout();
+  Status MakeReduction();
+  Status WeighExact();
+  CodecsBySpec CodecsOfEpoch() const;
+  Status AdaptLevels();
+  void OnReduced(size_t bucket, bool is_mean);
+  void FinishLoop();
+  Status FinishStep();
+  void Fail(const Status& status);
+  double ExactBytes() const;
+  void Notify(const std::string& notice) const;
+
+  const std::vector<DdpParameter> parameters_;
+  const DdpOptions options_;
+  std::unique_ptr<Communicator> comm_;
+
+  // Of Reduce's thread, and of others between steps.
+  std::unique_ptr<DdpReduction> reduction_;
+  DdpLayout incoming_;               // of this step, so far
+  bool settled_ = false;             // the layout was seen in two steps in a row
+  bool streaming_ = false;           // in this step buckets are sent as they arrive
+  std::vector<at::Tensor> waiting_;  // of a step that is not
+  Sections loaded_;                  // memory, until there is a layout
+  CodecsBySpec codecs_;              // with fitted levels
+  std::map<std::string, std::unique_ptr<LevelAdapter>> adapters_;  // of those that adapt
+  int epoch_ = 0;
+  uint64_t step_ = 0;
+  Payoff payoff_;
+  bool exact_ = false;  // this step goes as fp32
+  Stopwatch since_begin_;
+  Traffic traffic_at_begin_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Arrival> arrivals_;  // of this step, by DDP bucket
+  bool in_step_ = false;
+  bool finish_ = false;  // all buckets of the step are on their way
+  bool stop_ = false;
+  Status error_;
+  DdpStats stats_;
+  Traffic traffic_at_reset_;
+
+  std::thread finisher_;
+};
+
+}  // namespace elastiquant

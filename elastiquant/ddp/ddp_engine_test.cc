@@ -1,0 +1,289 @@
+#include "elastiquant/ddp/ddp_engine.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "elastiquant/collective/testing.h"
+
+namespace elastiquant {
+namespace {
+
+using Layout = DdpLayout;
+
+// GCC 12 takes aggregates of these in a list for uninitialised.
+DdpParameter Parameter(const std::string& name, size_t rows, size_t cols,
+                       const std::string& codec) {
+  DdpParameter parameter;
+  parameter.shape.name = name;
+  parameter.shape.elements = rows * cols;
+  parameter.shape.dimensions = cols > 1 ? 2 : 1;
+  parameter.shape.rows = rows;
+  parameter.codec = codec;
+  return parameter;
+}
+
+std::vector<DdpParameter> Parameters(const std::string& codec) {
+  return {Parameter("conv.weight", 30, 100, codec), Parameter("conv.bias", 30, 1, "fp32"),
+          Parameter("fc.weight", 3, 1667, codec), Parameter("fc.bias", 3, 1, "fp32")};
+}
+
+// As DDP does: one bucket at first, two after it has seen the order of backward.
+const Layout kFirst = {{0, 1, 2, 3}};
+const Layout kRebuilt = {{3, 2}, {1, 0}};
+
+// The gradient of a worker in a step at a coordinate of a parameter.
+float Gradient(int rank, int step, size_t parameter, size_t i) {
+  return std::sin(static_cast<float>(1 + rank + 7 * step + 3 * static_cast<int>(parameter)) *
+                  static_cast<float>(i + 1) * .01f);
+}
+
+// A worker that trains as DDP would.
+class Worker {
+ public:
+  Worker(CommunicatorOptions options, int rank, const std::string& codec,
+         DdpOptions ddp = {.measure_every = 1, .switch_to_exact = false})
+      : parameters_(Parameters(codec)) {
+    options.rank = rank;
+    rank_ = rank;
+    world_ = options.world_size;
+    engine = DdpEngine::Create(options, parameters_, ddp).value();
+  }
+
+  // The means, one bucket behind the other.
+  std::vector<at::Tensor> Step(int step, const Layout& layout, at::ScalarType type = at::kFloat,
+                               bool poison = false) {
+    std::vector<at::Tensor> gradients;
+    for (const auto& bucket : layout) {
+      std::vector<float> values;
+      for (const size_t p : bucket) {
+        for (size_t i = 0; i < parameters_[p].shape.elements; ++i) {
+          values.push_back(Gradient(rank_, step, p, i));
+        }
+      }
+      if (poison) values[1] = std::nanf("");
+      gradients.push_back(at::tensor(values).to(type));
+    }
+    std::vector<DdpEngine::Future> futures;
+    for (size_t d = 0; d < layout.size(); ++d) {
+      futures.push_back(engine->Reduce(d, d + 1 == layout.size(), gradients[d], layout[d]));
+    }
+    std::vector<at::Tensor> means;
+    for (auto& future : futures) {
+      future->waitAndThrow();
+      means.push_back(future->value().toTensor());
+    }
+    return means;
+  }
+
+  // The greatest difference from the true mean.
+  double Error(const std::vector<at::Tensor>& means, const Layout& layout, int step) {
+    double worst = 0;
+    for (size_t d = 0; d < layout.size(); ++d) {
+      int64_t at = 0;
+      const at::Tensor values = means[d].to(at::kFloat);
+      for (const size_t p : layout[d]) {
+        for (size_t i = 0; i < parameters_[p].shape.elements; ++i, ++at) {
+          float mean = 0;
+          for (int r = 0; r < world_; ++r) mean += Gradient(r, step, p, i);
+          mean /= static_cast<float>(world_);
+          worst = std::max<double>(worst, std::abs(values.const_data_ptr<float>()[at] - mean));
+        }
+      }
+    }
+    return worst;
+  }
+
+  std::shared_ptr<DdpEngine> engine;
+
+ private:
+  std::vector<DdpParameter> parameters_;
+  int rank_ = 0, world_ = 1;
+};
+
+// Calls body(rank) on a thread for each rank.
+void RunRanks(int world, const std::function<void(int rank)>& body) {
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world; ++r) threads.emplace_back(body, r);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// What all ranks came to must be the same bits.
+class Replicas {
+ public:
+  void Compare(const std::vector<at::Tensor>& means) {
+    const std::lock_guard lock(mutex_);
+    std::vector<at::Tensor> copy;
+    for (const at::Tensor& t : means) copy.push_back(t.clone());
+    if (first_.empty()) first_ = copy;
+    ASSERT_EQ(first_.size(), copy.size());
+    for (size_t i = 0; i < copy.size(); ++i) EXPECT_TRUE(at::equal(first_[i], copy[i]));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<at::Tensor> first_;
+};
+
+TEST(DdpEngine, AveragesExactlyInFp32ThroughARebuild) {
+  for (const int world : {1, 2, 3}) {
+    const auto options = WorldOptions(world);
+    RunRanks(world, [&](int rank) {
+      Worker worker(options, rank, "fp32");
+      for (int step = 0; step < 5; ++step) {
+        const Layout& layout = step == 0 ? kFirst : kRebuilt;
+        const auto means = worker.Step(step, layout);
+        EXPECT_LT(worker.Error(means, layout, step), 1e-6)
+            << world << " workers, step " << step;
+      }
+      EXPECT_EQ(worker.engine->stats().steps, 5u);
+    });
+  }
+}
+
+TEST(DdpEngine, ReplicasAreTheSameBitsAndNearTheMean) {
+  // With the greatest error of a coordinate that is still plausible: gradients are within 1.
+  const std::pair<const char*, double> codecs[] = {
+      {"elastic:bits=8", .2}, {"dither:bits=6", .2},        {"qsgd:bits=8,bucket=64", .2},
+      {"alq:bits=8", 2},      {"powersgd:rank=4|ef", 1.01}, {"topk:ratio=0.9", .2}};
+  for (const auto& [codec, worst] : codecs) {
+    const auto options = WorldOptions(3);
+    std::vector<Replicas> replicas(4);
+    RunRanks(3, [&](int rank) {
+      Worker worker(options, rank, codec);
+      for (int step = 0; step < 4; ++step) {
+        const Layout& layout = step == 0 ? kFirst : kRebuilt;
+        const auto means = worker.Step(step, layout);
+        replicas[static_cast<size_t>(step)].Compare(means);
+        EXPECT_LT(worker.Error(means, layout, step), worst) << codec;
+      }
+      const DdpStats stats = worker.engine->stats();
+      EXPECT_GT(stats.traffic.bytes_up, 0u);
+      EXPECT_GT(stats.fp32_bytes_up, stats.traffic.bytes_up * 9 / 10) << codec;
+    });
+  }
+}
+
+TEST(DdpEngine, TakesHalfPrecision) {
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    const auto options = WorldOptions(2);
+    RunRanks(2, [&](int rank) {
+      Worker worker(options, rank, "elastic:bits=8");
+      for (int step = 0; step < 3; ++step) {
+        const auto means = worker.Step(step, kRebuilt, type);
+        EXPECT_EQ(means[0].scalar_type(), type);
+        EXPECT_LT(worker.Error(means, kRebuilt, step), .1);
+      }
+    });
+  }
+}
+
+TEST(DdpEngine, RefusesDoubles) {
+  Worker worker(WorldOptions(1), 0, "fp32");
+  EXPECT_THROW(worker.Step(0, kFirst, at::kDouble), c10::Error);
+  EXPECT_THROW(worker.Step(1, kFirst), c10::Error) << "and does not go on as if nothing was";
+}
+
+TEST(DdpEngine, ANanOnOneWorkerIsNanOnAllAndIsForgotten) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=8|ef");
+    for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+    const auto poisoned = worker.Step(3, kRebuilt, at::kFloat, rank == 1);
+    EXPECT_TRUE(at::isnan(poisoned[0]).any().item<bool>());
+    EXPECT_EQ(worker.engine->stats().skipped, 1u);
+    EXPECT_NE(worker.engine->stats().skip_reason.find("worker 1"), std::string::npos);
+    const auto means = worker.Step(4, kRebuilt);
+    EXPECT_LT(worker.Error(means, kRebuilt, 4), .1);
+  });
+}
+
+TEST(DdpEngine, MemoryOutlivesBucketsAndProcesses) {
+  const auto options = WorldOptions(2), resumed_options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker whole(options, rank, "elastic:bits=2|ef");
+    for (int step = 0; step < 3; ++step) (void)whole.Step(step, step < 2 ? kFirst : kRebuilt);
+    const Sections state = whole.engine->SaveState();
+    const auto after = whole.Step(3, kRebuilt);
+
+    Worker resumed(resumed_options, rank, "elastic:bits=2|ef");
+    ASSERT_TRUE(resumed.engine->LoadState(state).ok());
+    EXPECT_EQ(resumed.engine->SaveState(), state) << "before the first step too";
+    const auto again = resumed.Step(3, kRebuilt);
+    for (size_t d = 0; d < after.size(); ++d) EXPECT_TRUE(at::equal(after[d], again[d]));
+    EXPECT_EQ(resumed.engine->SaveState(), whole.engine->SaveState());
+  });
+}
+
+TEST(DdpEngine, StateOfAnotherCodecIsRefused) {
+  Worker plain(WorldOptions(1), 0, "elastic:bits=2"), other(WorldOptions(1), 0, "alq:bits=4");
+  EXPECT_EQ(other.engine->LoadState(plain.engine->SaveState()).code(),
+            StatusCode::kCorruptData);
+}
+
+TEST(DdpEngine, CertifiesItsLayers) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=4");
+    for (int step = 0; step < 12; ++step) (void)worker.Step(step, kRebuilt);
+    const auto lines = worker.engine->Layers();
+    ASSERT_EQ(lines.size(), 3u) << "two layers, and all";
+    for (const auto& line : lines) {
+      EXPECT_GT(line["nmse"], 0);
+      EXPECT_EQ(line["verdict"], "holds");
+    }
+    worker.engine->ResetStats();
+    EXPECT_EQ(worker.engine->stats().steps, 0u);
+    EXPECT_TRUE(worker.engine->Layers().empty());
+  });
+}
+
+TEST(DdpEngine, SwitchesToFp32TogetherWhereCompressionDoesNotPay) {
+  const auto options = WorldOptions(2);
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  std::vector<std::vector<uint64_t>> exact(2);
+  RunRanks(2, [&](int rank) {
+    DdpOptions ddp;
+    ddp.on_notice = [&](const std::string& notice) {
+      const std::lock_guard lock(mutex);
+      notices.push_back(notice);
+    };
+    Worker worker(options, rank, "elastic:bits=8", ddp);
+    for (int step = 0; step < 60; ++step) {
+      const auto means = worker.Step(step, kRebuilt);
+      EXPECT_LT(worker.Error(means, kRebuilt, step), .1);
+      exact[static_cast<size_t>(rank)].push_back(worker.engine->stats().exact_steps);
+    }
+  });
+  EXPECT_EQ(exact[0], exact[1]) << "all workers choose alike";
+  EXPECT_EQ(notices.size(), exact[0].back() > 9 ? 1u : 0u) << "told by one, if at all";
+}
+
+TEST(DdpEngine, AWorkerThatClosesEndsTheOthers) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=4");
+    for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+    if (rank == 1) {
+      // One bucket of two, and then no more.
+      (void)worker.engine->Reduce(0, false, at::zeros({5004}), kRebuilt[0]);
+      worker.engine->Close();
+      EXPECT_THROW(worker.Step(4, kRebuilt), c10::Error);
+    } else {
+      try {
+        (void)worker.Step(3, kRebuilt);
+        ADD_FAILURE() << "nothing was raised";
+      } catch (const c10::Error& e) {
+        EXPECT_NE(std::string(e.what()).find("worker 1"), std::string::npos) << e.what();
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace elastiquant

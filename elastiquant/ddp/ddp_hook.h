@@ -1,0 +1,27 @@
+// DDP's communication hook.
+#pragma once
+
+#include <memory>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "elastiquant/ddp/ddp_engine.h"
+
+namespace elastiquant {
+
+// Hands each bucket to the engine, whose parameters are these, in this order. It holds no GIL
+// and needs none. An unknown parameter in a bucket is an error of the future.
+class DdpHook final : public c10d::CommHookInterface {
+ public:
+  DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters);
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
+  at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
+
+ private:
+  const std::shared_ptr<DdpEngine> engine_;
+  std::unordered_map<const c10::TensorImpl*, size_t> index_;
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,108 @@
+#include "elastiquant/ddp/ddp_reduction.h"
+
+#include <utility>
+
+namespace elastiquant {
+namespace {
+
+std::vector<ParameterShape> ShapesOf(std::span<const DdpParameter> parameters) {
+  std::vector<ParameterShape> shapes;
+  for (const DdpParameter& p : parameters) shapes.push_back(p.shape);
+  return shapes;
+}
+
+}  // namespace
+
+DdpReduction::DdpReduction(Communicator* comm, DdpLayout layout, DdpPlan plan,
+                           std::span<const DdpParameter> parameters,
+                           DdpReductionOptions options)
+    : comm_(comm),
+      layout_(std::move(layout)),
+      plan_(std::move(plan)),
+      options_(std::move(options)),
+      shapes_(ShapesOf(parameters)),
+      staging_(plan_, parameters),
+      certificate_(plan_.plan, shapes_) {
+  for (const PlannedBucket& bucket : plan_.plan.buckets) coordinates_ += bucket.elements;
+}
+
+Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
+    Communicator* comm, DdpLayout layout, std::span<const DdpParameter> parameters,
+    const CodecsBySpec& codecs, DdpReductionOptions options) {
+  EQ_ASSIGN_OR_RETURN(DdpPlan plan, PlanDdp(layout, parameters, options.bucket_elements));
+  std::unique_ptr<DdpReduction> made(new DdpReduction(comm, std::move(layout), std::move(plan),
+                                                      parameters, std::move(options)));
+  made->codecs_ = codecs;
+  EQ_ASSIGN_OR_RETURN(made->reducer_, made->MakeReducer(&codecs));
+  std::vector<std::vector<std::string>> fields;
+  for (const std::string& spec : made->plan_.codecs) {
+    fields.push_back(codecs.at(spec)->StateFields());
+  }
+  made->memory_ =
+      std::make_unique<CodecMemory>(made->plan_.plan, made->shapes_, std::move(fields),
+                                    comm->world_size(), made->reducer_.get());
+  return made;
+}
+
+// Without codecs: one that sends fp32.
+Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer(const CodecsBySpec* codecs) {
+  EQ_ASSIGN_OR_RETURN(const auto fp32, MakeCodec("fp32"));
+  std::vector<GradientBucket> buckets;
+  for (size_t b = 0; b < plan_.plan.buckets.size(); ++b) {
+    std::shared_ptr<const Codec> codec = fp32;
+    if (codecs != nullptr) {
+      EQ_ASSIGN_OR_RETURN(codec, CodecOf(b, *codecs));
+    }
+    buckets.push_back({staging_.bucket(b), std::move(codec), plan_.plan.buckets[b].name});
+  }
+  ReducerOptions options = options_.reducer;
+  options.on_reduced = options_.on_reduced;
+  if (codecs != nullptr) {
+    options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
+  } else {
+    options.measure_every = 0;
+  }
+  return GradientReducer::Create(comm_, std::move(buckets), options);
+}
+
+Result<std::shared_ptr<const Codec>> DdpReduction::CodecOf(size_t bucket,
+                                                           const CodecsBySpec& codecs) const {
+  return CodecForShapes(codecs.at(plan_.codecs[bucket]),
+                        TensorsOf(plan_.plan.buckets[bucket], shapes_));
+}
+
+Status DdpReduction::BeginStep(uint64_t step, bool exact) {
+  if (exact && exact_reducer_ == nullptr) {
+    EQ_ASSIGN_OR_RETURN(exact_reducer_, MakeReducer(nullptr));
+  }
+  active_ = exact ? exact_reducer_.get() : reducer_.get();
+  return active_->BeginStep(step);
+}
+
+Status DdpReduction::Arrive(size_t ddp_bucket, const at::Tensor& gradients,
+                            const std::function<void(size_t bucket)>& before_sent) {
+  EQ_RETURN_IF_ERROR(staging_.Arrive(ddp_bucket, gradients));
+  for (const size_t b : plan_.parts[ddp_bucket]) {
+    before_sent(b);
+    EQ_RETURN_IF_ERROR(active_->MarkReady(b));
+  }
+  return {};
+}
+
+Status DdpReduction::UseCodecs(const CodecsBySpec& codecs) {
+  const CodecsBySpec before = std::exchange(codecs_, codecs);
+  for (size_t b = 0; b < plan_.codecs.size(); ++b) {
+    if (codecs.at(plan_.codecs[b]) == before.at(plan_.codecs[b])) continue;
+    EQ_ASSIGN_OR_RETURN(auto codec, CodecOf(b, codecs));
+    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(codec)));
+  }
+  return {};
+}
+
+ReducerStats DdpReduction::TakeStats() {
+  ReducerStats stats = reducer_->TakeStats();
+  if (exact_reducer_) stats += exact_reducer_->TakeStats();
+  return stats;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,89 @@
+// The mean of a model's gradients, for one layout of DDP's buckets: ours, the reducer over
+// them, what codecs remember of them, and the measured variance of each layer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/ddp/ddp_plan.h"
+#include "elastiquant/ddp/staging.h"
+#include "elastiquant/layers/certificate.h"
+#include "elastiquant/layers/codec_memory.h"
+
+namespace elastiquant {
+
+// As they are now, by the spec that parameters name: with fitted levels, for the epoch.
+using CodecsBySpec = std::map<std::string, std::shared_ptr<const Codec>>;
+
+struct DdpReductionOptions {
+  size_t bucket_elements = 65536;
+  ReducerOptions reducer;  // without callbacks
+  // Called by a thread of the reducer when it has done a bucket of ours.
+  std::function<void(size_t bucket, bool is_mean)> on_reduced;
+};
+
+class DdpReduction {
+ public:
+  // Collective. parameters must outlive it.
+  static Result<std::unique_ptr<DdpReduction>> Make(Communicator* comm, DdpLayout layout,
+                                                    std::span<const DdpParameter> parameters,
+                                                    const CodecsBySpec& codecs,
+                                                    DdpReductionOptions options);
+
+  const DdpLayout& layout() const { return layout_; }
+  const DdpPlan& plan() const { return plan_; }
+  uint64_t coordinates() const { return coordinates_; }
+  std::span<const float> bucket(size_t index) { return staging_.bucket(index); }
+
+  // A step is BeginStep, Arrive of each DDP bucket, Finish. exact: all buckets go as fp32;
+  // collective the first time.
+  Status BeginStep(uint64_t step, bool exact);
+  // See Staging::Arrive. before_sent(bucket): the bucket's values are here, and nowhere else
+  // yet.
+  Status Arrive(size_t ddp_bucket, const at::Tensor& gradients,
+                const std::function<void(size_t bucket)>& before_sent);
+  void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }
+  at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
+  Result<StepOutcome> Finish() { return active_->Finish(); }
+
+  // Between steps: the buckets travel under these from now on.
+  Status UseCodecs(const CodecsBySpec& codecs);
+  void SaveMemory(Sections* sections) const { memory_->Save(sections); }
+  Status LoadMemory(const Sections& sections) { return memory_->Load(sections); }
+
+  ReducerStats TakeStats();
+  Certificate& certificate() { return certificate_; }
+
+ private:
+  DdpReduction(Communicator* comm, DdpLayout layout, DdpPlan plan,
+               std::span<const DdpParameter> parameters, DdpReductionOptions options);
+
+  Result<std::unique_ptr<GradientReducer>> MakeReducer(const CodecsBySpec* codecs);
+  Result<std::shared_ptr<const Codec>> CodecOf(size_t bucket, const CodecsBySpec& codecs) const;
+
+  Communicator* const comm_;
+  const DdpLayout layout_;
+  const DdpPlan plan_;
+  const DdpReductionOptions options_;
+  std::vector<ParameterShape> shapes_;
+  uint64_t coordinates_ = 0;
+  Staging staging_;
+  Certificate certificate_;
+  CodecsBySpec codecs_;  // in use
+  // Destroyed before what their threads use.
+  std::unique_ptr<GradientReducer> reducer_, exact_reducer_;
+  GradientReducer* active_ = nullptr;  // in this step
+  std::unique_ptr<CodecMemory> memory_;
+};
+
+}  // namespace elastiquant

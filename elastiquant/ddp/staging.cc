@@ -1,0 +1,102 @@
+#include "elastiquant/ddp/staging.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace elastiquant {
+namespace {
+
+// Calls fn with the flat values of a tensor in the host's memory, in its own type. Loops of our
+// own, as ATen's copies would bring up a team of threads for each of the reducer's threads.
+template <typename Fn>
+void WithValues(const at::Tensor& t, const Fn& fn) {
+  switch (t.scalar_type()) {
+    case at::kHalf:
+      return fn(t.mutable_data_ptr<at::Half>());
+    case at::kBFloat16:
+      return fn(t.mutable_data_ptr<at::BFloat16>());
+    default:
+      return fn(t.mutable_data_ptr<float>());
+  }
+}
+
+bool IsKnownType(at::ScalarType type) {
+  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+
+}  // namespace
+
+Staging::Staging(const DdpPlan& plan, std::span<const DdpParameter> parameters)
+    : plan_(plan),
+      parameters_(parameters),
+      arrived_(plan.parts.size()),
+      host_(plan.parts.size()) {
+  for (const PlannedBucket& bucket : plan.plan.buckets) buckets_.emplace_back(bucket.elements);
+}
+
+Status Staging::Arrive(size_t d, const at::Tensor& gradients) {
+  if (gradients.layout() != at::kStrided) {
+    return Unsupported(
+        "sparse gradients cannot be compressed: make the embedding dense "
+        "(sparse=False), or leave it out of DDP");
+  }
+  if (!IsKnownType(gradients.scalar_type())) {
+    return Unsupported(std::string("gradients of type ") +
+                       c10::toString(gradients.scalar_type()) +
+                       " cannot be compressed: use float32, float16 or bfloat16");
+  }
+  size_t expected = 0;
+  for (const size_t b : plan_.parts[d]) expected += plan_.plan.buckets[b].elements;
+  if (static_cast<size_t>(gradients.numel()) != expected || !gradients.is_contiguous()) {
+    return InvalidArgument("DDP bucket " + std::to_string(d) + " has " +
+                           std::to_string(gradients.numel()) + " values in place of " +
+                           std::to_string(expected));
+  }
+  arrived_[d] = gradients;
+  if (gradients.device().is_cpu()) {
+    host_[d] = gradients;
+  } else {
+    if (!host_[d].defined()) {
+      host_[d] = at::empty(gradients.sizes(),
+                           gradients.options().device(at::kCPU).pinned_memory(true));
+    }
+    host_[d].copy_(gradients);
+  }
+  WithValues(host_[d], [&](const auto* values) {
+    for (const size_t b : plan_.parts[d]) {
+      for (const BucketSlot& slot : plan_.plan.buckets[b].slots) {
+        const auto* from = values + plan_.position[slot.parameter];
+        std::copy_n(from, parameters_[slot.parameter].shape.elements,
+                    buckets_[b].data() + slot.offset);
+      }
+    }
+  });
+  return {};
+}
+
+void Staging::Return(size_t b, bool is_mean) {
+  WithValues(host_[plan_.ddp_bucket[b]], [&](auto* values) {
+    using Value = std::remove_reference_t<decltype(*values)>;
+    for (const BucketSlot& slot : plan_.plan.buckets[b].slots) {
+      Value* to = values + plan_.position[slot.parameter];
+      const size_t n = parameters_[slot.parameter].shape.elements;
+      if (is_mean) {
+        std::transform(buckets_[b].data() + slot.offset, buckets_[b].data() + slot.offset + n,
+                       to, [](float v) { return static_cast<Value>(v); });
+      } else {
+        std::fill_n(to, n, static_cast<Value>(std::numeric_limits<float>::quiet_NaN()));
+      }
+    }
+  });
+}
+
+at::Tensor Staging::Depart(size_t d) {
+  if (!arrived_[d].device().is_cpu()) arrived_[d].copy_(host_[d]);
+  return std::exchange(arrived_[d], at::Tensor());
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,63 @@
+#include "python/bindings/communicator.h"
+
+#include <torch/csrc/utils/pybind.h>
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
+
+#include "elastiquant/base/link_spec.h"
+#include "elastiquant/collective/c10d_group.h"
+#include "elastiquant/collective/gloo_group.h"
+#include "elastiquant/collective/store.h"
+#include "python/bindings/errors.h"
+
+namespace py = pybind11;
+
+namespace elastiquant {
+
+// PyTorch's Python makes its ProcessGroupGloo without Gloo's headers, which its wheel lacks.
+Result<std::unique_ptr<GlooGroup>> GlooGroup::Connect(const GlooOptions& options) {
+  const py::gil_scoped_acquire gil;
+  try {
+    const py::object group =
+        py::module_::import("elastiquant._group")
+            .attr("connect_gloo")(options.store_host, options.store_port, options.store_prefix,
+                                  options.rank, options.world_size,
+                                  static_cast<double>(options.connect_timeout.count()) / 1e3);
+    return MakeC10dGroup(
+        c10::intrusive_ptr<c10d::Backend>::reclaim_copy(group.cast<c10d::Backend*>()));
+  } catch (const std::exception& e) {
+    return Unavailable("connecting the workers failed: " + std::string(e.what()));
+  }
+}
+
+namespace python {
+
+CommunicatorOptions OptionsOf(const py::object& meeting) {
+  CommunicatorOptions options;
+  options.rank = meeting.attr("rank").cast<int>();
+  options.world_size = meeting.attr("world_size").cast<int>();
+  options.store_host = meeting.attr("host").cast<std::string>();
+  options.store_port = meeting.attr("port").cast<uint16_t>();
+  const py::object store = meeting.attr("store");
+  if (!store.is_none()) options.store = store.cast<std::shared_ptr<StoreHost>>();
+  const std::chrono::duration<double> timeout(meeting.attr("timeout").cast<double>());
+  options.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+  options.connect_timeout =
+      std::max<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(20));
+  const py::object link = meeting.attr("link");
+  if (!link.is_none()) options.link = ValueOrThrow(ParseLink(link.cast<std::string>()));
+  return options;
+}
+
+void BindCommunicator(py::module_& module) {
+  py::class_<StoreHost, std::shared_ptr<StoreHost>>(module, "_StoreHost",
+                                                    "The key-value store of some workers.")
+      .def(py::init(
+          [] { return std::shared_ptr<StoreHost>(ValueOrThrow(StoreHost::Listen(0))); }))
+      .def_property_readonly("port", &StoreHost::port);
+}
+
+}  // namespace python
+}  // namespace elastiquant

@@ -1,0 +1,151 @@
+#include "python/bindings/ddp.h"
+
+#include <pybind11/stl.h>
+
+#include <torch/csrc/utils/pybind.h>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/ddp/ddp_engine.h"
+#include "elastiquant/ddp/ddp_hook.h"
+#include "python/bindings/communicator.h"
+#include "python/bindings/errors.h"
+
+namespace py = pybind11;
+
+namespace elastiquant::python {
+namespace {
+
+// Name, elements, dimensions, rows, codec.
+using ParameterTuple = std::tuple<std::string, size_t, int64_t, size_t, std::string>;
+
+std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples) {
+  std::vector<DdpParameter> parameters;
+  for (const auto& [name, elements, dimensions, rows, codec] : tuples) {
+    DdpParameter parameter;
+    parameter.shape = {name, elements, dimensions, rows};
+    parameter.codec = codec;
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
+}
+
+// Calls a Python function from any thread. It goes with the GIL held.
+std::function<void(const std::string&)> FromAnyThread(py::function function) {
+  const std::shared_ptr<py::function> shared(new py::function(std::move(function)),
+                                             [](py::function* f) {
+                                               const py::gil_scoped_acquire gil;
+                                               delete f;
+                                             });
+  return [shared](const std::string& text) {
+    const py::gil_scoped_acquire gil;
+    try {
+      (*shared)(text);
+    } catch (py::error_already_set& e) {
+      e.discard_as_unraisable("elastiquant's notice");
+    }
+  };
+}
+
+// An engine that ends without the GIL, whoever drops it last: its threads may ask for the GIL.
+std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
+  DdpEngine* raw = engine.get();
+  return {raw, [held = std::move(engine)](DdpEngine*) mutable {
+            if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+              const py::gil_scoped_release released;
+              held.reset();
+            }
+            held.reset();
+          }};
+}
+
+std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
+                                      const std::vector<ParameterTuple>& parameters,
+                                      size_t bucket_elements, uint64_t seed, int threads,
+                                      uint64_t measure_every, bool switch_to_exact,
+                                      py::function on_notice) {
+  CommunicatorOptions communicator = OptionsOf(meeting);
+  DdpOptions options{.bucket_elements = bucket_elements,
+                     .seed = seed,
+                     .threads = threads,
+                     .measure_every = measure_every,
+                     .switch_to_exact = switch_to_exact,
+                     .on_notice = FromAnyThread(std::move(on_notice))};
+  const py::gil_scoped_release released;
+  return EndingWithoutGil(ValueOrThrow(DdpEngine::Create(
+      std::move(communicator), ParametersOf(parameters), std::move(options))));
+}
+
+py::dict StatsOf(DdpEngine& engine) {
+  const DdpStats stats = engine.stats();
+  py::dict d;
+  d["steps"] = stats.steps;
+  d["skipped"] = stats.skipped;
+  d["fp32_steps"] = stats.exact_steps;
+  d["bytes_up"] = stats.traffic.bytes_up;
+  d["bytes_down"] = stats.traffic.bytes_down;
+  d["fp32_bytes_up"] = stats.fp32_bytes_up;
+  d["coordinates"] = stats.reducer.coordinates;
+  d["encode_seconds"] = stats.reducer.encode_seconds;
+  d["wire_seconds"] = stats.traffic.transmit_seconds;
+  d["wait_seconds"] = stats.reducer.wait_seconds;
+  d["decode_seconds"] = stats.reducer.decode_seconds;
+  d["squared_error"] = stats.reducer.squared_error;
+  d["squared_norm"] = stats.reducer.squared_norm;
+  d["skip_reason"] = stats.skip_reason;
+  return d;
+}
+
+py::dict SaveState(DdpEngine& engine) {
+  py::dict state;
+  for (const auto& [name, bytes] : engine.SaveState()) {
+    state[py::str(name)] = py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return state;
+}
+
+void LoadState(DdpEngine& engine, const py::dict& state) {
+  Sections sections;
+  for (const auto& [name, bytes] : state) {
+    const auto text = bytes.cast<std::string>();
+    sections[name.cast<std::string>()].assign(text.begin(), text.end());
+  }
+  ThrowIfError(engine.LoadState(sections));
+}
+
+std::vector<std::string> LayersOf(DdpEngine& engine) {
+  std::vector<std::string> lines;
+  for (const nlohmann::json& line : engine.Layers()) lines.push_back(line.dump());
+  return lines;
+}
+
+}  // namespace
+
+void BindDdp(py::module_& module) {
+  py::class_<DdpEngine, std::shared_ptr<DdpEngine>> engine(
+      module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
+  engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
+             py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
+             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("on_notice"));
+  engine.def(
+      "register",
+      [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
+         const std::vector<at::Tensor>& parameters) {
+        reducer.cast<c10d::Reducer*>()->register_comm_hook(
+            std::make_unique<DdpHook>(e, parameters));
+      },
+      "Makes the engine the communication hook of a DDP model's reducer.");
+  engine.def("stats", &StatsOf);
+  engine.def("reset_stats", &DdpEngine::ResetStats);
+  engine.def("layers", &LayersOf, "A JSON object for each layer.");
+  engine.def("save_state", &SaveState);
+  engine.def("load_state", &LoadState);
+  engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
+  engine.def("close", &DdpEngine::Close, py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace elastiquant::python

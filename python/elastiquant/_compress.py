@@ -1,0 +1,268 @@
+"""compress(): a communication hook for DistributedDataParallel."""
+
+from __future__ import annotations
+
+import atexit
+import fnmatch
+import json
+import logging
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from elastiquant import _core, _group
+from elastiquant._stats import LayerStats, Stats
+
+Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
+
+_log = logging.getLogger("elastiquant")
+
+
+def compress(
+    model: DistributedDataParallel,
+    codec: str = "dither:bits=2",
+    *,
+    exact: str = "1d",
+    policy: Policy | None = None,
+    bucket_kib: int = 256,
+    measure_every: int = 50,
+    seed: int = 0,
+    threads: int = 1,
+    timeout: float = 20.0,
+    link: str | None = None,
+    switch: bool = True,
+) -> Compression:
+    """Compresses the gradients that a DDP model's workers exchange.
+
+        model = DistributedDataParallel(model)
+        elastiquant.compress(model, "dither:bits=2")
+
+    Collective: every worker of the model's process group must call it, with the same arguments,
+    before the first backward. The group may be of any backend (Gloo, NCCL, MPI); compressed
+    messages travel over TCP connections of their own.
+
+    model: wrapped in DistributedDataParallel, with no other communication hook. Gradients of
+        fp32, fp16 or bf16, on CPU or GPU (which are encoded on the host).
+    codec: a spec string; codecs() lists what there is. Codecs that remember ('...|ef',
+        'powersgd:rank=2|ef', 'dgc:ratio=0.01') keep that by parameter: see state_dict().
+    exact: what is sent as fp32 whatever the codec, comma separated: '1d' (biases and norms,
+        which are small and matter), patterns of parameter names ('*.embed.*'), or 'none'.
+    policy: other codecs for some parameters: {pattern: spec}, of which the first that matches
+        counts, or a function of (name, parameter) that returns a spec, or None for `codec`.
+        It goes before `exact`.
+    bucket_kib: gradients travel in parts of about so many KiB of fp32, so that one is encoded
+        while another is on its way.
+    measure_every: every so many steps the error of own messages is measured, for stats() and
+        layers(); 0 for never. It costs about one decoding.
+    seed: of the random numbers of rounding.
+    threads: that encode and decode, each.
+    timeout: seconds that a worker may be silent before the others give it up, at least 1.
+    link: a link to emulate, for trying: "20mbit,10ms". Only compressed messages feel it.
+    switch: where uncompressed gradients might be faster, time some steps both ways, send fp32
+        if that wins, and log so; looked at again every 1000 steps. False always compresses.
+
+    Every worker gets the same bits. Where a worker has a NaN or infinity, the gradient is NaN
+    on all, as without compression, so that GradScaler and clipping work.
+
+    Errors: TypeError for a model that is not DDP, ValueError for a bad argument or spec,
+    RuntimeError if the model has a hook already or workers differ in their arguments. In
+    training, a lost worker raises torch.distributed.DistBackendError, which names it, from
+    backward() on all others, within `timeout`.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        raise TypeError(
+            f"compress() takes a model wrapped in DistributedDataParallel, not "
+            f"{type(model).__name__}: wrap it first, then compress it"
+        )
+    names, parameters = _synchronised(model)
+    specs = _specs(names, parameters, codec, exact, policy)
+    if bucket_kib < 1:
+        raise ValueError("bucket_kib must be at least 1")
+    if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
+        raise ValueError("measure_every and seed must not be negative, threads at least 1")
+    engine = _core._DdpEngine(
+        meeting=_group.arrange(model.process_group, timeout, link),
+        parameters=[
+            (name, p.numel(), p.dim(), p.shape[0] if p.dim() else 1, spec)
+            for name, p, spec in zip(names, parameters, specs, strict=True)
+        ],
+        bucket_elements=bucket_kib * 256,
+        seed=seed,
+        threads=threads,
+        measure_every=measure_every,
+        switch_to_fp32=switch,
+        on_notice=_log.warning,
+    )
+    engine.register(model.reducer, parameters)
+    compression = Compression(engine, dict(zip(names, specs, strict=True)))
+    model._elastiquant = compression  # lives as long as the model at least
+    return compression
+
+
+class Compression:
+    """A compressed DDP model's handle, made by compress(): statistics and state.
+
+    Training needs none of it. It may be dropped, or used as a context manager that closes.
+    """
+
+    def __init__(self, engine: _core._DdpEngine, codecs: dict[str, str]):
+        self._engine = engine
+        self._codecs = codecs
+        _open.add(self)
+
+    @property
+    def codecs(self) -> dict[str, str]:
+        """The spec of each parameter that DDP synchronises, by its name in the model."""
+        return dict(self._codecs)
+
+    def stats(self) -> Stats:
+        """Sums since the last reset, of this worker."""
+        return Stats(**self._engine.stats())
+
+    def reset_stats(self) -> None:
+        """Begins the sums of stats() and layers() anew. Not within a backward."""
+        self._engine.reset_stats()
+
+    def layers(self) -> list[LayerStats]:
+        """The measured variance of each compressed layer, and of all ('' last)."""
+        fields = LayerStats.__dataclass_fields__
+        lines = [json.loads(line) for line in self._engine.layers()]
+        return [
+            LayerStats(**{k: v for k, v in line.items() if k in fields}, name=line["layer"])
+            for line in lines
+        ]
+
+    def summary(self) -> str:
+        """stats() in a line: progress.set_postfix_str(compression.summary())."""
+        return self.stats().summary()
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch, from 0, for codecs that send more in the first ones (dgc)."""
+        self._engine.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """What must be saved for training to go on as it would have.
+
+        It holds what codecs remember of each parameter (error feedback, momentum, bases),
+        levels that were fitted and the count of steps, as tensors by name. **It differs from
+        worker to worker: save each one's own.** It fits any bucket size and order of buckets.
+        Not within a backward.
+        """
+        return {
+            name: torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            for name, data in self._engine.save_state().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Takes back what state_dict() gave, under the same codecs and number of workers.
+
+        Errors: CorruptFrameError naming what is missing or of another size; before the first
+        step it may come with the first backward.
+        """
+        self._engine.load_state(
+            {name: bytes(t.contiguous().numpy()) for name, t in state.items()}
+        )
+
+    def log_to(self, writer: Any, step: int) -> None:
+        """Writes stats() and layers() to a TensorBoard SummaryWriter, as elastiquant/*."""
+        stats = self.stats()
+        for name in ("ratio", "bits_per_coordinate", "nmse", "bytes_up", "bytes_down"):
+            writer.add_scalar(f"elastiquant/{name}", getattr(stats, name), step)
+        steps = max(stats.steps, 1)
+        for name in ("encode_seconds", "wire_seconds", "wait_seconds", "decode_seconds"):
+            writer.add_scalar(f"elastiquant/{name}_a_step", getattr(stats, name) / steps, step)
+        writer.add_scalar("elastiquant/skipped", stats.skipped, step)
+        for layer in self.layers():
+            if layer.name and layer.nmse is not None:
+                writer.add_scalar(f"elastiquant/nmse/{layer.name}", layer.nmse, step)
+
+    def close(self) -> None:
+        """Ends communication; later backwards of the model raise. Happens at exit by itself."""
+        self._engine.close()
+
+    def __enter__(self) -> Compression:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()  # a model that is pickled leaves it behind
+
+    def __repr__(self) -> str:
+        return f"<elastiquant.Compression: {self.summary()}>"
+
+
+# Threads of C++ must not outlive the interpreter.
+_open: weakref.WeakSet[Compression] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for compression in list(_open):
+        compression.close()
+
+
+def _synchronised(
+    model: DistributedDataParallel,
+) -> tuple[list[str], list[torch.nn.Parameter]]:
+    ignored = set(getattr(model, "parameters_to_ignore", ()))
+    named = [
+        (name, parameter)
+        for name, parameter in model.module.named_parameters()
+        if parameter.requires_grad and name not in ignored
+    ]
+    return [name for name, _ in named], [parameter for _, parameter in named]
+
+
+def _specs(
+    names: list[str],
+    parameters: list[torch.nn.Parameter],
+    codec: str,
+    exact: str,
+    policy: Policy | None,
+) -> list[str]:
+    """The canonical spec of each parameter."""
+    chosen = list(_by_policy(names, parameters, policy))
+    kept = _exact(names, parameters, exact)
+    specs = [c or ("fp32" if e else codec) for c, e in zip(chosen, kept, strict=True)]
+    canonical = {spec: _core.Codec(spec).spec for spec in {codec, *specs}}
+    return [canonical[spec] for spec in specs]
+
+
+def _by_policy(
+    names: list[str], parameters: list[torch.nn.Parameter], policy: Policy | None
+) -> Iterator[str | None]:
+    if policy is None:
+        yield from (None for _ in names)
+    elif callable(policy):
+        yield from (policy(name, p) for name, p in zip(names, parameters, strict=True))
+    else:
+        for pattern in policy:
+            _check_pattern(pattern, names)
+        for name in names:
+            yield next((s for p, s in policy.items() if fnmatch.fnmatchcase(name, p)), None)
+
+
+def _exact(names: list[str], parameters: list[torch.nn.Parameter], exact: str) -> list[bool]:
+    if exact == "none":
+        return [False] * len(names)
+    kept = [False] * len(names)
+    for pattern in exact.split(","):
+        if pattern != "1d":
+            _check_pattern(pattern, names)
+        for i, (name, parameter) in enumerate(zip(names, parameters, strict=True)):
+            matches = parameter.dim() <= 1 if pattern == "1d" else None
+            kept[i] |= fnmatch.fnmatchcase(name, pattern) if matches is None else matches
+    return kept
+
+
+def _check_pattern(pattern: str, names: list[str]) -> None:
+    if not fnmatch.filter(names, pattern):
+        examples = ", ".join(repr(n) for n in (names[:1] + names[-1:]))
+        raise ValueError(
+            f"no parameter's name matches {pattern!r}; names are such as {examples}"
+        )

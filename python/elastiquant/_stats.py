@@ -1,0 +1,83 @@
+"""What compression did: counts of a worker, and of each layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Sums over the steps since the last reset, of this worker."""
+
+    steps: int
+    skipped: int
+    """Steps whose gradient was NaN or infinite on some worker, and so became NaN on all."""
+    fp32_steps: int
+    """Steps sent uncompressed because that was measured to be faster (compress(switch=...))."""
+    bytes_up: int
+    """Bytes sent, headers included."""
+    bytes_down: int
+    fp32_bytes_up: int
+    """Bytes that an uncompressed all-reduce would have sent: 2 (N - 1) / N of the gradient."""
+    coordinates: int
+    """Values averaged."""
+    encode_seconds: float
+    wire_seconds: float
+    """The time that the uplink was busy."""
+    wait_seconds: float
+    """From the last gradient until all had been averaged: what backward did not hide."""
+    decode_seconds: float
+    squared_error: float
+    """Of messages that were measured (compress(measure_every=...)) against what they encode."""
+    squared_norm: float
+    """Of what those encode."""
+    skip_reason: str = ""
+    """Of the last step skipped: the worker, layer and kind of value."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times fewer bytes were sent than fp32 has; 1 before the first step."""
+        return self.fp32_bytes_up / self.bytes_up if self.bytes_up else 1.0
+
+    @property
+    def bits_per_coordinate(self) -> float:
+        """Bits sent for each 32 of fp32, headers included."""
+        return 32 / self.ratio
+
+    @property
+    def nmse(self) -> float:
+        """The variance that encoding adds, relative to the gradient's squared norm."""
+        return self.squared_error / self.squared_norm if self.squared_norm else 0.0
+
+    def summary(self) -> str:
+        """One line, as for tqdm's set_postfix_str."""
+        per_step = 1 / max(self.steps, 1)
+        text = (
+            f"{self.bytes_up * per_step / 1e3:.1f} kB up a step ({self.ratio:.1f}x fewer), "
+            f"wait {self.wait_seconds * per_step:.3f} s, nmse {self.nmse:.2g}"
+        )
+        if self.fp32_steps:
+            text += f", {self.fp32_steps} of {self.steps} steps as fp32"
+        if self.skipped:
+            text += f", {self.skipped} skipped ({self.skip_reason})"
+        return text
+
+
+@dataclass(frozen=True)
+class LayerStats:
+    """One layer's messages that were measured since the last reset, of this worker."""
+
+    name: str
+    """The parameter's name; "" for all that are compressed."""
+    messages: int
+    coordinates: int
+    nmse: float | None
+    """The measured variance, relative to the squared norm; None of a gradient of zeros."""
+    spread: float | None
+    """How uncertain nmse is, as a standard deviation."""
+    bound: float | None
+    """The most that nmse can be on average, where the codec's theory gives that."""
+    bits: float
+    """Bits of frames for each value."""
+    verdict: str
+    """"holds", "loose" (bound > 10 nmse), "exceeded" (beyond chance: a bug), "unbounded"."""
