@@ -25,6 +25,6 @@ site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$work"/elastiquant-*.whl
 cd "$work"
 "$python" -c 'import elastiquant, sys; assert elastiquant.__file__.startswith(sys.prefix)'
-for test in codec frame; do
+for test in codec frame stats; do
   "$python" -B "$root/python/tests/package/${test}_test.py"
 done

@@ -39,6 +39,7 @@ from elastiquant._core import (  # noqa: E402
     __version__,
     codecs,
 )
+from elastiquant._report import Report, report  # noqa: E402
 from elastiquant._stats import LayerStats, Stats  # noqa: E402
 
 __all__ = [
@@ -50,8 +51,10 @@ __all__ = [
     "Frame",
     "LayerStats",
     "NonFiniteError",
+    "Report",
     "Stats",
     "__version__",
     "codecs",
     "compress",
+    "report",
 ]

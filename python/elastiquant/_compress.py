@@ -6,6 +6,8 @@ import atexit
 import fnmatch
 import json
 import logging
+import os
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,6 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from elastiquant import _core, _group
+from elastiquant._record import Record
 from elastiquant._stats import LayerStats, Stats
 
 Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
@@ -111,6 +114,7 @@ class Compression:
     def __init__(self, engine: _core._DdpEngine, codecs: dict[str, str]):
         self._engine = engine
         self._codecs = codecs
+        self._begun = time.monotonic()
         _open.add(self)
 
     @property
@@ -178,6 +182,12 @@ class Compression:
         for layer in self.layers():
             if layer.name and layer.nmse is not None:
                 writer.add_scalar(f"elastiquant/nmse/{layer.name}", layer.nmse, step)
+
+    def record(self, path: str | os.PathLike, step: int) -> None:
+        """Appends stats() and layers() as of a step of the script to a file, as one line of
+        JSON, which elastiquant.report(path) draws. One worker's suffices; any steps do."""
+        seconds = time.monotonic() - self._begun
+        Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
 
     def close(self) -> None:
         """Ends communication; later backwards of the model raise. Happens at exit by itself."""

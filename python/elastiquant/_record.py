@@ -1,0 +1,96 @@
+"""What a run writes down as it goes: a line of JSON for each step that is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from elastiquant._stats import LayerStats, Stats
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One line: sums since the last reset, as of a step, so that any steps may be recorded."""
+
+    step: int
+    """Of the training script, growing from line to line."""
+    seconds: float
+    """Since compress() was called."""
+    stats: Stats
+    layers: tuple[LayerStats, ...] = ()
+
+    def to_json(self) -> str:
+        """A line of JSON, without its end. Rates that follow from Stats stand in it too."""
+        stats = self.stats
+        names = ("ratio", "bits_per_coordinate", "nmse")
+        rates = {name: getattr(stats, name) for name in names}
+        fields = {"step": self.step, "seconds": self.seconds, **dataclasses.asdict(stats)}
+        layers = [dataclasses.asdict(layer) for layer in self.layers]
+        return json.dumps({**fields, **rates, "layers": layers})
+
+    @staticmethod
+    def from_json(line: str) -> Record:
+        """What to_json() wrote. Raises ValueError, which says what is missing."""
+        fields = json.loads(line)
+        try:
+            layers = tuple(_pick(LayerStats, layer) for layer in fields["layers"])
+            return Record(fields["step"], fields["seconds"], _pick(Stats, fields), layers)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no record of elastiquant's: {error}") from error
+
+    def append_to(self, path: str | os.PathLike) -> None:
+        with open(path, "a") as file:
+            file.write(self.to_json() + "\n")
+
+
+def _pick(kind: type, fields: dict) -> Stats | LayerStats:
+    return kind(**{field.name: fields[field.name] for field in dataclasses.fields(kind)})
+
+
+def read_records(path: Path) -> list[Record]:
+    """The lines of a recorded run. One that a killed run has left unfinished is not read.
+
+    Raises ValueError, which names file and line, for anything else, or less than two lines.
+    """
+    *whole, _unfinished = path.read_text().split("\n")
+    records = []
+    for number, line in enumerate(whole, start=1):
+        try:
+            records.append(Record.from_json(line))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+    if len(records) < 2:
+        raise ValueError(f"{path} has {len(records)} whole records; a report needs two")
+    return records
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean step between two records."""
+
+    step: int  # at its end
+    seconds: float
+    encode: float
+    wire: float
+    wait: float
+    decode: float
+
+
+def intervals(records: Sequence[Record]) -> Iterator[Interval]:
+    """What lies between records, but where the script was started again or did nothing."""
+    for before, after in itertools.pairwise(records):
+        # After a reset sums begin at zero again.
+        reset = after.stats.steps < before.stats.steps
+        steps = after.stats.steps - (0 if reset else before.stats.steps)
+        if steps <= 0 or after.step <= before.step or after.seconds <= before.seconds:
+            continue
+        phases = {}
+        for phase in ("encode", "wire", "wait", "decode"):
+            sums = [getattr(r.stats, f"{phase}_seconds") for r in (before, after)]
+            phases[phase] = (sums[1] - (0 if reset else sums[0])) / steps
+        seconds = (after.seconds - before.seconds) / (after.step - before.step)
+        yield Interval(after.step, seconds, **phases)

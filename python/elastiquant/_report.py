@@ -1,0 +1,78 @@
+"""elastiquant.report(): a recorded run as a table and plots."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from elastiquant._record import Record, read_records
+from elastiquant._stats import LayerStats
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What report() made. str() of it is the table."""
+
+    table: str
+    """Markdown: the run's sums, then its layers."""
+    files: tuple[Path, ...]
+    """The table and the plots, as files."""
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def report(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Report:
+    """Draws a run that Compression.record(run, step) has written.
+
+    run: that file. A last line that a killed run has left unfinished is not read.
+    out: the folder to write into, made if need be; by default run's name and '_report', beside
+        it. Gets table.md and, as PNG and SVG, the plots bytes (sent, against fp32), seconds (of
+        a step) and layers (error against bound).
+
+    Needs matplotlib. Raises FileNotFoundError, and ValueError for a file that is no record or
+    has less than two lines.
+    """
+    # Here, so that training needs no matplotlib.
+    from elastiquant import _plots
+
+    path = Path(run)
+    records = read_records(path)
+    folder = Path(out) if out is not None else path.with_name(path.stem + "_report")
+    folder.mkdir(parents=True, exist_ok=True)
+    table = _table(records[-1])
+    (folder / "table.md").write_text(table)
+    return Report(table, (folder / "table.md", *_plots.draw(records, folder)))
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _table(last: Record) -> str:
+    stats = last.stats
+    steps = max(stats.steps, 1)
+    rows = [
+        ("steps", f"{stats.steps}, and {stats.skipped} skipped"),
+        ("sent as fp32, which was faster", f"{stats.fp32_steps} steps"),
+        ("sent", f"{stats.bytes_up / 1e6:.3g} MB, {stats.ratio:.3g} times less than fp32"),
+        ("received", f"{stats.bytes_down / 1e6:.3g} MB"),
+        ("bits per value", _figure(stats.bits_per_coordinate)),
+        ("nmse", _figure(stats.nmse)),
+    ]
+    for phase in ("encode", "wire", "wait", "decode"):
+        milliseconds = getattr(stats, f"{phase}_seconds") / steps * 1e3
+        rows.append((phase, f"{milliseconds:.3g} ms a step"))
+    lines = ["| of the run | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
+    if last.layers:
+        lines += ["", "| layer | values | bits | nmse | ± | bound | |"]
+        lines += ["| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
+        lines += [_layer_row(layer) for layer in last.layers]
+    return "\n".join(lines) + "\n"
+
+
+def _layer_row(layer: LayerStats) -> str:
+    figures = map(_figure, (layer.bits, layer.nmse, layer.spread, layer.bound))
+    cells = (layer.name or "all", str(layer.coordinates), *figures, layer.verdict)
+    return "| " + " | ".join(cells) + " |"

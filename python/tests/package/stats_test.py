@@ -1,0 +1,196 @@
+"""Stats, records of a run, and their report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import elastiquant
+from elastiquant._record import Record, intervals, read_records
+from elastiquant._stats import LayerStats, Stats
+
+STATS = Stats(
+    steps=100,
+    skipped=2,
+    fp32_steps=0,
+    bytes_up=25_000_000,
+    bytes_down=26_000_000,
+    fp32_bytes_up=400_000_000,
+    coordinates=100_000_000,
+    encode_seconds=1.0,
+    wire_seconds=10.0,
+    wait_seconds=0.5,
+    decode_seconds=0.25,
+    squared_error=1.0,
+    squared_norm=8.0,
+    skip_reason="worker 1: nan in fc.weight",
+)
+LAYERS = (
+    LayerStats("conv.weight", 5, 1000, 0.1, 0.01, 0.4, 2.5, "holds"),
+    LayerStats("fc.weight", 5, 5000, 0.12, 0.02, 8.0, 2.1, "loose"),
+    LayerStats("fc.bias", 0, 10, None, None, None, 32.0, "unbounded"),
+    LayerStats("norm.weight", 5, 20, 0.0, 0.0, 0.0, 32.0, "holds"),
+    LayerStats("", 5, 6000, 0.11, 0.01, None, 2.2, "unbounded"),
+)
+
+
+def stats(count):
+    """Sums after count times ten steps."""
+    return dataclasses.replace(
+        STATS,
+        steps=10 * count,
+        bytes_up=1000 * count,
+        fp32_bytes_up=16_000 * count,
+        encode_seconds=count * 0.2,
+        wire_seconds=count * 1.0,
+        wait_seconds=count * 0.5,
+        decode_seconds=count * 0.1,
+    )
+
+
+def records(count=5):
+    return [Record(10 * i, 2.0 * i, stats(i), LAYERS) for i in range(1, count + 1)]
+
+
+class StatsTest(unittest.TestCase):
+    def test_derives_rates(self):
+        self.assertEqual((STATS.ratio, STATS.bits_per_coordinate), (16.0, 2.0))
+        self.assertEqual(STATS.nmse, 0.125)
+        nothing = dataclasses.replace(STATS, bytes_up=0, squared_norm=0.0)
+        self.assertEqual((nothing.ratio, nothing.nmse), (1.0, 0.0))
+
+    def test_sums_itself_up(self):
+        line = STATS.summary()
+        self.assertNotIn("\n", line)
+        for words in ("16.0x", "250.0 kB", "nmse 0.12", "2 skipped", "nan in fc.weight"):
+            self.assertIn(words, line)
+
+    def test_is_frozen(self):
+        with self.assertRaises(AttributeError):
+            STATS.steps = 3
+
+
+class Engine:
+    """What Compression asks of the engine for its figures."""
+
+    def stats(self):
+        return dataclasses.asdict(STATS)
+
+    def layers(self):
+        lines = [dataclasses.asdict(layer) for layer in LAYERS]
+        return [json.dumps({**line, "layer": line["name"], "worker": 0}) for line in lines]
+
+    def close(self):
+        pass
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.path = Path(holder.name, "run.jsonl")
+
+    def write(self, run):
+        for record in run:
+            record.append_to(self.path)
+
+    def test_reads_what_was_written(self):
+        self.write(records(3))
+        self.assertEqual(read_records(self.path), records(3))
+
+    def test_reads_what_a_run_recorded(self):
+        compression = elastiquant.Compression(Engine(), {})
+        compression.record(self.path, 10)
+        compression.record(str(self.path), 20)
+        first, second = read_records(self.path)
+        self.assertEqual((first.step, second.step), (10, 20))
+        self.assertLessEqual(0, first.seconds)
+        self.assertLess(first.seconds, second.seconds)
+        for record in (first, second):
+            self.assertEqual((record.stats, record.layers), (STATS, LAYERS))
+
+    def test_of_a_killed_run_ends_at_the_last_whole_line(self):
+        self.write(records(3))
+        with self.path.open("a") as file:
+            file.write(records(4)[-1].to_json()[:40])
+        self.assertEqual(read_records(self.path), records(3))
+
+    def test_refuses_what_is_no_record(self):
+        good = records(1)[0].to_json()
+        for line in ("[]", "{}", "1", "nonsense", good.replace('"steps"', '"stops"')):
+            self.path.write_text(f"{good}\n{line}\n")
+            with self.subTest(line), self.assertRaisesRegex(ValueError, r"run\.jsonl:2: "):
+                read_records(self.path)
+
+    def test_needs_two_records(self):
+        self.write(records(1))
+        with self.assertRaisesRegex(ValueError, "needs two"):
+            elastiquant.report(self.path)
+        with self.assertRaises(FileNotFoundError):
+            elastiquant.report(self.path.with_name("missing"))
+
+    def test_takes_means_between_records_and_resets(self):
+        reset = Record(40, 8.0, stats(1))
+        found = list(intervals([*records(3), reset]))
+        self.assertEqual([interval.step for interval in found], [20, 30, 40])
+        for interval in found:
+            self.assertAlmostEqual(interval.seconds, 0.2)
+            self.assertAlmostEqual(interval.encode, 0.02)
+            self.assertAlmostEqual(interval.wire, 0.1)
+            self.assertAlmostEqual(interval.wait, 0.05)
+            self.assertAlmostEqual(interval.decode, 0.01)
+        self.assertEqual(list(intervals([reset, reset])), [])
+        # Started again from a checkpoint: its clock begins anew.
+        self.assertEqual(
+            list(intervals([Record(40, 8.0, stats(4)), Record(50, 1, stats(1))])), []
+        )
+
+    def test_writes_a_table_and_plots(self):
+        self.write(records())
+        made = elastiquant.report(self.path)
+        folder = self.path.with_name("run_report")
+        names = {f"{n}.{s}" for n in ("bytes", "seconds", "layers") for s in ("png", "svg")}
+        self.assertEqual({file.name for file in made.files}, names | {"table.md"})
+        for file in made.files:
+            self.assertEqual(file.parent, folder)
+            self.assertGreater(file.stat().st_size, 300)
+        self.assertEqual((folder / "table.md").read_text(), str(made))
+        self.assertIn("| sent | 0.005 MB, 16 times less than fp32 |", made.table)
+        self.assertIn("| wait | 50 ms a step |", made.table)
+        self.assertIn("| conv.weight | 1000 | 2.5 | 0.1 | 0.01 | 0.4 | holds |", made.table)
+        self.assertIn("| fc.bias | 10 | 32 | - | - | - | unbounded |", made.table)
+        self.assertIn("| all | 6000 |", made.table)
+        self.assertIn(
+            "A step takes 200 ms, of which 50 ms", (folder / "seconds.svg").read_text()
+        )
+        # The exact layer and the one without a measurement are not drawn.
+        self.assertIn("No layer of 2 errs", (folder / "layers.svg").read_text())
+
+    def test_names_a_layer_above_its_bound(self):
+        wrong = dataclasses.replace(LAYERS[1], nmse=9.0, verdict="exceeded")
+        run = [dataclasses.replace(r, layers=(LAYERS[0], wrong)) for r in records()]
+        self.write(run)
+        out = self.path.with_name("elsewhere")
+        elastiquant.report(self.path, out)
+        self.assertIn("1 of 2 layers err more", (out / "layers.svg").read_text())
+
+    def test_without_layers_has_no_plot_of_them(self):
+        self.write(dataclasses.replace(record, layers=()) for record in records())
+        made = elastiquant.report(self.path)
+        self.assertEqual(len(made.files), 5)
+        self.assertNotIn("| layer |", made.table)
+
+
+class ImportTest(unittest.TestCase):
+    def test_needs_no_matplotlib(self):
+        code = "import sys, elastiquant; sys.exit('matplotlib' in sys.modules)"
+        self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
