@@ -83,7 +83,7 @@ class Engine:
 
     def layers(self):
         lines = [dataclasses.asdict(layer) for layer in LAYERS]
-        return [json.dumps({**line, "layer": line["name"], "worker": 0}) for line in lines]
+        return [json.dumps({"layer": line.pop("name"), "worker": 0, **line}) for line in lines]
 
     def close(self):
         pass
