@@ -18,6 +18,10 @@ PyObject* ValueErrorClass(py::module_& module, const char* name, const char* doc
   return made;
 }
 
+py::object DistBackendError() {
+  return py::module_::import("torch.distributed").attr("DistBackendError");
+}
+
 void Raise(const Status& status) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
@@ -26,6 +30,8 @@ void Raise(const Status& status) {
       return PyErr_SetString(non_finite_error, status.message().c_str());
     case StatusCode::kCorruptData:
       return PyErr_SetString(corrupt_frame_error, status.message().c_str());
+    case StatusCode::kUnavailable:
+      return PyErr_SetString(DistBackendError().ptr(), status.message().c_str());
     default:
       return PyErr_SetString(PyExc_RuntimeError, status.ToString().c_str());
   }

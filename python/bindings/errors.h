@@ -15,6 +15,7 @@ namespace elastiquant::python {
 //   kInvalidArgument  ValueError
 //   kNonFinite        elastiquant.NonFiniteError, a ValueError
 //   kCorruptData      elastiquant.CorruptFrameError, a ValueError
+//   kUnavailable      torch.distributed.DistBackendError, a RuntimeError
 //   anything else     RuntimeError, which says what kind
 class StatusError : public std::exception {
  public:

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "python/bindings/codec.h"
+#include "python/bindings/collectives.h"
 #include "python/bindings/communicator.h"
 #include "python/bindings/ddp.h"
 #include "python/bindings/errors.h"
@@ -18,4 +19,5 @@ PYBIND11_MODULE(_core, module) {
   elastiquant::python::BindCodec(module);
   elastiquant::python::BindCommunicator(module);
   elastiquant::python::BindDdp(module);
+  elastiquant::python::BindCollectives(module);
 }

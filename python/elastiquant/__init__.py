@@ -28,6 +28,7 @@ from elastiquant._torch_version import check_torch
 
 check_torch()  # first, as it loads libtorch
 
+from elastiquant._collectives import Work, all_gather, all_reduce  # noqa: E402
 from elastiquant._compress import Compression, compress  # noqa: E402
 from elastiquant._core import (  # noqa: E402
     Codec,
@@ -53,7 +54,10 @@ __all__ = [
     "NonFiniteError",
     "Report",
     "Stats",
+    "Work",
     "__version__",
+    "all_gather",
+    "all_reduce",
     "codecs",
     "compress",
     "report",

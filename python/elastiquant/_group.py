@@ -16,6 +16,11 @@ import torch.distributed as dist
 
 from elastiquant import _core
 
+NO_GROUP = (
+    "no process group: call torch.distributed.init_process_group() first, and start the "
+    "workers with torchrun"
+)
+
 
 @dataclass(frozen=True)
 class Meeting:
@@ -33,10 +38,7 @@ class Meeting:
 def arrange(group: dist.ProcessGroup | None, timeout: float, link: str | None) -> Meeting:
     """Collective: rank 0 of the group opens a store and tells the others where."""
     if not dist.is_available() or not dist.is_initialized():
-        raise RuntimeError(
-            "no process group: call torch.distributed.init_process_group() first, and start "
-            "the workers with torchrun"
-        )
+        raise RuntimeError(NO_GROUP)
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("this process is not in the group")

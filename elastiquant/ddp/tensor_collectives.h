@@ -1,0 +1,64 @@
+// Compressed collectives on single tensors, outside DDP.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/gradient_reducer.h"
+
+namespace elastiquant {
+
+// The workers of one group. All must make the same calls in the same order, from one thread at a
+// time. After an error other than NonFinite and InvalidArgument no further call works.
+class TensorCollectives {
+ public:
+  // Collective. Errors: those of Communicator::Connect.
+  static Result<std::unique_ptr<TensorCollectives>> Create(CommunicatorOptions options,
+                                                           int threads);
+
+  // values: this worker's; then the mean over the workers, the same bits on all.
+  // Errors: InvalidArgument if the codec remembers from message to message, or if workers give
+  // other lengths or codecs the first time; NonFinite, on all, where a worker has a NaN or
+  // infinity; Unavailable for a lost worker.
+  Status Mean(std::span<float> values, const std::shared_ptr<const Codec>& codec,
+              uint64_t seed);
+
+  // What every worker's values decode to, by rank, this one's too: the same bits on all.
+  // Errors: as Mean.
+  Result<std::vector<std::vector<float>>> Gather(std::span<const float> values,
+                                                 const Codec& codec, uint64_t seed);
+
+  int world_size() const { return comm_->world_size(); }
+  Traffic traffic() const { return comm_->traffic(); }
+
+ private:
+  // The reducer of tensors of one length and codec, and its memory.
+  struct Reduction {
+    std::vector<float> values;
+    std::unique_ptr<GradientReducer> reducer;
+    uint64_t last_used = 0;
+  };
+
+  TensorCollectives(std::unique_ptr<Communicator> comm, int threads);
+  Result<Reduction*> ReductionFor(size_t size, const std::shared_ptr<const Codec>& codec,
+                                  uint64_t seed);
+  Status EncodeOrNotice(std::span<const float> values, const Codec& codec, uint64_t seed,
+                        std::vector<uint8_t>* frame);
+
+  std::unique_ptr<Communicator> comm_;
+  const int threads_;
+  uint64_t calls_ = 0;
+  Workspace work_;
+  std::map<std::pair<size_t, std::string>, Reduction> reductions_;
+};
+
+}  // namespace elastiquant

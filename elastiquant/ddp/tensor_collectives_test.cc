@@ -1,0 +1,120 @@
+#include "elastiquant/ddp/tensor_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "elastiquant/collective/testing.h"
+
+namespace elastiquant {
+namespace {
+
+std::shared_ptr<const Codec> Make(const std::string& spec) { return MakeCodec(spec).value(); }
+
+std::vector<float> Values(int rank, size_t n) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = std::sin(static_cast<float>(i + 1) * (.01f + static_cast<float>(rank)));
+  }
+  return values;
+}
+
+void RunWorkers(int world, const std::function<void(int, TensorCollectives&)>& body) {
+  const CommunicatorOptions options = WorldOptions(world);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      CommunicatorOptions mine = options;
+      mine.rank = r;
+      auto workers = TensorCollectives::Create(mine, 1);
+      ASSERT_TRUE(workers.ok()) << workers.status().ToString();
+      body(r, **workers);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TensorCollectives, MeanOfAnyLengthAndCodec) {
+  for (const int world : {1, 2, 3}) {
+    RunWorkers(world, [&](int rank, TensorCollectives& workers) {
+      for (const size_t n : {size_t{0}, size_t{1}, size_t{2}, size_t{1000}, (size_t{1} << 18) + 1}) {
+        for (const char* spec : {"fp32", "topk:ratio=1,bits=32"}) {
+          std::vector<float> values = Values(rank, n);
+          ASSERT_TRUE(workers.Mean(values, Make(spec), 7).ok()) << spec << " " << n;
+          double worst = 0;
+          for (size_t i = 0; i < n; ++i) {
+            double mean = 0;
+            for (int r = 0; r < world; ++r) {
+              mean += std::sin(static_cast<float>(i + 1) * (.01f + static_cast<float>(r)));
+            }
+            worst = std::max(worst, std::abs(values[i] - mean / world));
+          }
+          EXPECT_LT(worst, 1e-6) << spec << " " << n;
+        }
+      }
+    });
+  }
+}
+
+TEST(TensorCollectives, AllGetTheSameBitsAndRoundingDiffersByCall) {
+  std::mutex mutex;
+  std::vector<std::vector<float>> first(2);
+  RunWorkers(3, [&](int rank, TensorCollectives& workers) {
+    for (size_t call = 0; call < 2; ++call) {
+      std::vector<float> values = Values(rank, 5000);
+      ASSERT_TRUE(workers.Mean(values, Make("dither:bits=2"), 7).ok());
+      const std::lock_guard lock(mutex);
+      if (first[call].empty()) first[call] = values;
+      EXPECT_EQ(values, first[call]);
+    }
+  });
+  EXPECT_NE(first[0], first[1]);
+}
+
+TEST(TensorCollectives, GatherIsWhatEachFrameDecodesTo) {
+  RunWorkers(3, [](int rank, TensorCollectives& workers) {
+    const auto all = workers.Gather(Values(rank, 777), *Make("fp32"), 1).value();
+    ASSERT_EQ(all.size(), 3u);
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(all[static_cast<size_t>(r)], Values(r, 777));
+    EXPECT_EQ(workers.Gather({}, *Make("fp32"), 1).value().size(), 3u);
+  });
+}
+
+TEST(TensorCollectives, ANanIsAnErrorOfAllThatNamesTheWorkerAndPasses) {
+  RunWorkers(2, [](int rank, TensorCollectives& workers) {
+    std::vector<float> values = Values(rank, 100);
+    const std::vector<float> clean = values;
+    if (rank == 1) values[42] = std::nanf("");
+    const Status mean = workers.Mean(values, Make("dither:bits=2"), 0);
+    EXPECT_EQ(mean.code(), StatusCode::kNonFinite);
+    EXPECT_NE(mean.message().find("worker 1"), std::string::npos) << mean.message();
+    const Status gather = workers.Gather(values, *Make("dither:bits=2"), 0).status();
+    EXPECT_EQ(gather.code(), StatusCode::kNonFinite);
+    values = clean;
+    EXPECT_TRUE(workers.Mean(values, Make("dither:bits=2"), 0).ok());
+  });
+}
+
+TEST(TensorCollectives, RefusesCodecsThatRemember) {
+  RunWorkers(1, [](int, TensorCollectives& workers) {
+    std::vector<float> values = Values(0, 10);
+    EXPECT_EQ(workers.Mean(values, Make("efsign|ef"), 0).code(), StatusCode::kInvalidArgument);
+  });
+}
+
+TEST(TensorCollectives, KeepsFewReducers) {
+  RunWorkers(2, [](int rank, TensorCollectives& workers) {
+    for (int round = 0; round < 2; ++round) {
+      for (size_t n = 1; n < 30; ++n) {
+        std::vector<float> values = Values(rank, n);
+        ASSERT_TRUE(workers.Mean(values, Make("fp32"), 0).ok());
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace elastiquant
