@@ -19,9 +19,10 @@ size_t PartOf(const Codec& codec, size_t size) {
 
 Status CheckStateless(const Codec& codec) {
   if (codec.StateFields().empty()) return {};
-  return InvalidArgument("codec '" + codec.spec() +
-                         "' remembers from one message to the next, which single tensors cannot: "
-                         "use compress(), or a codec without memory");
+  return InvalidArgument(
+      "codec '" + codec.spec() +
+      "' remembers from one message to the next, which single tensors cannot: "
+      "use compress(), or a codec without memory");
 }
 
 }  // namespace
@@ -45,9 +46,8 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
   }
   // All workers forget the same one: they make the same calls.
   if (reductions_.size() >= kKept) {
-    reductions_.erase(std::ranges::min_element(reductions_, {}, [](const auto& entry) {
-      return entry.second.last_used;
-    }));
+    reductions_.erase(std::ranges::min_element(
+        reductions_, {}, [](const auto& entry) { return entry.second.last_used; }));
   }
   Reduction reduction;
   reduction.values.resize(size);
@@ -58,10 +58,9 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
     buckets.push_back({std::span(reduction.values).subspan(at, n), codec,
                        "values from " + std::to_string(at)});
   }
-  EQ_ASSIGN_OR_RETURN(
-      reduction.reducer,
-      GradientReducer::Create(comm_.get(), std::move(buckets),
-                              {.seed = Mix64(seed), .threads = threads_}));
+  EQ_ASSIGN_OR_RETURN(reduction.reducer,
+                      GradientReducer::Create(comm_.get(), std::move(buckets),
+                                              {.seed = Mix64(seed), .threads = threads_}));
   return &reductions_.emplace(key, std::move(reduction)).first->second;
 }
 
@@ -74,7 +73,8 @@ Status TensorCollectives::Mean(std::span<float> values,
   std::ranges::copy(values, reduction->values.begin());
   EQ_RETURN_IF_ERROR(reduction->reducer->BeginStep(calls_));
   const size_t part = PartOf(*codec, values.size());
-  for (size_t b = 0; b * part < values.size(); ++b) EQ_RETURN_IF_ERROR(reduction->reducer->MarkReady(b));
+  for (size_t b = 0; b * part < values.size(); ++b)
+    EQ_RETURN_IF_ERROR(reduction->reducer->MarkReady(b));
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction->reducer->Finish());
   if (outcome.skipped) return NonFinite(outcome.reason);
   std::ranges::copy(reduction->values, values.begin());
@@ -97,8 +97,9 @@ Status TensorCollectives::EncodeOrNotice(std::span<const float> values, const Co
   return {};
 }
 
-Result<std::vector<std::vector<float>>> TensorCollectives::Gather(
-    std::span<const float> values, const Codec& codec, uint64_t seed) {
+Result<std::vector<std::vector<float>>> TensorCollectives::Gather(std::span<const float> values,
+                                                                  const Codec& codec,
+                                                                  uint64_t seed) {
   EQ_RETURN_IF_ERROR(CheckStateless(codec));
   ++calls_;
   const auto world = static_cast<size_t>(comm_->world_size());

@@ -17,8 +17,8 @@
 
 namespace elastiquant {
 
-// The workers of one group. All must make the same calls in the same order, from one thread at a
-// time. After an error other than NonFinite and InvalidArgument no further call works.
+// The workers of one group. All must make the same calls in the same order, from one thread at
+// a time. After an error other than NonFinite and InvalidArgument no further call works.
 class TensorCollectives {
  public:
   // Collective. Errors: those of Communicator::Connect.

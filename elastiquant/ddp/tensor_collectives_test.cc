@@ -40,7 +40,8 @@ void RunWorkers(int world, const std::function<void(int, TensorCollectives&)>& b
 TEST(TensorCollectives, MeanOfAnyLengthAndCodec) {
   for (const int world : {1, 2, 3}) {
     RunWorkers(world, [&](int rank, TensorCollectives& workers) {
-      for (const size_t n : {size_t{0}, size_t{1}, size_t{2}, size_t{1000}, (size_t{1} << 18) + 1}) {
+      for (const size_t n :
+           {size_t{0}, size_t{1}, size_t{2}, size_t{1000}, (size_t{1} << 18) + 1}) {
         for (const char* spec : {"fp32", "topk:ratio=1,bits=32"}) {
           std::vector<float> values = Values(rank, n);
           ASSERT_TRUE(workers.Mean(values, Make(spec), 7).ok()) << spec << " " << n;

@@ -4,9 +4,9 @@
 #include <ATen/ops/from_blob.h>
 #include <pybind11/stl.h>
 
+#include <torch/csrc/utils/pybind.h>
 #include <algorithm>
 #include <memory>
-#include <torch/csrc/utils/pybind.h>
 #include <utility>
 #include <vector>
 

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""PyTorch's own ways to send gradients beside ElastiQuant's, over several emulated links.
+
+    sudo lab/compare_ddp.py --out runs/compare_ddp
+    sudo lab/compare_ddp.py --out runs/compare_ddp --rates 20mbit --methods fp32 dither:bits=2
+
+Each method trains with DistributedDataParallel on 4 workers in network namespaces of their own
+(lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not measured
+again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
+OUT/seconds.png are made of all that is there. A method that hangs or crashes is said to.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+LAB = pathlib.Path(__file__).resolve().parent
+ROOT = LAB.parent
+BUILT = ROOT / "build/release/python"  # the package, where `make build` leaves it
+sys.path.insert(0, str(ROOT / "python"))
+
+METHODS = [
+    "fp32",
+    "fp16",
+    "bf16",
+    "torch-powersgd1",
+    "torch-powersgd2",
+    "torch-powersgd4",
+    "elastic:bits=4",
+    "elastic:bits=3,levels=uniform,rounding=dither|rans",
+    "dither:bits=2",
+    "dither:bits=1",
+    "powersgd:rank=2|ef",
+]
+RATES = ["10mbit", "20mbit", "50mbit", "200mbit", "1gbit", "none"]
+
+
+def measure(method: str, rate: str, arguments: argparse.Namespace) -> dict:
+    steps = arguments.steps
+    command = [sys.executable, str(LAB / "netns.py"), "--nodes", str(arguments.nodes)]
+    if rate != "none":
+        command += ["--rate", rate]
+    command += ["--", sys.executable, str(LAB / "ddp_methods.py"), "--method", method]
+    command += ["--model", arguments.model, "--batch", str(arguments.batch)]
+    command += ["--warm-up", str(arguments.warm_up), "--steps", str(steps)]
+    if arguments.switch:
+        command.append("--switch")
+    if arguments.data:
+        command += ["--data", str(arguments.data), "--test"]
+    what = {"method": method, "rate": rate, "model": arguments.model}
+    package = os.pathsep.join([str(BUILT), os.environ.get("PYTHONPATH", "")])
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=arguments.limit,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": package},
+        )
+    except subprocess.TimeoutExpired:
+        subprocess.run([sys.executable, str(LAB / "netns.py"), "--clean-up"], check=False)
+        return {**what, "failed": f"hung: no result after {arguments.limit} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        return {**what, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    return {**json.loads(lines[-1]), **what}
+
+
+def read(path: pathlib.Path) -> list[dict]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def is_theirs(method: str) -> bool:
+    return method in ("fp32", "fp16", "bf16") or method.startswith("torch-")
+
+
+def cell(result: dict | None, base: dict | None) -> str:
+    """Seconds a step, and how many times as fast as fp32 that is."""
+    if result is None:
+        return ""
+    if "failed" in result:
+        return "hangs" if result["failed"].startswith("hung") else "fails"
+    seconds = result["seconds_per_step"]
+    if base is None or base is result:
+        return f"{seconds:.3f}"
+    return f"{seconds:.3f} ({base['seconds_per_step'] / seconds:.1f}×)"
+
+
+def table(measured: list[dict], rates: list[str], methods: list[str]) -> str:
+    known = {(m["method"], m["rate"]): m for m in measured}
+    lines = [
+        "| method | KB/step | " + " | ".join(rates) + " |",
+        "| --- |" + " ---: |" * (len(rates) + 1),
+    ]
+    for method in methods:
+        results = [known.get((method, rate)) for rate in rates]
+        sizes = [r["bytes_per_step"] for r in results if r and "failed" not in r]
+        cells = [f"{min(sizes) / 1e3:.0f}" if sizes else ""]
+        cells += [
+            cell(r, known.get(("fp32", rate))) for r, rate in zip(results, rates, strict=True)
+        ]
+        name = method.replace("|", "\\|")
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(
+    measured: list[dict], rates: list[str], methods: list[str], stem: pathlib.Path
+) -> None:
+    """PyTorch's methods are grey, told apart by their marks."""
+    import elastiquant_plot as look
+
+    known = {(m["method"], m["rate"]): m for m in measured if "failed" not in m}
+    lines, names, details = [], [], []
+    colours, marks = iter(look.SERIES), iter(look.MARKERS)
+    with look.style():
+        fig, (axes,) = look.figure(
+            "Seconds per step over slow links, by how gradients are sent",
+            f"DistributedDataParallel, {measured[0]['model']}, 4 workers on one machine of 2 "
+            "cores, links held to a rate by tc; grey: PyTorch's own",
+            height=5.4,
+        )
+        for method in methods:
+            results = [known.get((method, rate)) for rate in rates]
+            if not any(results):
+                continue
+            theirs = is_theirs(method)
+            (line,) = axes.plot(
+                [x for x, r in enumerate(results) if r],
+                [r["seconds_per_step"] for r in results if r],
+                marker=next(marks) if theirs else "o",
+                color=look.BASELINE if theirs else next(colours),
+                linestyle=":" if theirs else "-",
+            )
+            lines.append(line)
+            names.append(method)
+            details.append(
+                f"{min(r['bytes_per_step'] for r in results if r) / 1e3:.0f} KB a step"
+            )
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(rates)), ["no limit" if r == "none" else r for r in rates])
+        axes.set_ylabel("seconds per step")
+        look.layout(fig, key=True)
+        look.name_series(fig, lines, names, details)
+        look.save(fig, stem)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--rates", nargs="+", default=RATES, help="of tc, or none")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--limit", type=int, default=300, help="seconds for a method (300)")
+    parser.add_argument("--switch", action="store_true", help="to fp32 where that is faster")
+    parser.add_argument("--data", type=pathlib.Path, help="train and test on CIFAR-10")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    log = arguments.out / "measured.jsonl"
+    have = {(m["method"], m["rate"]) for m in read(log)}
+    for rate in arguments.rates:
+        for method in arguments.methods:
+            if (method, rate) in have:
+                continue
+            result = measure(method, rate, arguments)
+            with log.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            shown = result.get("failed") or f"{result['seconds_per_step']:.3f} s a step"
+            print(f"{rate:>8}  {method:52}  {shown}", flush=True)
+    measured = read(log)
+    text = table(measured, arguments.rates, arguments.methods)
+    (arguments.out / "table.md").write_text(text)
+    print(text)
+    draw(measured, arguments.rates, arguments.methods, arguments.out / "seconds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
