@@ -20,19 +20,18 @@ using LinkTime = std::chrono::time_point<LinkClock, std::chrono::nanoseconds>;
 // timestamps) headers, and at most 1448 of data (MTU 1500).
 inline constexpr uint64_t kFrameHeaderBytes = 66;
 inline constexpr uint64_t kSegmentBytes = 1448;
-// A message is two of Gloo's, its MessageHeader and its bytes, and Gloo puts a preamble before
-// each. The first of them travels in a frame of its own, because Gloo sends without delay.
+// Gloo puts a preamble before a message, which is a MessageHeader and bytes.
 inline constexpr uint64_t kGlooPreambleBytes = 48;
 
 // Frames and bytes that a message of n bytes, MessageHeader included, puts on the link.
 constexpr uint64_t Frames(uint64_t n) {
-  return 1 + (n + kGlooPreambleBytes + kSegmentBytes - 1) / kSegmentBytes;
+  return (n + kGlooPreambleBytes + kSegmentBytes - 1) / kSegmentBytes;
 }
 // TCP acknowledges every second segment. What a worker acknowledges goes up with what it sends,
 // and in an all-reduce as much comes as goes: so a message pays for acknowledgements of its own
 // size in its own direction.
 constexpr uint64_t WireBytes(uint64_t n) {
-  return n + 2 * kGlooPreambleBytes + (Frames(n) + (Frames(n) + 1) / 2) * kFrameHeaderBytes;
+  return n + kGlooPreambleBytes + (Frames(n) + (Frames(n) + 1) / 2) * kFrameHeaderBytes;
 }
 
 // How long a message of n bytes keeps the link busy.

@@ -1,33 +1,21 @@
 #include "elastiquant/collective/message.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
 namespace elastiquant {
-namespace {
-
-// Above the callers' tags.
-constexpr uint32_t kHeaderTag = 1u << 26;
-
-std::span<uint8_t> AsBytes(MessageHeader& header) {
-  return {reinterpret_cast<uint8_t*>(&header), sizeof(header)};
-}
-
-}  // namespace
 
 void OutgoingMessage::Post(GlooGroup& group, LinkTime arrival) {
   std::lock_guard lock(mutex_);
   if (aborted_) return;
-  header_ = {bytes_.size(), arrival.time_since_epoch().count()};
-  auto header = group.Send(to_, tag_ | kHeaderTag, AsBytes(header_));
-  if (header.ok()) {
-    header_work_ = std::move(*header);
-    auto bytes = group.Send(to_, tag_, bytes_);
-    if (bytes.ok()) bytes_work_ = std::move(*bytes);
-    status_ = bytes.status();
-  } else {
-    status_ = header.status();
-  }
+  const MessageHeader header{bytes_.size(), arrival.time_since_epoch().count()};
+  wire_ = std::make_unique_for_overwrite<uint8_t[]>(wire_size());
+  std::memcpy(wire_.get(), &header, sizeof(header));
+  std::memcpy(wire_.get() + sizeof(header), bytes_.data(), bytes_.size());
+  auto work = group.Send(to_, tag_, {wire_.get(), wire_size()});
+  if (work.ok()) work_ = std::move(*work);
+  status_ = work.status();
   state_ = State::kPosted;
   changed_.notify_all();
 }
@@ -41,10 +29,10 @@ Status OutgoingMessage::Complete() {
   state_ = State::kCompleting;
   Status status = status_;
   lock.unlock();
-  if (status.ok()) status = header_work_->Wait();
-  if (status.ok()) status = bytes_work_->Wait();
+  if (status.ok()) status = work_->Wait();
   lock.lock();
   status_ = status;
+  if (status.ok()) wire_.reset();  // long before the message goes
   state_ = State::kComplete;
   changed_.notify_all();
   return status_;
@@ -53,37 +41,34 @@ Status OutgoingMessage::Complete() {
 void OutgoingMessage::Abort() {
   std::lock_guard lock(mutex_);
   aborted_ = true;
-  if (header_work_) header_work_->Abort();
-  if (bytes_work_) bytes_work_->Abort();
+  if (work_) work_->Abort();
   changed_.notify_all();
 }
 
 IncomingMessage::IncomingMessage(GlooGroup& group, int from, uint32_t tag,
                                  std::span<uint8_t> bytes)
-    : bytes_(bytes) {
-  auto header = group.Receive(from, tag | kHeaderTag, AsBytes(header_));
-  status_ = header.status();
-  if (!header.ok()) return;
-  header_work_ = std::move(*header);
-  auto payload = group.Receive(from, tag, bytes_);
-  status_ = payload.status();
-  if (payload.ok()) bytes_work_ = std::move(*payload);
+    : bytes_(bytes),
+      wire_(std::make_unique_for_overwrite<uint8_t[]>(kMessageHeaderBytes + bytes.size())) {
+  auto work = group.Receive(from, tag, {wire_.get(), kMessageHeaderBytes + bytes.size()});
+  status_ = work.status();
+  if (work.ok()) work_ = std::move(*work);
 }
 
 Result<MessageHeader> IncomingMessage::Complete() {
   EQ_RETURN_IF_ERROR(status_);
-  EQ_RETURN_IF_ERROR(header_work_->Wait());
-  EQ_RETURN_IF_ERROR(bytes_work_->Wait());
-  if (header_.size > bytes_.size()) {
-    return CorruptData("a message header says " + std::to_string(header_.size) +
+  EQ_RETURN_IF_ERROR(work_->Wait());
+  MessageHeader header;
+  std::memcpy(&header, wire_.get(), sizeof(header));
+  if (header.size > bytes_.size()) {
+    return CorruptData("a message header says " + std::to_string(header.size) +
                        " bytes, but at most " + std::to_string(bytes_.size()) + " can come");
   }
-  return header_;
+  std::memcpy(bytes_.data(), wire_.get() + sizeof(header), header.size);
+  return header;
 }
 
 void IncomingMessage::Abort() {
-  if (header_work_) header_work_->Abort();
-  if (bytes_work_) bytes_work_->Abort();
+  if (work_) work_->Abort();
 }
 
 bool Flights::Add(Message* message) {
