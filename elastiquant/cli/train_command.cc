@@ -162,9 +162,9 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   app.add_option("--exact", o.exact,
                  "Gradients that stay fp32: none, 1d (biases and norms), name patterns; commas")
       ->capture_default_str();
-  app.add_option(
-         "--exchange", o.exchange,
-         "How means come about: codec (as it asks for), two-phase, all-gather, sparse-scatter")
+  app.add_option("--exchange", o.exchange,
+                 "How means come about: codec (as it asks for), two-phase, all-gather, "
+                 "sparse-scatter, integer-sum")
       ->capture_default_str();
   app.add_option("--adapt-every", o.adapt_every,
                  "Steps after which alq and amq fit their levels; 0: 100, 2000, each 10000")

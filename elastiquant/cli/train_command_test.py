@@ -315,6 +315,33 @@ class TrainTest(unittest.TestCase):
         self.assertIsNotNone(told["test_accuracy"])
         self.assertGreater(lines[-1]["loss"], 0)
 
+    def test_terngrad_adds_its_codes_as_integers_and_resumes_exactly(self):
+        folder = {name: self.out() / name for name in ("codec", "again", "two-phase")}
+        same = {"codec": "terngrad:clip=0", "check_replicas": "every"}
+        killed = train(folder["codec"], **same, inject="kill@step=6,rank=0")
+        self.assertNotEqual(killed.returncode, 0)
+        for out, more in (
+            (folder["codec"], ("--resume",)),
+            (folder["again"], ("--exchange", "integer-sum")),
+            (folder["two-phase"], ("--exchange", "two-phase")),
+        ):
+            done = train(out, *more, **same)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIs(summary(out)["replicas_identical"], True)
+        hashes = {name: summary(out)["weights_hash"] for name, out in folder.items()}
+        self.assertEqual(hashes["codec"], hashes["again"])
+        self.assertNotEqual(hashes["codec"], hashes["two-phase"])
+        # A scale that another worker needs is within the bound of the certificate.
+        for line in certificate(folder["codec"]):
+            self.assertIn(line["verdict"], ("holds", "loose"), line)
+
+    def test_terngrads_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), codec="terngrad", inject="nan@step=3,rank=1,times=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = summary(self.out())
+        self.assertEqual(told["skipped_steps"], 2)
+        self.assertIs(told["replicas_identical"], True)
+
     def test_too_many_nans_in_a_row_stop_the_run_with_the_layers_name(self):
         broken = train(self.out(), inject="nan@step=2,rank=1,times=9", max_skipped=3)
         self.assertEqual(broken.returncode, 5, broken.stderr)
@@ -363,6 +390,7 @@ class TrainTest(unittest.TestCase):
             ("codec", "elastic:bits=2|dgc", "--momentum 0"),
             ("link", "fast", "mbit"),
             ("exchange", "ring", "all-gather"),
+            ("exchange", "integer-sum", "terngrad"),
             ("exact", "nolayer.*", "nolayer"),
             ("dump_gradients", "half", "'half'"),
             ("dump_gradients", STEPS + 1, f"which has {STEPS} steps"),

@@ -13,21 +13,39 @@
 namespace elastiquant {
 namespace {
 
+// Why a bucket could not be measured.
+Status WhyNot(std::span<const float> values, size_t bucket, Piece piece) {
+  for (size_t i = piece.begin; i < piece.begin + piece.size; ++i) {
+    if (std::isfinite(values[i])) continue;
+    return NonFinite("the value at coordinate " + std::to_string(i) + " is " +
+                     std::to_string(values[i]));
+  }
+  return OutOfRange("the scale of bucket " + std::to_string(bucket) + ", coordinates " +
+                    std::to_string(piece.begin) + " to " +
+                    std::to_string(piece.begin + piece.size - 1) +
+                    ", exceeds fp32: use smaller buckets or scale the values down");
+}
+
 class Encoder {
  public:
-  Encoder(const BucketScheme& scheme, std::span<const float> values, StreamKey key,
-          Workspace& work, std::span<uint8_t> payload)
+  // `given`: side data, or nothing if they are to be measured.
+  Encoder(const BucketScheme& scheme, std::span<const float> values,
+          std::span<const float> given, StreamKey key, Workspace& work,
+          std::span<uint8_t> payload)
       : format_(scheme.format),
         quantiser_(*scheme.quantiser),
         layout_(format_, values.size()),
         values_(values),
+        given_(given),
         keys_(MakeLaneKeys(key)),
         work_(work),
         payload_(payload) {}
 
   Result<size_t> Run() {
     WriteTable();
-    if (layout_.wide()) {
+    if (!measures()) {
+      std::memcpy(SideOf(0), given_.data(), given_.size_bytes());
+    } else if (layout_.wide()) {
       const auto measure = [this](size_t bucket, int thread) {
         const size_t size = layout_.Bucket(bucket).size;
         MeasureBucket(bucket, work_.Scratch(thread, quantiser_.ScratchBytes(size)));
@@ -43,6 +61,7 @@ class Encoder {
 
  private:
   bool coded() const { return format_.coding != IndexCoding::kFixed; }
+  bool measures() const { return given_.empty(); }
 
   void WriteTable() {
     const size_t listed = format_.listed();
@@ -57,7 +76,9 @@ class Encoder {
     const std::span<uint8_t> digits = scratch.first(piece.size);
     const size_t end = piece.begin + piece.size;
     for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
-      if (!layout_.wide() && !MeasureBucket(bucket, scratch.subspan(kMaxTile))) return;
+      if (measures() && !layout_.wide() && !MeasureBucket(bucket, scratch.subspan(kMaxTile))) {
+        return;
+      }
       const Piece part = layout_.Overlap(tile, bucket);
       Quantise(bucket, part, digits.data() + (at - piece.begin));
       at += part.size;
@@ -70,23 +91,11 @@ class Encoder {
     std::array<float, 256> side;
     const auto v = values_.subspan(piece.begin, piece.size);
     if (!quantiser_.Measure(v, scratch, {side.data(), format_.side()})) {
-      error_.Report(piece.begin, WhyNot(bucket, piece));
+      error_.Report(piece.begin, WhyNot(values_, bucket, piece));
       return false;
     }
     std::memcpy(SideOf(bucket), side.data(), format_.side() * sizeof(float));
     return true;
-  }
-
-  Status WhyNot(size_t bucket, Piece piece) const {
-    for (size_t i = piece.begin; i < piece.begin + piece.size; ++i) {
-      if (std::isfinite(values_[i])) continue;
-      return NonFinite("the value at coordinate " + std::to_string(i) + " is " +
-                       std::to_string(values_[i]));
-    }
-    return OutOfRange("the scale of bucket " + std::to_string(bucket) + ", coordinates " +
-                      std::to_string(piece.begin) + " to " +
-                      std::to_string(piece.begin + piece.size - 1) +
-                      ", exceeds fp32: use smaller buckets or scale the values down");
   }
 
   void Quantise(size_t bucket, Piece part, uint8_t* digits) const {
@@ -133,7 +142,7 @@ class Encoder {
   const BucketFormat& format_;
   const BucketQuantiser& quantiser_;
   const BucketLayout layout_;
-  const std::span<const float> values_;
+  const std::span<const float> values_, given_;
   const LaneKeys keys_;
   Workspace& work_;
   const std::span<uint8_t> payload_;
@@ -157,25 +166,18 @@ class BucketCodec : public Codec {
   size_t granule() const override { return scheme_.format.bucket; }
 
   size_t MaxFrameBytes(size_t n) const override {
-    const BucketLayout layout(scheme_.format, n);
-    return FramePayloadOffset(kBucketParameterBytes) + layout.WorstCodesAt(layout.tiles());
+    return MaxBucketFrameBytes(scheme_.format, n);
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
-    EQ_RETURN_IF_ERROR(
-        CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
-    const auto payload = frame.subspan(FramePayloadOffset(kBucketParameterBytes));
-    EQ_ASSIGN_OR_RETURN(const size_t size, Encoder(scheme_, values, key, work, payload).Run());
-    const auto parameters = WriteBucketParameters(scheme_.format);
-    FrameView view;
-    view.codec = scheme_.format.codec;
-    view.elements = values.size();
-    view.key = key;
-    view.parameters = parameters;
-    view.payload = payload.first(size);
-    return SealFrame(view, frame);
+    return EncodeBuckets(scheme_, values, key, work, frame);
   }
+
+  Exchange exchange() const override {
+    return scheme_.shared_scale ? Exchange::kIntegerSum : Exchange::kTwoPhase;
+  }
+  const SharedScale* shared_scale() const override { return scheme_.shared_scale.get(); }
 
  private:
   const BucketScheme scheme_;
@@ -185,6 +187,46 @@ class BucketCodec : public Codec {
 
 std::shared_ptr<const Codec> MakeBucketCodec(BucketScheme scheme) {
   return std::make_shared<BucketCodec>(std::move(scheme));
+}
+
+size_t MaxBucketFrameBytes(const BucketFormat& format, size_t n) {
+  const BucketLayout layout(format, n);
+  return FramePayloadOffset(kBucketParameterBytes) + layout.WorstCodesAt(layout.tiles());
+}
+
+Status MeasureBuckets(const BucketScheme& scheme, std::span<const float> values,
+                      Workspace& work, std::span<float> side) {
+  const BucketLayout layout(scheme.format, values.size());
+  const size_t each = scheme.format.side();
+  FirstError error;
+  const auto measure = [&](size_t bucket, int thread) {
+    const Piece piece = layout.Bucket(bucket);
+    const auto scratch = work.Scratch(thread, scheme.quantiser->ScratchBytes(piece.size));
+    if (!scheme.quantiser->Measure(values.subspan(piece.begin, piece.size), scratch,
+                                   side.subspan(bucket * each, each))) {
+      error.Report(piece.begin, WhyNot(values, bucket, piece));
+    }
+  };
+  work.ParallelFor(layout.buckets(), std::cref(measure));
+  return error.status();
+}
+
+Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> values,
+                             StreamKey key, Workspace& work, std::span<uint8_t> frame,
+                             std::span<const float> side) {
+  EQ_RETURN_IF_ERROR(CheckEncodeSizes(
+      values.size(), MaxBucketFrameBytes(scheme.format, values.size()), frame.size()));
+  const auto payload = frame.subspan(FramePayloadOffset(kBucketParameterBytes));
+  EQ_ASSIGN_OR_RETURN(const size_t size,
+                      Encoder(scheme, values, side, key, work, payload).Run());
+  const auto parameters = WriteBucketParameters(scheme.format);
+  FrameView view;
+  view.codec = scheme.format.codec;
+  view.elements = values.size();
+  view.key = key;
+  view.parameters = parameters;
+  view.payload = payload.first(size);
+  return SealFrame(view, frame);
 }
 
 Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,

@@ -46,9 +46,21 @@ struct BucketScheme {
   std::shared_ptr<const BucketQuantiser> quantiser;
   // The bound on the NMSE of a bucket of d >= 1 values that grows with d, or none.
   std::function<std::optional<double>(double d)> bound;
+  // What Codec::shared_scale gives; with it the codec asks for kIntegerSum.
+  std::shared_ptr<const SharedScale> shared_scale = nullptr;
 };
 
 std::shared_ptr<const Codec> MakeBucketCodec(BucketScheme scheme);
+
+// The pieces of such a codec. Sizes, errors and bytes are those of Codec.
+size_t MaxBucketFrameBytes(const BucketFormat& format, size_t n);
+// Side data of all buckets, in order: BucketLayout::buckets() * BucketFormat::side() floats.
+Status MeasureBuckets(const BucketScheme& scheme, std::span<const float> values,
+                      Workspace& work, std::span<float> side);
+// Given `side` the frame has these, and nothing is measured or checked.
+Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> values,
+                             StreamKey key, Workspace& work, std::span<uint8_t> frame,
+                             std::span<const float> side = {});
 
 // Keys of spec strings; errors name the codec and say what is valid.
 

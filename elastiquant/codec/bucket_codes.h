@@ -24,7 +24,7 @@ enum class ZerolessLevels : uint8_t { kExponential = 0, kUniform = 1, kListed = 
 
 struct BucketFormat {
   CodecId codec{};
-  int radix = 2;                             // IsDigitBase
+  int radix = 2;                             // IsDigitBase; of kInnovation with kRans, any
   IndexCoding coding = IndexCoding::kFixed;  // kFixed: digits; or kRans, with radix > 2
   uint32_t bucket = 0;                       // coordinates that share side data; 0: all
   ZerolessLevels family = ZerolessLevels::kExponential;  // kZeroless only
@@ -73,5 +73,10 @@ class BucketLayout : public TileGeometry {
 
 // Decodes frames of all of these codecs, after checking everything in them.
 Status DecodeBucketCodes(const FrameView& frame, const DecodeSink& sink, Workspace& work);
+
+// sums += table[digit], of a frame whose scales are `scales` (kCorruptData if they are not).
+// sums.size() must be the frame's element count.
+Status AddUnscaled(const FrameView& frame, std::span<const float> scales, Workspace& work,
+                   std::span<float> sums);
 
 }  // namespace elastiquant

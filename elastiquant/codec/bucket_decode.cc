@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "elastiquant/codec/bucket_codes.h"
@@ -32,7 +33,9 @@ int FixedRadix(CodecId codec) {
 
 Status CheckFields(CodecId codec, const Fields& f) {
   const int radix = f.top + 1;
-  if (!IsDigitBase(radix)) return BadParameter("the base of the digits is none in use");
+  // Sums of digits (shared_scale.h) have any base, and are never packed.
+  const bool any = codec == CodecId::kInnovation && f.coding != 0;
+  if (!any && !IsDigitBase(radix)) return BadParameter("the base of the digits is none in use");
   if (FixedRadix(codec) != 0 && radix != FixedRadix(codec)) {
     return BadParameter("the base of the digits does not fit the codec");
   }
@@ -82,13 +85,15 @@ Result<BucketFormat> ReadFormat(const FrameView& frame) {
 
 class Decoder {
  public:
+  // `expected`: the scales that the frame must have, to be left out of what is decoded.
   Decoder(const BucketFormat& format, const FrameView& frame, const DecodeSink& sink,
-          Workspace& work)
+          Workspace& work, std::optional<std::span<const float>> expected = std::nullopt)
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
         how_{sink.add, sink.weight},
         out_(sink.out),
+        expected_(expected),
         work_(work) {}
 
   Status Run() {
@@ -106,6 +111,10 @@ class Decoder {
   bool coded() const { return format_.coding != IndexCoding::kFixed; }
 
   Status CheckSize() const {
+    if (expected_ && expected_->size() != layout_.buckets()) {
+      return Bad("it has " + std::to_string(layout_.buckets()) + " scales, not " +
+                 std::to_string(expected_->size()));
+    }
     if (!coded()) {
       const size_t size = layout_.WorstCodesAt(layout_.tiles());
       if (payload_.size() == size) return Status::Ok();
@@ -160,11 +169,14 @@ class Decoder {
       const bool good = std::isfinite(side[k]) && (count > 1 || side[k] >= 0);
       if (!good) return Bad("the levels or scale of bucket " + std::to_string(bucket));
     }
+    if (expected_ && side[0] != (*expected_)[bucket]) {
+      return Bad("the scale of bucket " + std::to_string(bucket) + " is not the shared one");
+    }
     const bool levels = format_.codec == CodecId::kLevels;
     if (levels) std::fill(side + count, side + std::max<size_t>(count, 16), 0.0f);
     DequantizeDigits(digits, part.size, levels ? side : format_.table.data(),
-                     static_cast<size_t>(format_.radix), levels ? 1 : side[0], how_,
-                     out_.data() + part.begin);
+                     static_cast<size_t>(format_.radix), levels || expected_ ? 1 : side[0],
+                     how_, out_.data() + part.begin);
     return Status::Ok();
   }
 
@@ -179,6 +191,7 @@ class Decoder {
   const std::span<const uint8_t> payload_;
   const Accumulate how_;
   const std::span<float> out_;
+  const std::optional<std::span<const float>> expected_;
   Workspace& work_;
   FirstError error_;
 };
@@ -200,6 +213,12 @@ std::array<uint8_t, kBucketParameterBytes> WriteBucketParameters(const BucketFor
 Status DecodeBucketCodes(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const BucketFormat format, ReadFormat(frame));
   return Decoder(format, frame, sink, work).Run();
+}
+
+Status AddUnscaled(const FrameView& frame, std::span<const float> scales, Workspace& work,
+                   std::span<float> sums) {
+  EQ_ASSIGN_OR_RETURN(const BucketFormat format, ReadFormat(frame));
+  return Decoder(format, frame, {sums, /*add=*/true, /*weight=*/1}, work, scales).Run();
 }
 
 }  // namespace elastiquant

@@ -34,8 +34,11 @@ enum class Exchange : uint8_t {
   kSparseScatter,
   kSparse,   // of the two the one that has been seen to move fewer bytes
   kFactors,  // the factors of matrices are averaged, as Codec::Factors says
+  // All take the largest of their scales and scatter-reduce the codes: the owner of a chunk
+  // adds them as integers, and sends the sums to all as they are (Codec::shared_scale).
+  kIntegerSum,
 };
-// "two-phase", "all-gather", "sparse-scatter", "sparse", "factors"
+// "two-phase", "all-gather", "sparse-scatter", "sparse", "factors", "integer-sum"
 std::string_view ExchangeName(Exchange e);
 
 // What a codec remembers from one message of a stream to the next: a vector of the message's
@@ -92,6 +95,8 @@ struct CodecModifierInfo {
   std::vector<CodecParameter> parameters;
 };
 
+class SharedScale;  // shared_scale.h
+
 // Immutable after creation and safe to share among threads; the Workspace is not.
 class Codec {
  public:
@@ -123,6 +128,9 @@ class Codec {
   // Of messages of n values, if exchange() is kFactors. (As an all-gather such a codec works
   // too: its frames are those of one worker alone.)
   virtual Result<FactorPlan> Factors(size_t n) const;
+  // What kIntegerSum needs; null for codecs whose codes cannot be added up. It lives as long as
+  // the codec does.
+  virtual const SharedScale* shared_scale() const { return nullptr; }
   // Whether what is decoded is a velocity already, so that an optimiser must not add momentum.
   virtual bool has_momentum() const { return false; }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/shared_scale.h"
 
 namespace elastiquant {
 namespace {
@@ -25,6 +26,28 @@ float Range(uint64_t i) {
                                0x1p-25f, 1e-3f, -0.333333f, 1.0f,         -7.5f,     1000.25f,
                                -32767.f, 65504, 1.5f,       0x1.000002p0f};
   return kValues[i % std::size(kValues)];
+}
+
+// Worker w draws the random numbers of its rank.
+Result<std::vector<uint8_t>> EncodeMean(const GoldenCase& golden, const Codec& codec) {
+  const SharedScale& codes = *codec.shared_scale();
+  const std::vector<float> values = GoldenInput(golden);
+  const size_t n = values.size();
+  std::vector<float> scales(codes.ScaleCount(n)), sums(n);
+  std::vector<uint8_t> frame(codec.MaxFrameBytes(n)),
+      mean(codes.MaxMeanBytes(n, golden.workers));
+  Workspace work;
+  EQ_RETURN_IF_ERROR(codes.Measure(values, work, scales));
+  for (int w = 0; w < golden.workers; ++w) {
+    const StreamKey key = DeriveKey(1, 2, static_cast<uint64_t>(w), n);
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        codes.Encode(values, scales, scales, key, work, frame));
+    EQ_RETURN_IF_ERROR(codes.AddCodes(std::span(frame).first(size), scales, work, sums));
+  }
+  EQ_ASSIGN_OR_RETURN(const size_t size, codes.EncodeMean(sums, golden.workers, scales,
+                                                          GoldenKey(golden), work, mean));
+  mean.resize(size);
+  return mean;
 }
 
 }  // namespace
@@ -111,6 +134,10 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"terngrad-range", "terngrad:clip=0,bucket=8", "range", 33},
       {"terngrad-rans", "terngrad:bucket=500|rans", "bell", 1700},
       {"terngrad-wide-rans", "terngrad:clip=1,bucket=0|rans", "sparse", 33003},
+      {"terngrad-mean-of-4", "terngrad", "bell", 2500, {}, 4},
+      {"terngrad-mean-of-16", "terngrad:clip=0,bucket=100", "bell", 1200, {}, 16},
+      {"terngrad-mean-of-127", "terngrad:clip=0,bucket=0|rans", "sparse", 33003, {}, 127},
+      {"terngrad-mean-zeros", "terngrad", "zeros", 50, {}, 3},
       {"signsgd", "signsgd", "bell", 77},
       {"signsgd-zeros", "signsgd", "zeros", 10},
       {"efsign", "efsign:bucket=100", "bell", 777},
@@ -223,6 +250,7 @@ StreamKey GoldenKey(const GoldenCase& golden) { return DeriveKey(1, 2, 3, golden
 
 Result<std::vector<uint8_t>> EncodeGolden(const GoldenCase& golden) {
   EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(golden.spec));
+  if (golden.workers > 0) return EncodeMean(golden, *codec);
   if (!golden.shapes.empty()) {
     EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), golden.shapes));
   }

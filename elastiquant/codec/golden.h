@@ -17,6 +17,8 @@ struct GoldenCase {
   std::string input;  // one of those that GoldenInput knows
   size_t elements;
   std::vector<TensorShape> shapes = {};  // for codecs that care
+  int workers =
+      0;  // the mean of so many with this input and a shared scale; 0: a codec's frame
 };
 const std::vector<GoldenCase>& GoldenCases();
 

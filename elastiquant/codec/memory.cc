@@ -76,7 +76,11 @@ class ErrorFeedbackCodec : public MemoryCodec {
   using MemoryCodec::MemoryCodec;
 
   std::string spec() const override { return inner().spec() + "|ef"; }
-  Exchange exchange() const override { return inner().exchange(); }
+  // An owner's memory of what its mean lost needs a mean that is encoded.
+  Exchange exchange() const override {
+    const Exchange exchange = inner().exchange();
+    return exchange == Exchange::kIntegerSum ? Exchange::kTwoPhase : exchange;
+  }
   Result<FactorPlan> Factors(size_t n) const override {
     EQ_ASSIGN_OR_RETURN(FactorPlan plan, inner().Factors(n));
     plan.error_feedback = true;

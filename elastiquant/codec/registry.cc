@@ -170,6 +170,8 @@ std::string_view ExchangeName(Exchange e) {
       return "sparse";
     case Exchange::kFactors:
       return "factors";
+    case Exchange::kIntegerSum:
+      return "integer-sum";
   }
   return "unknown";
 }

@@ -41,9 +41,10 @@ class RotatedCodec : public Codec {
   // A rotation changes neither norms nor means.
   CodecClass codec_class() const override { return inner_->codec_class(); }
   std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
-  // What is sparse inside is not once it is rotated back.
+  // What is sparse inside is not once it is rotated back, and workers rotate in their own ways.
   Exchange exchange() const override {
     const Exchange inner = inner_->exchange();
+    if (inner == Exchange::kIntegerSum) return Exchange::kTwoPhase;
     return inner == Exchange::kSparse ? Exchange::kAllGather : inner;
   }
   size_t MaxFrameBytes(size_t n) const override {

@@ -7,6 +7,7 @@
 
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/bucket_codec.h"
+#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
@@ -89,6 +90,7 @@ Result<std::shared_ptr<const Codec>> MakeTernGrad(const Spec& spec) {
     // others of s / (1 + sqrt d).
     scheme.bound = [](double d) { return (std::sqrt(d) - 1) / 2 * (1 + 0x1p-20) + 0x1p-40; };
   }
+  scheme.shared_scale = std::make_shared<SharedScale>(scheme);
   return MakeBucketCodec(std::move(scheme));
 }
 

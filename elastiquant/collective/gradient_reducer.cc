@@ -9,14 +9,15 @@
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/collective/low_rank_reducer.h"
 #include "elastiquant/collective/reduce_stages.h"
 
 namespace elastiquant {
 namespace {
 
-constexpr size_t kMaxBuckets = size_t{1} << 23;  // two tags each
-constexpr size_t kStages = 3;
+constexpr size_t kMaxBuckets = (size_t{1} << 24) / 3;  // three tags each
+constexpr size_t kStages = 4;
 
 // Runs the stages, each on its thread, over the buckets of a step as they become ready.
 class CompressedReducer final : public GradientReducer {
@@ -39,7 +40,8 @@ class CompressedReducer final : public GradientReducer {
   using Stage = Status (ReduceStages::*)(size_t bucket);
 
   static constexpr std::array<Stage, kStages> kStageFunctions{
-      &ReduceStages::Encode, &ReduceStages::Reduce, &ReduceStages::Gather};
+      &ReduceStages::Announce, &ReduceStages::Encode, &ReduceStages::Reduce,
+      &ReduceStages::Gather};
 
   void Run(size_t stage);
   void Fail(const Status& status);
@@ -165,7 +167,7 @@ void CompressedReducer::Run(size_t s) {
     for (size_t b = 0; b < stages_.size() && status.ok(); ++b) {
       if (!AwaitReady(b, s)) break;
       status = (stages_.*kStageFunctions[s])(b);
-      Advance(s, b + 1);
+      if (status.ok()) Advance(s, b + 1);  // or the next stage would work on what it left
     }
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
@@ -216,7 +218,8 @@ uint64_t Fingerprint(const std::vector<GradientBucket>& buckets,
   return mix;
 }
 
-Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOptions& options) {
+Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOptions& options,
+                    int world_size) {
   if (options.threads < 1)
     return InvalidArgument("the reducer needs at least one codec thread");
   if (buckets.size() > kMaxBuckets) return InvalidArgument("too many gradient buckets");
@@ -240,6 +243,14 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
                              "' cannot go by sparse scatter-reduce, which takes the frames of "
                              "sparse codecs with values of 32 or 16 bits, or exact");
     }
+    const bool adds_codes = buckets[b].way() == Exchange::kIntegerSum;
+    if (adds_codes && (buckets[b].codec->shared_scale() == nullptr ||
+                       world_size > SharedScale::kMaxWorkers)) {
+      return InvalidArgument("codec '" + buckets[b].codec->spec() +
+                             "' cannot go by integer sums, which take the codes of terngrad, "
+                             "without |ef or |rotate, of up to " +
+                             std::to_string(SharedScale::kMaxWorkers) + " workers");
+    }
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");
     }
@@ -261,7 +272,7 @@ ReducerStats& ReducerStats::operator+=(const ReducerStats& other) {
 
 Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator* comm, std::vector<GradientBucket> buckets, const ReducerOptions& options) {
-  EQ_RETURN_IF_ERROR(CheckBuckets(buckets, options));
+  EQ_RETURN_IF_ERROR(CheckBuckets(buckets, options, comm->world_size()));
   EQ_ASSIGN_OR_RETURN(const auto prints, comm->AllGather(Fingerprint(buckets, options)));
   for (size_t r = 1; r < prints.size(); ++r) {
     if (prints[r] != prints[0]) {

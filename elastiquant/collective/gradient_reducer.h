@@ -1,8 +1,8 @@
 // The compressed all-reduce over flat gradient buckets: scatter-reduce, then all-gather, both
 // compressed; or, for codecs that ask for it (Codec::exchange), one all-gather of what each
-// worker encodes, a scatter-reduce of its coordinates whose sums are sent on exactly, or the
-// first again of factors in place of gradients. Encoding of bucket k+1 overlaps the sending of
-// bucket k and backward.
+// worker encodes, a scatter-reduce of its coordinates or its integers whose sums are sent on
+// exactly, or the first again of factors in place of gradients. Encoding of bucket k+1 overlaps
+// the sending of bucket k and backward.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct GradientBucket {
   std::string name;  // for messages: the layers it holds
   // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
   // one that was made for shapes: their messages cannot be cut or encoded again. kSparse and
-  // kSparseScatter only for one that asks for kSparse.
+  // kSparseScatter only for one that asks for kSparse, kIntegerSum for one with shared_scale().
   std::optional<Exchange> exchange = std::nullopt;
   // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
   // called, and is not measured.
@@ -41,6 +41,7 @@ struct GradientBucket {
 struct MeasuredMessage {
   size_t bucket = 0;
   Chunk part;  // of the bucket
+  // Whose bounds hold. Of integer sums they are on the errors of all workers together.
   const Codec* codec = nullptr;
   std::span<const float> input;  // what was encoded, error feedback's memory included
   std::span<const float> error;  // that, less what the frame decodes to

@@ -10,6 +10,7 @@
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/collective/chunk.h"
 #include "elastiquant/collective/testing.h"
 
@@ -244,7 +245,7 @@ TEST(GradientReducer, ACorruptFrameIsAnErrorThatNamesItsSenderAndStopsAll) {
   RunWorld(WorldOptions(3), [&](Communicator& comm) {
     SpoilingCommunicator spoiling(&comm, [&](uint32_t tag, Bytes& frame) {
       // Bucket 1's contributions, from worker 2.
-      if (comm.rank() == 2 && tag == 2) frame.back() ^= 1;
+      if (comm.rank() == 2 && tag == 3) frame.back() ^= 1;
     });
     Vectors gradients{std::vector<float>(9), std::vector<float>(1000)};
     auto reducer = GradientReducer::Create(&spoiling, Buckets(gradients, "fp32"), {});
@@ -306,9 +307,16 @@ TEST(GradientReducer, SendsNoMoreThanItsExchangeNeeds) {
         const size_t whole = codec->MaxFrameBytes(kCoordinates);
         const size_t per_message = kMessageHeaderBytes + codec->MaxFrameBytes(512);
         const auto peers = static_cast<size_t>(world - 1);
-        const size_t limit = codec->exchange() != Exchange::kTwoPhase
-                                 ? peers * (whole + kMessageHeaderBytes)
-                                 : 2 * peers * (whole / (peers + 1) + 1 + per_message);
+        size_t limit = codec->exchange() != Exchange::kTwoPhase
+                           ? peers * (whole + kMessageHeaderBytes)
+                           : 2 * peers * (whole / (peers + 1) + 1 + per_message);
+        if (codec->exchange() == Exchange::kIntegerSum) {
+          // Scales, parts and sums.
+          const SharedScale& codes = *codec->shared_scale();
+          const size_t part = kCoordinates / (peers + 1) + 512;
+          limit = peers * (4 * codes.ScaleCount(kCoordinates) + codec->MaxFrameBytes(part) +
+                           codes.MaxMeanBytes(part, world) + 3 * per_message);
+        }
         EXPECT_LE(after.bytes_up - before.bytes_up, limit) << info.spec << " x " << world;
         EXPECT_LE(after.bytes_down - before.bytes_down, limit) << info.spec << " x " << world;
         EXPECT_GT(after.bytes_up - before.bytes_up, 0u);

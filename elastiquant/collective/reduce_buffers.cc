@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/codec/sparse_part.h"
+#include "elastiquant/collective/fp32_codec.h"
 #include "elastiquant/collective/skip_notice.h"
 #include "elastiquant/collective/sparse_sum.h"
 
@@ -64,6 +66,41 @@ void AddSparseBuffers(BucketBuffers* buffers, int rank, int world_size) {
   }
 }
 
+BucketScales MakeBucketScales(const SharedScale& codes, size_t n, int world_size) {
+  BucketScales scales;
+  size_t count = 0;
+  for (int j = 0; j < world_size; ++j) {
+    const size_t size = codes.ScaleCount(ChunkOf(n, world_size, j).size);
+    scales.parts.push_back({count, size});
+    count += size;
+  }
+  scales.own.resize(count);
+  scales.shared.resize(count);
+  scales.theirs.resize(count);
+  scales.frame = BufferOf(Fp32Codec().MaxFrameBytes(count));
+  scales.among = codes.Among(world_size);
+  return scales;
+}
+
+// Beside those of two phases, whose means have other frames.
+void AddIntegerSumBuffers(BucketBuffers* buffers, int rank, int world_size) {
+  const GradientBucket& bucket = buffers->bucket;
+  const SharedScale& codes = *bucket.codec->shared_scale();
+  const auto mean = [&](Chunk chunk) {
+    return chunk.size == 0 ? FrameBuffer()
+                           : BufferOf(codes.MaxMeanBytes(chunk.size, world_size));
+  };
+  buffers->scales = MakeBucketScales(codes, bucket.gradient.size(), world_size);
+  buffers->own_part = BufferOf(bucket.codec->MaxFrameBytes(buffers->own.size));
+  buffers->own_frame = mean(buffers->own);
+  for (int r = 0; r < world_size; ++r) {
+    if (r == rank) continue;
+    PeerBuffers& peer = buffers->peers[static_cast<size_t>(r)];
+    peer.their_mean = mean(peer.chunk);
+    peer.their_scales = BufferOf(buffers->scales.frame.size);
+  }
+}
+
 }  // namespace
 
 BucketBuffers MakeBucketBuffers(GradientBucket bucket, int rank, int world_size) {
@@ -77,12 +114,16 @@ BucketBuffers MakeBucketBuffers(GradientBucket bucket, int rank, int world_size)
   }
   buffers.peers.resize(static_cast<size_t>(world_size));
   buffers.bucket = std::move(bucket);
-  if (buffers.exchange == Exchange::kTwoPhase) {
+  const bool sums = buffers.exchange == Exchange::kIntegerSum && world_size > 1;
+  if (buffers.exchange == Exchange::kTwoPhase || sums) {
     AddTwoPhaseBuffers(&buffers, rank, world_size);
+    if (sums) AddIntegerSumBuffers(&buffers, rank, world_size);
     return buffers;
   }
   AddWholeBuffers(&buffers, rank, world_size);
-  if (buffers.exchange != Exchange::kAllGather) AddSparseBuffers(&buffers, rank, world_size);
+  const bool sparse =
+      buffers.exchange == Exchange::kSparse || buffers.exchange == Exchange::kSparseScatter;
+  if (sparse) AddSparseBuffers(&buffers, rank, world_size);
   return buffers;
 }
 

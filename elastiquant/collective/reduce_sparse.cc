@@ -56,9 +56,7 @@ Status ReduceStages::ReduceScattered(size_t bucket) {
 Status ReduceStages::ShareSum(size_t bucket, std::span<const float> sum,
                               const std::optional<SkipNotice>& notice) {
   BucketBuffers& buffers = buckets_[bucket];
-  for (PeerBuffers& peer : buffers.peers) {
-    if (peer.send_mean) EQ_RETURN_IF_ERROR(peer.send_mean->Wait().status());
-  }
+  EQ_RETURN_IF_ERROR(AwaitSentMeans(bucket));
   size_t size = 0;
   if (notice) {
     size = WriteSkipNotice(*notice, buffers.own_sum.span());
@@ -68,11 +66,7 @@ Status ReduceStages::ShareSum(size_t bucket, std::span<const float> sum,
                                               buffers.own_sum.span()));
     tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   }
-  for (int n = 1; n < world_size_; ++n) {
-    const int r = NthPeer(n);
-    Peer(bucket, r).send_mean =
-        comm_->Send(r, Tag(bucket, kShare), buffers.own_sum.span().first(size));
-  }
+  SendMean(bucket, buffers.own_sum.span().first(size));
   if (notice) {
     Skip(bucket, *notice);
   } else {

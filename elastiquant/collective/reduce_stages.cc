@@ -14,6 +14,7 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
       rank_(comm->rank()),
       world_size_(comm->world_size()),
       reduced_(buckets.size()),
+      announce_work_(options.threads),
       encode_work_(options.threads),
       reduce_work_(options.threads),
       gather_work_(options.threads) {
@@ -23,7 +24,7 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
     const BucketBuffers& buffers = buckets_.back();
     const bool whole = buffers.exchange != Exchange::kTwoPhase;
     longest_sum = std::max(longest_sum, (whole ? buffers.Whole() : buffers.own).size);
-    if (whole && buffers.exchange != Exchange::kAllGather) {
+    if (buffers.exchange == Exchange::kSparse || buffers.exchange == Exchange::kSparseScatter) {
       longest_sparse = std::max(longest_sparse, buffers.Whole().size);
     }
   }
@@ -57,7 +58,7 @@ Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) 
 Status ReduceStages::AwaitSends(BucketBuffers& buffers) {
   Status first_error;
   for (PeerBuffers& peer : buffers.peers) {
-    for (auto* send : {&peer.send_contribution, &peer.send_mean}) {
+    for (auto* send : {&peer.send_contribution, &peer.send_mean, &peer.send_scales}) {
       if (*send == nullptr) continue;
       const Status status = (*send)->Wait().status();
       if (first_error.ok()) first_error = status;
@@ -71,8 +72,9 @@ Status ReduceStages::AwaitSends(BucketBuffers& buffers) {
 Exchange ReduceStages::WayOfStep(BucketBuffers& buffers) const {
   const bool sparse = buffers.exchange == Exchange::kSparse;
   if (world_size_ > 1) return sparse ? buffers.choice.Begin() : buffers.exchange;
-  return sparse || buffers.exchange == Exchange::kSparseScatter ? Exchange::kAllGather
-                                                                : buffers.exchange;
+  const bool exact = sparse || buffers.exchange == Exchange::kSparseScatter ||
+                     buffers.exchange == Exchange::kIntegerSum;
+  return exact ? Exchange::kAllGather : buffers.exchange;
 }
 
 void ReduceStages::BeginStep(uint64_t step) {
@@ -83,6 +85,9 @@ void ReduceStages::BeginStep(uint64_t step) {
     for (int n = 1; n < world_size_; ++n) {
       const int r = NthPeer(n);
       PeerBuffers& peer = Peer(b, r);
+      if (adds_codes(b) && buckets_[b].Whole().size > 0) {
+        peer.receive_scales = comm_->Receive(r, Tag(b, kScales), peer.their_scales.span());
+      }
       if (parts_come) {
         peer.receive_part = comm_->Receive(r, Tag(b, kContribute), peer.their_part.span());
       }
@@ -121,17 +126,23 @@ Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
                                                          memory.before(), memory.after());
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   if (size.ok()) return size;
-  const StatusCode code = size.status().code();
-  if (code != StatusCode::kNonFinite && code != StatusCode::kOutOfRange) return size;
+  return NoticeOf(size.status(), bucket, values, part.begin, frame);
+}
+
+Result<size_t> ReduceStages::NoticeOf(const Status& why, size_t bucket,
+                                      std::span<const float> values, size_t begin,
+                                      const FrameBuffer& frame) const {
+  if (why.code() != StatusCode::kNonFinite && why.code() != StatusCode::kOutOfRange) return why;
   const auto b = static_cast<uint32_t>(bucket);
   const auto worker = static_cast<uint32_t>(rank_);
   const SkipNotice too_large{b, worker, 0, SkipNotice::Cause::kOutOfRange};
-  return WriteSkipNotice(FindNonFinite(values, part.begin, b, worker).value_or(too_large),
+  return WriteSkipNotice(FindNonFinite(values, begin, b, worker).value_or(too_large),
                          frame.span());
 }
 
 Status ReduceStages::Encode(size_t bucket) {
   if (gathers(bucket)) return EncodeWhole(bucket);
+  if (adds_codes(bucket)) return EncodeCodes(bucket);
   if (scatters(bucket)) return EncodeScattered(bucket);
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
@@ -175,14 +186,14 @@ Status ReduceStages::Measure(size_t bucket, Chunk part, Phase phase,
   }
   if (phase == kContribute) tally_.AddError(error, norm);
   if (options_.on_measured) {
-    options_.on_measured(
-        {bucket, part, buffers.bucket.codec.get(), to->input, to->error, frame});
+    options_.on_measured({bucket, part, buffers.bounded(), to->input, to->error, frame});
   }
   return {};
 }
 
 Status ReduceStages::Reduce(size_t bucket) {
   if (gathers(bucket)) return ReduceWhole(bucket);
+  if (adds_codes(bucket)) return ReduceCodes(bucket);
   return scatters(bucket) ? ReduceScattered(bucket) : ReduceOwnChunk(bucket);
 }
 
@@ -227,24 +238,41 @@ Status ReduceStages::AddPart(size_t bucket, int rank, std::span<float> sum,
 
 Status ReduceStages::AddFrame(size_t bucket, int rank, std::span<const uint8_t> frame,
                               std::span<float> sum, std::optional<SkipNotice>* notice) {
-  Result<std::optional<SkipNotice>> theirs = ReadSkipNotice(frame);
-  if (!theirs.ok()) return FrameError(bucket, rank, theirs.status());
-  if (*theirs) {
-    if (!*notice || **theirs < **notice) *notice = *theirs;
-    return {};
-  }
+  EQ_ASSIGN_OR_RETURN(const bool skips, IsNotice(bucket, rank, frame, notice));
+  if (skips) return {};
   const Stopwatch watch;
   const Status status = DecodeAddFrame(frame, 1.0f, reduce_work_, sum);
   tally_.AddSeconds(&ReducerStats::decode_seconds, watch);
   return status.ok() ? status : FrameError(bucket, rank, status);
 }
 
+Result<bool> ReduceStages::IsNotice(size_t bucket, int rank, std::span<const uint8_t> frame,
+                                    std::optional<SkipNotice>* notice) const {
+  const Result<std::optional<SkipNotice>> theirs = ReadSkipNotice(frame);
+  if (!theirs.ok()) return FrameError(bucket, rank, theirs.status());
+  if (!*theirs) return false;
+  if (!*notice || **theirs < **notice) *notice = *theirs;
+  return true;
+}
+
+Status ReduceStages::AwaitSentMeans(size_t bucket) {
+  for (PeerBuffers& peer : buckets_[bucket].peers) {
+    if (peer.send_mean) EQ_RETURN_IF_ERROR(peer.send_mean->Wait().status());
+  }
+  return {};
+}
+
+void ReduceStages::SendMean(size_t bucket, std::span<const uint8_t> frame) {
+  for (int n = 1; n < world_size_; ++n) {
+    const int r = NthPeer(n);
+    Peer(bucket, r).send_mean = comm_->Send(r, Tag(bucket, kShare), frame);
+  }
+}
+
 Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
                                std::optional<SkipNotice> notice) {
   BucketBuffers& buffers = buckets_[bucket];
-  for (PeerBuffers& peer : buffers.peers) {
-    if (peer.send_mean) EQ_RETURN_IF_ERROR(peer.send_mean->Wait().status());
-  }
+  EQ_RETURN_IF_ERROR(AwaitSentMeans(bucket));
   size_t size = 0;
   if (notice) {
     size = WriteSkipNotice(*notice, buffers.own_frame.span());
@@ -253,10 +281,7 @@ Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
                                              rank_, buffers.own_frame));
   }
   const auto frame = buffers.own_frame.span().first(size);
-  for (int n = 1; n < world_size_; ++n) {
-    const int r = NthPeer(n);
-    Peer(bucket, r).send_mean = comm_->Send(r, Tag(bucket, kShare), frame);
-  }
+  SendMean(bucket, frame);
   EQ_ASSIGN_OR_RETURN(notice, ReadSkipNotice(frame));
   if (notice) {
     Skip(bucket, *notice);

@@ -1,5 +1,5 @@
-// The three stages that every bucket of a gradient passes: encode, reduce, gather. Each runs on
-// a thread of its own, so that one bucket is encoded while another is on its way.
+// The stages that every bucket of a gradient passes: announce, encode, reduce, gather. Each
+// runs on a thread of its own, so that one bucket is encoded while another is on its way.
 #pragma once
 
 #include <atomic>
@@ -47,20 +47,23 @@ class ReduceStages {
 
   // Each stage takes the buckets one by one, in the same order on every worker, once their
   // gradients are complete. Stages may run beside each other, but none beside itself.
-  // Stage 1: our part of every other worker's chunk goes to its owner; or our whole gradient to
+  // Stage 1: the scales of integer sums go to all.
+  Status Announce(size_t bucket);
+  // Stage 2: our part of every other worker's chunk goes to its owner; or our whole gradient to
   // all.
   Status Encode(size_t bucket);
-  // Stage 2: the mean of our chunk, or its sum, goes to everybody. What we keep is what the
+  // Stage 3: the mean of our chunk, or its sum, goes to everybody. What we keep is what the
   // others decode. Or: the mean of what all workers sent.
   Status Reduce(size_t bucket);
-  // Stage 3: the other chunks' means or sums come in.
+  // Stage 4: the other chunks' means or sums come in.
   Status Gather(size_t bucket);
 
  private:
-  enum Phase : uint32_t { kContribute = 0, kShare = 1 };
+  enum Phase : uint32_t { kContribute = 0, kShare = 1, kScales = 2 };
 
   bool gathers(size_t index) const { return buckets_[index].now == Exchange::kAllGather; }
   bool scatters(size_t index) const { return buckets_[index].now == Exchange::kSparseScatter; }
+  bool adds_codes(size_t index) const { return buckets_[index].now == Exchange::kIntegerSum; }
   // Whether the two ways of a sparse bucket are to be compared in this step.
   bool weighing(size_t index) const { return buckets_[index].choice.measuring(); }
   Exchange WayOfStep(BucketBuffers& buffers) const;
@@ -84,6 +87,16 @@ class ReduceStages {
   Status WeighExchanges(size_t bucket, std::span<const std::span<const uint8_t>> frames,
                         std::span<const float> sum);
 
+  // Of integer sums.
+  Result<size_t> MeasureScales(size_t bucket);
+  Status GatherScales(size_t bucket, std::optional<SkipNotice>* notice);
+  Status EncodeCodes(size_t bucket);
+  Result<size_t> EncodePartOf(size_t bucket, int chunk, Chunk part, const FrameBuffer& frame);
+  Status ReduceCodes(size_t bucket);
+  Status AddCodes(size_t bucket, std::span<float> sums, std::optional<SkipNotice>* notice);
+  Status ShareCodes(size_t bucket, std::span<const float> sums,
+                    const std::optional<SkipNotice>& notice);
+
   Status ReduceOwnChunk(size_t bucket);
   Status GatherMeans(size_t bucket);
   Status AddParts(size_t bucket, std::span<float> sum, std::optional<SkipNotice>* notice);
@@ -91,12 +104,21 @@ class ReduceStages {
                  std::optional<SkipNotice>* notice);
   Status AddFrame(size_t bucket, int rank, std::span<const uint8_t> frame, std::span<float> sum,
                   std::optional<SkipNotice>* notice);
+  // Whether the frame is a notice; of several the first in their order is kept.
+  Result<bool> IsNotice(size_t bucket, int rank, std::span<const uint8_t> frame,
+                        std::optional<SkipNotice>* notice) const;
   Status ShareMean(size_t bucket, std::span<const float> mean,
                    std::optional<SkipNotice> notice);
+  Status AwaitSentMeans(size_t bucket);
+  void SendMean(size_t bucket, std::span<const uint8_t> frame);
   StreamKey KeyOf(size_t bucket, Phase phase, int chunk) const;
   // `part` is where `values` belong in the bucket, `chunk` its number.
   Result<size_t> EncodeOrNotice(Workspace& work, size_t bucket, std::span<const float> values,
                                 Chunk part, Phase phase, int chunk, const FrameBuffer& frame);
+  // In place of the frame of `values`, which begin at `begin` of the bucket; `why` there is
+  // none.
+  Result<size_t> NoticeOf(const Status& why, size_t bucket, std::span<const float> values,
+                          size_t begin, const FrameBuffer& frame) const;
   Result<std::span<const uint8_t>> Take(size_t bucket, int rank, const FrameBuffer& buffer,
                                         std::unique_ptr<Transfer>& receive);
   void Skip(size_t bucket, const SkipNotice& notice);
@@ -116,7 +138,7 @@ class ReduceStages {
   // Each worker begins with the next one, so that no link is asked by all at once.
   int NthPeer(int n) const { return (rank_ + n) % world_size_; }
   static uint32_t Tag(size_t bucket, Phase phase) {
-    return static_cast<uint32_t>(2 * bucket) + phase;
+    return static_cast<uint32_t>(3 * bucket) + phase;
   }
 
   Communicator* const comm_;
@@ -128,7 +150,7 @@ class ReduceStages {
   std::vector<float> sum_;                  // Reduce's
   Measurement sent_, shared_;               // Encode's and Reduce's
   std::vector<float> decoded_;              // Encode's: what a sparse frame decodes to
-  Workspace encode_work_, reduce_work_, gather_work_;
+  Workspace announce_work_, encode_work_, reduce_work_, gather_work_;
   uint64_t step_ = 0;
   bool measuring_ = false;
   ReduceTally tally_;

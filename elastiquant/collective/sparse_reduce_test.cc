@@ -6,69 +6,13 @@
 #include <mutex>
 #include <numeric>
 
-#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/collective/reducer_testing.h"
 #include "elastiquant/collective/sparse_choice.h"
 #include "elastiquant/collective/sparse_sum.h"
 #include "elastiquant/collective/testing.h"
 
 namespace elastiquant {
 namespace {
-
-using Vectors = std::vector<std::vector<float>>;
-using Lengths = std::vector<size_t>;
-
-float Rough(int rank, size_t bucket, size_t i, uint64_t step) {
-  const StreamKey key = DeriveKey(7, step, static_cast<uint64_t>(rank), bucket);
-  const float u = UniformFloat(RandomBits(MakeLaneKeys(key), static_cast<uint32_t>(i)));
-  return std::ldexp(u - 0.5f, static_cast<int>(i % 9) - 4);
-}
-
-struct Worker {
-  Worker(Communicator* c, const std::string& codec, const Lengths& lengths,
-         std::optional<Exchange> exchange, const ReducerOptions& options = {})
-      : comm(c) {
-    for (const size_t n : lengths) gradients.emplace_back(n);
-    std::vector<GradientBucket> buckets;
-    for (auto& g : gradients) {
-      buckets.push_back({g, MakeCodec(codec).value(), "layer", exchange});
-    }
-    reducer = GradientReducer::Create(comm, std::move(buckets), options).value();
-  }
-  void Fill(uint64_t step) {
-    for (size_t b = 0; b < gradients.size(); ++b) {
-      for (size_t i = 0; i < gradients[b].size(); ++i) {
-        gradients[b][i] = Rough(comm->rank(), b, i, step);
-      }
-    }
-  }
-  Result<StepOutcome> TryStep(uint64_t step) {
-    EQ_RETURN_IF_ERROR(reducer->BeginStep(step));
-    for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(reducer->MarkReady(b));
-    return reducer->Finish();
-  }
-  StepOutcome Step(uint64_t step) {
-    const auto outcome = TryStep(step);
-    EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
-    return outcome.ok() ? *outcome : StepOutcome{};
-  }
-  // The bytes that this worker has sent in a step.
-  uint64_t BytesOfStep(uint64_t step) {
-    const uint64_t before = comm->traffic().bytes_up;
-    EXPECT_FALSE(Step(step).skipped);
-    return comm->traffic().bytes_up - before;
-  }
-  Vectors Remembered() {
-    Vectors all;
-    for (size_t b = 0; b < gradients.size(); ++b) {
-      for (const auto field : reducer->Memory(b)) all.emplace_back(field.begin(), field.end());
-    }
-    return all;
-  }
-
-  Communicator* comm;
-  Vectors gradients;
-  std::unique_ptr<GradientReducer> reducer;
-};
 
 // All that rank after rank has and remembers after each of some steps.
 std::vector<Vectors> RunSteps(int world, const std::string& codec,

@@ -14,7 +14,8 @@ constexpr size_t kPart = size_t{1} << 18;
 constexpr size_t kKept = 8;
 
 size_t PartOf(const Codec& codec, size_t size) {
-  return codec.exchange() == Exchange::kTwoPhase ? kPart : size;
+  const Exchange exchange = codec.exchange();
+  return exchange == Exchange::kTwoPhase || exchange == Exchange::kIntegerSum ? kPart : size;
 }
 
 Status CheckStateless(const Codec& codec) {

@@ -5,6 +5,7 @@
 
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/elastic.h"
+#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/theory/codec_bounds.h"
 #include "elastiquant/theory/worst_case.h"
 
@@ -13,14 +14,27 @@ namespace {
 
 // The values of one frame.
 size_t FrameValues(Exchange exchange, const Cluster& cluster) {
-  if (exchange != Exchange::kTwoPhase) return cluster.parameters;
+  const bool cut = exchange == Exchange::kTwoPhase || exchange == Exchange::kIntegerSum;
+  if (!cut) return cluster.parameters;
   const auto workers = static_cast<size_t>(cluster.workers);
   return (cluster.parameters + workers - 1) / workers;
 }
 
-double StepBitsOf(double frame_bits, Exchange exchange, int workers) {
-  const int phases = exchange == Exchange::kTwoPhase ? 2 : 1;
-  return phases * (workers - 1) * frame_bits;
+// How often a worker sends to all others.
+int PhasesOf(Exchange exchange) {
+  return exchange == Exchange::kIntegerSum ? 3 : exchange == Exchange::kTwoPhase ? 2 : 1;
+}
+
+// frame_bits: of `values` values.
+double StepBitsOf(const Codec& codec, double frame_bits, size_t values, int workers) {
+  const int peers = workers - 1;
+  if (codec.exchange() != Exchange::kIntegerSum) {
+    return PhasesOf(codec.exchange()) * peers * frame_bits;
+  }
+  const SharedScale& codes = *codec.shared_scale();
+  const double scales = 32.0 * workers * static_cast<double>(codes.ScaleCount(values));
+  const double mean = 8.0 * static_cast<double>(codes.MaxMeanBytes(values, workers));
+  return peers * (scales + frame_bits + mean);
 }
 
 Status Check(const SgdProblem& problem, const Cluster& cluster, double target) {
@@ -39,6 +53,14 @@ Status Check(const SgdProblem& problem, const Cluster& cluster, double target) {
     return InvalidArgument("the link needs a rate above 0");
   }
   return Status::Ok();
+}
+
+Status CheckWorkers(const Codec& codec, int workers) {
+  if (codec.exchange() != Exchange::kIntegerSum || workers <= SharedScale::kMaxWorkers) {
+    return Status::Ok();
+  }
+  return InvalidArgument("integer sums take up to " + std::to_string(SharedScale::kMaxWorkers) +
+                         " workers");
 }
 
 std::vector<std::string> LevelSpecs(int bits, size_t bucket, const std::string& norm) {
@@ -82,11 +104,11 @@ std::vector<std::string> Settings() {
 
 double StepBits(const Codec& codec, const Cluster& cluster) {
   const size_t values = FrameValues(codec.exchange(), cluster);
-  return StepBitsOf(BoundsOf(codec, values).frame_bits, codec.exchange(), cluster.workers);
+  return StepBitsOf(codec, BoundsOf(codec, values).frame_bits, values, cluster.workers);
 }
 
 double StepSeconds(double step_bits, Exchange exchange, const Cluster& cluster) {
-  const int phases = exchange == Exchange::kTwoPhase ? 2 : 1;
+  const int phases = PhasesOf(exchange);
   return cluster.compute_seconds + step_bits / cluster.link.bits_per_second +
          phases * cluster.link.delay_seconds;
 }
@@ -98,7 +120,10 @@ Result<Cost> CostOf(const std::string& spec, const SgdProblem& problem, const Cl
   const Exchange exchange = codec->exchange();
   const size_t values = FrameValues(exchange, cluster);
   const CodecBounds bounds = BoundsOf(*codec, values);
-  const auto variance = PlannedVariance(bounds);
+  EQ_RETURN_IF_ERROR(CheckWorkers(*codec, cluster.workers));
+  const auto variance = exchange == Exchange::kIntegerSum
+                            ? codec->shared_scale()->Among(cluster.workers)->NmseBound(values)
+                            : PlannedVariance(bounds);
   const bool unbiased = codec->codec_class() == CodecClass::kUnbiased ||
                         codec->codec_class() == CodecClass::kLossless;
   if (!unbiased || !variance) {
@@ -112,7 +137,7 @@ Result<Cost> CostOf(const std::string& spec, const SgdProblem& problem, const Cl
   cost.bits_per_coordinate = bounds.frame_bits / static_cast<double>(values);
   const double noise = NoiseOfMean(problem, *variance, cluster.workers, exchange);
   cost.steps = ConvexSteps(problem, noise, target);
-  const double step_bits = StepBitsOf(bounds.frame_bits, exchange, cluster.workers);
+  const double step_bits = StepBitsOf(*codec, bounds.frame_bits, values, cluster.workers);
   cost.bits = cost.steps * step_bits;
   cost.seconds = cost.steps * StepSeconds(step_bits, exchange, cluster);
   return cost;

@@ -23,16 +23,18 @@ struct Cluster {
 };
 
 // What a worker sends in a step, K workers, P parameters: two-phase, 2 (K-1) frames of P/K
-// values; all-gather, K-1 frames of P values. (Factors and sparse messages are counted as an
-// all-gather.) Frames only: below them Ethernet, IP and TCP add some 7 %.
+// values; all-gather, K-1 frames of P values; integer sums (K <= 127), K-1 frames of P/K
+// values, as many of their sums at their longest, and P/bucket scales as often. (Factors and
+// sparse messages are counted as an all-gather.) Frames only: below them Ethernet, IP and TCP
+// add some 7 %.
 double StepBits(const Codec& codec, const Cluster& cluster);
-// compute + bits / rate + one delay for each phase. Frames of the codec run beside each other,
-// and encoding costs nothing.
+// compute + bits / rate + one delay for each phase, of which integer sums have three. Frames of
+// the codec run beside each other, and encoding costs nothing.
 double StepSeconds(double step_bits, Exchange exchange, const Cluster& cluster);
 
 struct Cost {
   std::string spec;
-  double variance = 0;             // omega, PlannedVariance of a chunk
+  double variance = 0;  // omega, PlannedVariance of a chunk; with a shared scale all workers'
   double bits_per_coordinate = 0;  // of one frame
   double steps = 0;                // ConvexSteps with NoiseOfMean
   double bits = 0;                 // that a worker sends, all steps together

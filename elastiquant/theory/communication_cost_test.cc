@@ -45,6 +45,32 @@ TEST(StepBits, AreThoseOfTheFramesOfBothPhases) {
   EXPECT_EQ(StepBits(*Make("topk:ratio=0.01"), cluster), 3 * all);
 }
 
+TEST(StepBits, OfIntegerSumsAreScalesPartsAndSums) {
+  Cluster cluster;
+  cluster.workers = 4;
+  cluster.parameters = 4 * 51200;
+  const auto codec = Make("terngrad:bucket=2048");
+  // The mean has its 25 scales, and 4 bits at most for a digit in base 9.
+  const double frame = 8.0 * static_cast<double>(codec->MaxFrameBytes(51200));
+  const double least = 3 * (32 * 125 + frame + 4 * 51200);
+  EXPECT_GT(StepBits(*codec, cluster), least);
+  EXPECT_LT(StepBits(*codec, cluster), 1.04 * least) << "headers, and rANS's at their longest";
+  cluster.link = {20e6, .01};
+  EXPECT_NEAR(StepSeconds(20e6, Exchange::kIntegerSum, cluster), 1.03, 1e-12);
+}
+
+// What two phases lose on the way back costs more than the bits of sums.
+TEST(CostOf, IntegerSumsCountTheScaleOfAllWorkers) {
+  const SgdProblem problem;
+  Cluster cluster;
+  cluster.link = {20e6, 0};
+  const Cost sums = *CostOf("terngrad:clip=0,bucket=64", problem, cluster, .01);
+  EXPECT_NEAR(sums.variance, 7.5, 1e-4) << "(sqrt(4 * 64) - 1) / 2";
+  EXPECT_EQ(sums.steps, ConvexSteps(problem, (1 + sums.variance) / 4, .01));
+  cluster.workers = 128;
+  EXPECT_FALSE(CostOf("terngrad:clip=0", problem, cluster, .01).ok());
+}
+
 TEST(CostOf, IsIterationsTimesBits) {
   SgdProblem problem;
   Cluster cluster;

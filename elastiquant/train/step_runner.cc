@@ -22,8 +22,8 @@ constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
 // nullopt: as the codec asks for.
 Result<std::optional<Exchange>> ChooseExchange(const TrainOptions& options, bool has_shapes) {
   std::optional<Exchange> exchange;
-  for (const Exchange e :
-       {Exchange::kTwoPhase, Exchange::kAllGather, Exchange::kSparseScatter}) {
+  for (const Exchange e : {Exchange::kTwoPhase, Exchange::kAllGather, Exchange::kSparseScatter,
+                           Exchange::kIntegerSum}) {
     if (options.exchange == ExchangeName(e)) exchange = e;
   }
   if (exchange == Exchange::kTwoPhase && has_shapes) {

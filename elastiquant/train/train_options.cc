@@ -46,9 +46,10 @@ Status ValidateOptimizer(const TrainOptions& o) {
 
 Status ValidateCodec(const TrainOptions& o) {
   if (o.exchange != "codec" && o.exchange != "two-phase" && o.exchange != "all-gather" &&
-      o.exchange != "sparse-scatter") {
-    return InvalidArgument("--exchange is '" + o.exchange +
-                           "'; valid are: codec, two-phase, all-gather, sparse-scatter");
+      o.exchange != "sparse-scatter" && o.exchange != "integer-sum") {
+    return InvalidArgument(
+        "--exchange is '" + o.exchange +
+        "'; valid are: codec, two-phase, all-gather, sparse-scatter, integer-sum");
   }
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   if (!codec->has_momentum() || o.momentum == 0) return Status::Ok();

@@ -9,7 +9,9 @@ from typing_extensions import Buffer  # torch needs that package too
 __version__: str
 
 _Class = Literal["lossless", "unbiased", "contractive", "biased"]
-_Exchange = Literal["two-phase", "all-gather", "sparse-scatter", "sparse", "factors"]
+_Exchange = Literal[
+    "two-phase", "all-gather", "sparse-scatter", "sparse", "factors", "integer-sum"
+]
 _Key = int | tuple[int, int, int, int]  # (seed, step, worker, message)
 
 class NonFiniteError(ValueError): ...

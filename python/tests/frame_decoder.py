@@ -588,7 +588,8 @@ def parse_bucket_codes(frame):
     check(frame.flags == 0 and len(frame.parameters) == 12, "parameter length and flags")
     top, coding, family, reserved, bucket, p = struct.unpack("<4BIf", frame.parameters)
     f = BucketCodes(frame.codec, top + 1, coding, family, bucket, p)
-    check(f.base in DIGIT_GROUPS and reserved == 0, "base")
+    sums = f.codec == INNOVATION and coding == 2
+    check((f.base in DIGIT_GROUPS or sums) and reserved == 0, "base")
     check(f.base == {TERNARY: 3, SIGN: 2}.get(f.codec, f.base), "base of the codec")
     check(coding == 0 or (coding == 2 and f.base > 2), "coding")
     if f.codec == ZEROLESS:
