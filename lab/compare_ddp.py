@@ -12,10 +12,13 @@ OUT/seconds.png are made of all that is there. A method that hangs or crashes is
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import subprocess
 import sys
+
+import netns
 
 LAB = pathlib.Path(__file__).resolve().parent
 ROOT = LAB.parent
@@ -74,6 +77,10 @@ def read(path: pathlib.Path) -> list[dict]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def bits_per_second(rate: str) -> float:
+    return math.inf if rate == "none" else netns.parse_rate(rate)
 
 
 def is_theirs(method: str) -> bool:
@@ -144,8 +151,10 @@ def draw(
                 f"{min(r['bytes_per_step'] for r in results if r) / 1e3:.0f} KB a step"
             )
         axes.set_yscale("log")
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which("{x:.2g}")
         axes.set_xticks(range(len(rates)), ["no limit" if r == "none" else r for r in rates])
-        axes.set_ylabel("seconds per step")
+        axes.set_title("seconds per step")
         look.layout(fig, key=True)
         look.name_series(fig, lines, names, details)
         look.save(fig, stem)
@@ -180,10 +189,11 @@ def main() -> int:
             shown = result.get("failed") or f"{result['seconds_per_step']:.3f} s a step"
             print(f"{rate:>8}  {method:52}  {shown}", flush=True)
     measured = read(log)
-    text = table(measured, arguments.rates, arguments.methods)
+    rates = sorted(arguments.rates, key=bits_per_second)
+    text = table(measured, rates, arguments.methods)
     (arguments.out / "table.md").write_text(text)
     print(text)
-    draw(measured, arguments.rates, arguments.methods, arguments.out / "seconds")
+    draw(measured, rates, arguments.methods, arguments.out / "seconds")
     return 0
 
 

@@ -132,12 +132,7 @@ class Compression:
 
     def layers(self) -> list[LayerStats]:
         """The measured variance of each compressed layer, and of all ('' last)."""
-        fields = LayerStats.__dataclass_fields__
-        lines = [json.loads(line) for line in self._engine.layers()]
-        return [
-            LayerStats(**{k: v for k, v in line.items() if k in fields}, name=line["layer"])
-            for line in lines
-        ]
+        return [_layer(json.loads(line)) for line in self._engine.layers()]
 
     def summary(self) -> str:
         """stats() in a line: progress.set_postfix_str(compression.summary())."""
@@ -214,6 +209,13 @@ _open: weakref.WeakSet[Compression] = weakref.WeakSet()
 def _close_all() -> None:
     for compression in list(_open):
         compression.close()
+
+
+def _layer(line: dict[str, Any]) -> LayerStats:
+    """From a line of the certificate, whose sums are all floating point."""
+    names = ("nmse", "spread", "bound", "bits", "verdict")
+    counts = {name: int(line[name]) for name in ("messages", "coordinates")}
+    return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
 
 
 def _synchronised(
