@@ -13,7 +13,8 @@ namespace elastiquant {
 namespace {
 
 constexpr char kStepSection[] = "step";
-constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
+constexpr char kLayoutSection[] = "layout";  // JSON: the names of each DDP bucket's parameters
+constexpr char kCodecSection[] = "codec/";   // then the spec that parameters name
 
 std::exception_ptr ToException(const Status& status) {
   const std::string words = "elastiquant: " + status.message();
@@ -36,6 +37,37 @@ bool AnyLossy(std::span<const DdpParameter> parameters) {
     const auto codec = MakeCodec(p.codec);
     return codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
   });
+}
+
+std::vector<uint8_t> LayoutSection(const DdpLayout& layout,
+                                   std::span<const DdpParameter> parameters) {
+  auto names = nlohmann::json::array();
+  for (const std::vector<size_t>& bucket : layout) {
+    auto& own = names.emplace_back(nlohmann::json::array());
+    for (const size_t p : bucket) own.push_back(parameters[p].shape.name);
+  }
+  const std::string text = names.dump();
+  return {text.begin(), text.end()};
+}
+
+Result<DdpLayout> ReadLayout(std::span<const uint8_t> section,
+                             std::span<const DdpParameter> parameters) {
+  const auto json = nlohmann::json::parse(section.begin(), section.end(), nullptr, false);
+  if (!json.is_array()) return CorruptData("section layout is no list of buckets");
+  DdpLayout layout;
+  for (const nlohmann::json& bucket : json) {
+    layout.emplace_back();
+    for (const nlohmann::json& name : bucket) {
+      const auto known = std::ranges::find_if(
+          parameters, [&](const DdpParameter& p) { return name == p.shape.name; });
+      if (known == parameters.end()) {
+        return CorruptData("section layout names " + name.dump() +
+                           ", which is no parameter of the model");
+      }
+      layout.back().push_back(static_cast<size_t>(known - parameters.begin()));
+    }
+  }
+  return layout;
 }
 
 Traffic operator-(const Traffic& a, const Traffic& b) {
@@ -87,11 +119,21 @@ void DdpEngine::Close() {
     changed_.notify_all();
   }
   // The others wait for the rest of this step.
-  if (in_step) comm_->Abort(Internal("a worker closed its compression within a step"));
+  if (in_step) comm_->Abort(Internal("it ended, or closed its compression, within a step"));
   if (finisher_.joinable()) finisher_.join();
   Fail(closed);
+  if (reduction_ && !in_step) {  // for SaveState
+    reduction_->SaveMemory(&loaded_);
+    remembered_ = reduction_->layout();
+  }
   reduction_.reset();
-  comm_.reset();
+  std::unique_ptr<Communicator> comm;
+  {
+    const std::lock_guard lock(mutex_);
+    final_traffic_ = comm_->traffic();
+    comm = std::move(comm_);
+  }
+  if (options_.end) options_.end(std::move(comm));
 }
 
 DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
@@ -187,14 +229,22 @@ Status DdpEngine::Take(size_t index, bool last, const at::Tensor& gradients,
 
 Status DdpEngine::LearnLayout() {
   settled_ = reduction_ != nullptr && incoming_ == reduction_->layout();
-  if (!settled_) EQ_RETURN_IF_ERROR(MakeReduction());
+  const DdpLayout remembered = std::exchange(remembered_, {});
+  if (!settled_) {
+    // What is random depends on the buckets, so a resumed run needs those that it had.
+    if (!remembered.empty() && remembered != incoming_) {
+      regrouped_ = Regrouped::Make(incoming_, waiting_, remembered, parameters_);
+    }
+    EQ_RETURN_IF_ERROR(MakeReduction(regrouped_ ? remembered : incoming_));
+  }
   EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, exact_));
-  for (size_t d = 0; d < incoming_.size(); ++d) EQ_RETURN_IF_ERROR(Send(d, waiting_[d]));
+  const std::vector<at::Tensor>& groups = regrouped_ ? regrouped_->groups() : waiting_;
+  for (size_t d = 0; d < groups.size(); ++d) EQ_RETURN_IF_ERROR(Send(d, groups[d]));
   waiting_.clear();
   return {};
 }
 
-Status DdpEngine::MakeReduction() {
+Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   if (reduction_) reduction_->SaveMemory(&loaded_);
   reduction_.reset();
   DdpReductionOptions options;
@@ -203,14 +253,14 @@ Status DdpEngine::MakeReduction() {
                      .threads = options_.threads,
                      .measure_every = options_.measure_every};
   options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
-  EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), incoming_, parameters_,
+  EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
                                                      CodecsOfEpoch(), std::move(options)));
   const Sections memory = std::exchange(loaded_, {});
   return memory.empty() ? Status() : reduction_->LoadMemory(memory);
 }
 
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
-  {
+  if (!regrouped_) {
     const std::lock_guard lock(mutex_);
     arrivals_[ddp_bucket].buckets_left = reduction_->plan().parts[ddp_bucket].size();
   }
@@ -225,6 +275,7 @@ Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
 
 void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
   reduction_->Return(bucket, is_mean);
+  if (regrouped_) return;  // FinishStep completes all futures
   const size_t d = reduction_->plan().ddp_bucket[bucket];
   Future future;
   {
@@ -258,9 +309,8 @@ Status DdpEngine::FinishStep() {
   } else {
     EQ_RETURN_IF_ERROR(AdaptLevels());
   }
-  const size_t last = reduction_->layout().size() - 1;
-  at::Tensor gradients = reduction_->Depart(last);
-  Future future;
+  std::vector<at::Tensor> gradients = Collect();
+  std::vector<Future> futures;
   {
     const std::lock_guard lock(mutex_);
     ++stats_.steps;
@@ -270,11 +320,21 @@ Status DdpEngine::FinishStep() {
     stats_.fp32_bytes_up += static_cast<uint64_t>(ExactBytes());
     if (outcome.skipped) stats_.skip_reason = outcome.reason;
     EQ_RETURN_IF_ERROR(error_);
-    future = arrivals_[last].future;
+    for (size_t i = arrivals_.size() - gradients.size(); i < arrivals_.size(); ++i) {
+      futures.push_back(arrivals_[i].future);
+    }
     in_step_ = false;
   }
-  future->markCompleted(std::move(gradients));
+  for (size_t i = 0; i < futures.size(); ++i) futures[i]->markCompleted(gradients[i]);
   return {};
+}
+
+// The tensors whose futures are not complete, when all has been averaged: DDP's last ones.
+std::vector<at::Tensor> DdpEngine::Collect() {
+  const size_t groups = reduction_->layout().size();
+  if (!regrouped_) return {reduction_->Depart(groups - 1)};
+  for (size_t d = 0; d < groups; ++d) reduction_->Depart(d);
+  return std::exchange(regrouped_, nullptr)->Return();
 }
 
 Status DdpEngine::AdaptLevels() {
@@ -314,14 +374,14 @@ void DdpEngine::Fail(const Status& status) {
 DdpStats DdpEngine::stats() {
   const std::lock_guard lock(mutex_);
   DdpStats stats = stats_;
-  if (comm_) stats.traffic = comm_->traffic() - traffic_at_reset_;
+  stats.traffic = (comm_ ? comm_->traffic() : final_traffic_) - traffic_at_reset_;
   return stats;
 }
 
 void DdpEngine::ResetStats() {
   const std::lock_guard lock(mutex_);
   stats_ = {};
-  if (comm_) traffic_at_reset_ = comm_->traffic();
+  traffic_at_reset_ = comm_ ? comm_->traffic() : final_traffic_;
   if (reduction_) reduction_->certificate().Forget();
 }
 
@@ -333,6 +393,8 @@ std::vector<nlohmann::json> DdpEngine::Layers() {
 Sections DdpEngine::SaveState() {
   Sections state = loaded_;
   if (reduction_) reduction_->SaveMemory(&state);
+  const DdpLayout& layout = reduction_ ? reduction_->layout() : remembered_;
+  if (!layout.empty()) state[kLayoutSection] = LayoutSection(layout, parameters_);
   for (const auto& [spec, adapter] : adapters_) {
     const std::string adapted = codecs_[spec]->spec();
     state[kCodecSection + spec].assign(adapted.begin(), adapted.end());
@@ -357,8 +419,15 @@ Status DdpEngine::LoadState(const Sections& sections) {
     EQ_ASSIGN_OR_RETURN(codecs_[spec], MakeCodec(std::string(adapted.mapped().begin(),
                                                              adapted.mapped().end())));
   }
+  // None is known before the first step.
+  const auto layout = memory.extract(kLayoutSection);
+  DdpLayout remembered;
+  if (!layout.empty()) {
+    EQ_ASSIGN_OR_RETURN(remembered, ReadLayout(layout.mapped(), parameters_));
+  }
   std::memcpy(&step_, step.mapped().data(), sizeof(step_));
   if (reduction_ == nullptr) {
+    remembered_ = std::move(remembered);
     loaded_ = std::move(memory);
     return {};
   }

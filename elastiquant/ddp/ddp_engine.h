@@ -21,6 +21,7 @@
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/ddp_reduction.h"
 #include "elastiquant/ddp/payoff.h"
+#include "elastiquant/ddp/regrouped.h"
 #include "elastiquant/layers/level_adapter.h"
 
 namespace elastiquant {
@@ -33,6 +34,9 @@ struct DdpOptions {
   bool switch_to_exact = true;  // where compression does not pay
   // Called by a thread of the engine, or by that of Reduce, with something to tell the user.
   std::function<void(const std::string&)> on_notice = nullptr;
+  // Destroys the communicator, which on the worker that hosts the store waits for the others;
+  // if null, Close does.
+  std::function<void(std::unique_ptr<Communicator>)> end = nullptr;
 };
 
 // Sums since the last reset, of this worker.
@@ -76,7 +80,7 @@ class DdpEngine {
   std::vector<nlohmann::json> Layers();
 
   // Between steps: what a run needs to go on as it would have: what codecs remember, levels
-  // that were fitted, the count of steps. Each worker has its own.
+  // that were fitted, the count of steps, DDP's buckets. Each worker has its own.
   Sections SaveState();
   // Errors: CorruptData naming the section, at once or, before the first step, from the first
   // Reduce.
@@ -101,13 +105,14 @@ class DdpEngine {
               const std::vector<size_t>& parameters);
   Status Send(size_t ddp_bucket, const at::Tensor& gradients);
   Status LearnLayout();
-  Status MakeReduction();
+  Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
   CodecsBySpec CodecsOfEpoch() const;
   Status AdaptLevels();
   void OnReduced(size_t bucket, bool is_mean);
   void FinishLoop();
   Status FinishStep();
+  std::vector<at::Tensor> Collect();
   void Fail(const Status& status);
   double ExactBytes() const;
   void Notify(const std::string& notice) const;
@@ -118,12 +123,14 @@ class DdpEngine {
 
   // Of Reduce's thread, and of others between steps.
   std::unique_ptr<DdpReduction> reduction_;
-  DdpLayout incoming_;               // of this step, so far
-  bool settled_ = false;             // the layout was seen in two steps in a row
-  bool streaming_ = false;           // in this step buckets are sent as they arrive
-  std::vector<at::Tensor> waiting_;  // of a step that is not
-  Sections loaded_;                  // memory, until there is a layout
-  CodecsBySpec codecs_;              // with fitted levels
+  DdpLayout incoming_;                    // of this step, so far
+  bool settled_ = false;                  // the layout was seen in two steps in a row
+  bool streaming_ = false;                // in this step buckets are sent as they arrive
+  std::vector<at::Tensor> waiting_;       // of a step that is not
+  Sections loaded_;                       // memory, until there is a layout
+  DdpLayout remembered_;                  // of the run that was stopped, for the first step
+  std::unique_ptr<Regrouped> regrouped_;  // in such a step
+  CodecsBySpec codecs_;                   // with fitted levels
   std::map<std::string, std::unique_ptr<LevelAdapter>> adapters_;  // of those that adapt
   int epoch_ = 0;
   uint64_t step_ = 0;
@@ -140,7 +147,7 @@ class DdpEngine {
   bool stop_ = false;
   Status error_;
   DdpStats stats_;
-  Traffic traffic_at_reset_;
+  Traffic traffic_at_reset_, final_traffic_;
 
   std::thread finisher_;
 };

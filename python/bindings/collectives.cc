@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/tensor_collectives.h"
+#include "python/bindings/background.h"
 #include "python/bindings/communicator.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/tensors.h"
@@ -20,10 +21,12 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-std::unique_ptr<TensorCollectives> Make(const py::object& meeting, int threads) {
+using Held = std::unique_ptr<TensorCollectives, BackgroundDelete<TensorCollectives>>;
+
+Held Make(const py::object& meeting, int threads) {
   CommunicatorOptions options = OptionsOf(meeting);
   const py::gil_scoped_release released;
-  return ValueOrThrow(TensorCollectives::Create(std::move(options), threads));
+  return Held(ValueOrThrow(TensorCollectives::Create(std::move(options), threads)).release());
 }
 
 void AllReduce(TensorCollectives& workers, const py::object& object,
@@ -59,8 +62,8 @@ std::vector<at::Tensor> AllGather(TensorCollectives& workers, const py::object& 
 }  // namespace
 
 void BindCollectives(py::module_& module) {
-  py::class_<TensorCollectives>(module, "_TensorCollectives",
-                                "What runs behind all_reduce() and all_gather().")
+  py::class_<TensorCollectives, Held>(module, "_TensorCollectives",
+                                      "What runs behind all_reduce() and all_gather().")
       .def(py::init(&Make), py::kw_only(), py::arg("meeting"), py::arg("threads"))
       .def("all_reduce", &AllReduce, py::arg("tensor"), py::arg("codec"), py::arg("seed"),
            py::arg("mean"))

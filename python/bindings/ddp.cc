@@ -12,6 +12,7 @@
 
 #include "elastiquant/ddp/ddp_engine.h"
 #include "elastiquant/ddp/ddp_hook.h"
+#include "python/bindings/background.h"
 #include "python/bindings/communicator.h"
 #include "python/bindings/errors.h"
 
@@ -74,7 +75,10 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                      .threads = threads,
                      .measure_every = measure_every,
                      .switch_to_exact = switch_to_exact,
-                     .on_notice = FromAnyThread(std::move(on_notice))};
+                     .on_notice = FromAnyThread(std::move(on_notice)),
+                     .end = [](std::unique_ptr<Communicator> comm) {
+                       BackgroundDelete<Communicator>()(comm.release());
+                     }};
   const py::gil_scoped_release released;
   return EndingWithoutGil(ValueOrThrow(DdpEngine::Create(
       std::move(communicator), ParametersOf(parameters), std::move(options))));

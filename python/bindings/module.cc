@@ -1,6 +1,7 @@
 // elastiquant._core: what of the Python package is C++. One Bind function for each subject.
 #include <pybind11/pybind11.h>
 
+#include "python/bindings/background.h"
 #include "python/bindings/codec.h"
 #include "python/bindings/collectives.h"
 #include "python/bindings/communicator.h"
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_core, module) {
   options.disable_function_signatures();
   module.doc() = "What of elastiquant is C++; use it through the package.";
   module.attr("__version__") = ELASTIQUANT_VERSION;
+  elastiquant::python::BindBackground(module);
   elastiquant::python::BindErrors(module);
   elastiquant::python::BindFrame(module);
   elastiquant::python::BindCodec(module);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -80,7 +81,8 @@ class _Channel:
 
     def __init__(self, group: dist.ProcessGroup):
         self._workers = _core._TensorCollectives(
-            meeting=_group.arrange(group, timeout=20.0, link=None), threads=1
+            meeting=_group.arrange(group, timeout=20.0, link=None, alike={}, error=None),
+            threads=1,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastiquant")
 
@@ -89,6 +91,11 @@ class _Channel:
 
 
 _channels: weakref.WeakKeyDictionary[dist.ProcessGroup, _Channel] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _close_all() -> None:
+    _channels.clear()
 
 
 def _channel(group: dist.ProcessGroup | None) -> _Channel:

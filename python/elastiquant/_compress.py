@@ -71,9 +71,10 @@ def compress(
     on all, as without compression, so that GradScaler and clipping work.
 
     Errors: TypeError for a model that is not DDP, ValueError for a bad argument or spec,
-    RuntimeError if the model has a hook already or workers differ in their arguments. In
-    training, a lost worker raises torch.distributed.DistBackendError, which names it, from
-    backward() on all others, within `timeout`.
+    RuntimeError if the model has a hook already, or if workers differ in their arguments or one
+    of them cannot go on, which it names. In training, a lost worker raises
+    torch.distributed.DistBackendError, which names it, from backward() on all others, within
+    `timeout`.
     """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(
@@ -81,13 +82,16 @@ def compress(
             f"{type(model).__name__}: wrap it first, then compress it"
         )
     names, parameters = _synchronised(model)
-    specs = _specs(names, parameters, codec, exact, policy)
-    if bucket_kib < 1:
-        raise ValueError("bucket_kib must be at least 1")
-    if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
-        raise ValueError("measure_every and seed must not be negative, threads at least 1")
+    specs, error = [], None
+    try:
+        specs = _specs(names, parameters, codec, exact, policy)
+        _check_numbers(bucket_kib, measure_every, seed, threads)
+    except Exception as e:  # the others must hear of it, or they would wait
+        error = e
+    alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
+    alike |= {"bucket_kib": bucket_kib, "seed": seed, "switch": switch}
     engine = _core._DdpEngine(
-        meeting=_group.arrange(model.process_group, timeout, link),
+        meeting=_group.arrange(model.process_group, timeout, link, alike, error),
         parameters=[
             (name, p.numel(), p.dim(), p.shape[0] if p.dim() else 1, spec)
             for name, p, spec in zip(names, parameters, specs, strict=True)
@@ -216,6 +220,13 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     names = ("nmse", "spread", "bound", "bits", "verdict")
     counts = {name: int(line[name]) for name in ("messages", "coordinates")}
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
+
+
+def _check_numbers(bucket_kib: int, measure_every: int, seed: int, threads: int) -> None:
+    if bucket_kib < 1:
+        raise ValueError("bucket_kib must be at least 1")
+    if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
+        raise ValueError("measure_every and seed must not be negative, threads at least 1")
 
 
 def _synchronised(

@@ -7,14 +7,21 @@ agree on where to meet.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
 from elastiquant import _core
+
+# After what other modules register, which begins to leave: the worker that hosts a store stays
+# until all have left.
+atexit.register(_core._await_background)
 
 NO_GROUP = (
     "no process group: call torch.distributed.init_process_group() first, and start the "
@@ -35,21 +42,49 @@ class Meeting:
     link: str | None  # an emulated one, such as "20mbit,10ms"
 
 
-def arrange(group: dist.ProcessGroup | None, timeout: float, link: str | None) -> Meeting:
-    """Collective: rank 0 of the group opens a store and tells the others where."""
+def arrange(
+    group: dist.ProcessGroup | None,
+    timeout: float,
+    link: str | None,
+    alike: Mapping[str, Any],
+    error: Exception | None,
+) -> Meeting:
+    """Collective: rank 0 of the group opens a store and tells the others where.
+
+    alike: settings that must be the same on all workers. error: why this worker cannot go on;
+    it is raised here, and on the others a RuntimeError with its words.
+    """
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(NO_GROUP)
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("this process is not in the group")
-    if world_size == 1:
-        return Meeting(0, 1, "127.0.0.1", 0, None, timeout, link)
-    store = _core._StoreHost() if rank == 0 else None
-    address = [(_own_address(), store.port)] if store else [None]
-    first = dist.get_global_rank(group, 0) if group is not None else 0
-    dist.broadcast_object_list(address, src=first, group=group)
-    host, port = address[0]
+    store = _core._StoreHost() if rank == 0 and world_size > 1 and error is None else None
+    address = (_own_address(), store.port) if store else ("127.0.0.1", 0)
+    words = None if error is None else f"{type(error).__name__}: {error}"
+    said: list[Any] = [(address, dict(alike), words)] * world_size
+    if world_size > 1:
+        dist.all_gather_object(said, said[rank], group=group)
+    if error is not None:
+        raise error
+    _check_alike([(theirs, why) for _, theirs, why in said])
+    (host, port), _, _ = said[0]
     return Meeting(rank, world_size, host, port, store, timeout, link)
+
+
+def _check_alike(said: list[tuple[dict[str, Any], str | None]]) -> None:
+    """Raises RuntimeError, in the same words on all workers."""
+    for worker, (_, why) in enumerate(said):
+        if why is not None:
+            raise RuntimeError(f"worker {worker} cannot compress its model: {why}")
+    first, _ = said[0]
+    for worker, (theirs, _) in enumerate(said):
+        for name in first | theirs:
+            if first.get(name) != theirs.get(name):
+                raise RuntimeError(
+                    f"workers {worker} and 0 call compress() with different arguments: "
+                    f"{name} is {theirs.get(name)!r} and {first.get(name)!r}"
+                )
 
 
 def connect_gloo(
