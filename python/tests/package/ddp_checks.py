@@ -1,0 +1,562 @@
+"""Checks of compress() that torchrun starts on every worker: see ddp_test.py.
+
+Arguments: the names of checks to run; all of them if there are none. Each worker says
+"ok NAME RANK" for each that it has passed; the first that fails ends the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import pickle
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from ddp_training import (
+    batch,
+    check_same_everywhere,
+    flat,
+    gather,
+    gradients,
+    gradients_after,
+    loss_of,
+    make_ddp,
+    make_model,
+    relative_error,
+    train,
+    weights,
+)
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import elastiquant
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def raises(kind: type[Exception], words: str) -> contextlib.AbstractContextManager:
+    """Expects an error whose text matches."""
+
+    @contextlib.contextmanager
+    def expecting():
+        try:
+            yield
+        except kind as e:
+            assert re.search(words, str(e)), f"{words!r} is not in: {e}"
+        else:
+            raise AssertionError(f"no {kind.__name__}: {words}")
+
+    return expecting()
+
+
+def compress(model: DistributedDataParallel, codec: str = "dither:bits=2", **options):
+    """Always compressing: whether that pays is a matter of time."""
+    return elastiquant.compress(model, codec, switch=False, **options)
+
+
+# --- What the gradients are.
+
+
+@check
+def lossless_is_as_uncompressed():
+    plain, ours = make_ddp(), make_ddp()
+    compress(ours, "fp32")
+    for step in range(5):
+        expected, found = gradients_after(plain, step), gradients_after(ours, step)
+        assert relative_error(found, expected) < 1e-6
+        check_same_everywhere(found)
+
+
+@check
+def error_is_within_the_declared_variance():
+    repeats, workers = 12, dist.get_world_size()
+    plain = make_ddp()
+    expected = gradients_after(plain, 0)
+    own = make_model()
+    loss_of(own, 0).backward()
+    own_squares = sum(t.item() for t in gather(gradients(own).square().sum()))
+    for spec in ("dither:bits=2", "dither:bits=4", "elastic:bits=4|rans", "natural"):
+        ours = make_ddp()
+        compression = compress(ours, spec, exact="none", measure_every=1)
+        found = [gradients_after(ours, 0) for _ in range(repeats)]
+        # Each worker's message, and then that of the mean of what was decoded.
+        bound = elastiquant.Codec(spec).nmse_bound(expected.numel())
+        up = bound * own_squares / workers**2
+        down = bound * (expected.square().sum().item() + up)
+        squared = sum((f - expected).square().sum().item() for f in found) / repeats
+        assert 0 < squared < 1.3 * (up + down), (spec, squared, up, down)
+        # Without bias, errors of different steps average out.
+        mean = torch.stack(found).mean(0)
+        off = (mean - expected).square().sum().item()
+        assert off < 2.5 * squared / repeats, (spec, off, squared)
+        for layer in compression.layers():
+            assert layer.verdict in ("holds", "loose"), layer
+            assert layer.nmse < layer.bound + 5 * layer.spread, layer
+
+
+@check
+def replicas_are_bit_identical():
+    for spec in (
+        "dither:bits=2",
+        "elastic:bits=4|rans",
+        "powersgd:rank=2|ef",
+        "topk:ratio=0.05|ef",
+        "dither:bits=1|ef",
+        "signsgd",
+        "eden",
+    ):
+        model = make_ddp()
+        start = weights(model)
+        compression = compress(model, spec)
+        train(model, range(6))
+        check_same_everywhere(weights(model))
+        assert relative_error(weights(model), start) > 1e-3, spec
+        assert compression.stats().steps == 6
+
+
+@check
+def levels_adapt_alike():
+    model = make_ddp()
+    compression = compress(model, "alq")
+    (before,) = (v for k, v in compression.state_dict().items() if k.startswith("codec/"))
+    train(model, range(102))
+    check_same_everywhere(weights(model))
+    (after,) = (v for k, v in compression.state_dict().items() if k.startswith("codec/"))
+    assert not torch.equal(before, after), "alq kept its levels at step 100"
+    check_same_everywhere(nn.functional.pad(after, (0, -len(after) % 4)).view(torch.float32))
+
+
+# --- What DDP can do.
+
+
+@check
+def of_every_form_of_ddp():
+    for options in (
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+        {"find_unused_parameters": True},
+        {"find_unused_parameters": True, "gradient_as_bucket_view": True},
+        {"bucket_cap_mb": 25},
+        {"gradient_as_bucket_view": True, "static_graph": True, "bucket_cap_mb": 0.001},
+    ):
+        plain, ours = make_ddp(**options), make_ddp(**options)
+        compress(ours, "fp32", bucket_kib=4)
+        train(plain, range(4))
+        train(ours, range(4))
+        assert relative_error(weights(ours), weights(plain)) < 1e-6, options
+        check_same_everywhere(weights(ours))
+
+
+class Branches(nn.Module):
+    """Parameters of which a step uses some."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.never, self.last = nn.Linear(24, 24), nn.Linear(24, 5)
+
+    def forward(self, inputs: torch.Tensor, second: bool) -> torch.Tensor:
+        return self.last(self.second(inputs) if second else self.first(inputs))
+
+
+@check
+def unused_parameters():
+    def grads(model, step, second):
+        model.zero_grad()
+        inputs, classes = batch(step)
+        nn.functional.cross_entropy(model(inputs, second), classes).backward()
+        return [p.grad for p in model.parameters()]
+
+    plain, ours = (make_ddp(Branches(), find_unused_parameters=True) for _ in range(2))
+    compress(ours, "fp32")
+    lossy = make_ddp(Branches(), find_unused_parameters=True)
+    compress(lossy, "topk:ratio=0.1|ef")
+    for step in range(6):
+        # First all workers go the same way, then each its own.
+        second = bool((step + (dist.get_rank() if step > 2 else 0)) % 2)
+        expected, found = grads(plain, step, second), grads(ours, step, second)
+        assert [g is None for g in found] == [g is None for g in expected]
+        assert relative_error(flat(found), flat(expected)) < 1e-6
+        check_same_everywhere(flat(grads(lossy, step, second)))
+
+
+class Tied(nn.Module):
+    """A weight that two layers share, and frozen ones."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.embed = nn.Linear(24, 32)
+        self.frozen = nn.Linear(32, 24)
+        self.again = nn.Linear(24, 32)
+        self.again.weight = self.embed.weight
+        self.last = nn.Linear(32, 5)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.again(self.frozen(torch.tanh(self.embed(inputs))))))
+
+
+@check
+def shared_and_frozen_parameters():
+    plain, ours = make_ddp(Tied()), make_ddp(Tied())
+    compression = compress(ours, "fp32")
+    assert "frozen.weight" not in compression.codecs
+    assert len(compression.codecs) == 5, compression.codecs
+    train(plain, range(4))
+    train(ours, range(4))
+    assert relative_error(weights(ours), weights(plain)) < 1e-6
+    lossy = make_ddp(Tied())
+    compress(lossy)
+    train(lossy, range(4))
+    check_same_everywhere(weights(lossy))
+
+
+@check
+def uneven_inputs():
+    def train_joined(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        with model.join():
+            for step in range(3 + 2 * dist.get_rank()):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+    plain, ours, lossy = make_ddp(), make_ddp(), make_ddp()
+    compress(ours, "fp32")
+    compress(lossy, "dither:bits=2|ef")
+    for model in (plain, ours, lossy):
+        train_joined(model)
+        check_same_everywhere(weights(model))
+    assert relative_error(weights(ours), weights(plain)) < 1e-6
+
+
+@check
+def accumulation_is_one_big_batch():
+    whole, parts = make_ddp(), make_ddp()
+    for model in (whole, parts):
+        compress(model, "fp32")
+    for step in range(3):
+        whole.zero_grad()
+        (loss_of(whole, 2 * step) / 2 + loss_of(whole, 2 * step + 1) / 2).backward()
+        parts.zero_grad()
+        sent = parts._elastiquant.stats().bytes_up
+        with parts.no_sync():
+            (loss_of(parts, 2 * step) / 2).backward()
+        assert parts._elastiquant.stats().bytes_up == sent
+        (loss_of(parts, 2 * step + 1) / 2).backward()
+        assert relative_error(gradients(parts), gradients(whole)) < 1e-6
+    assert parts._elastiquant.stats().steps == 3
+
+
+@check
+def half_precision_parameters():
+    for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
+        plain, ours = make_ddp(make_model(dtype)), make_ddp(make_model(dtype))
+        compress(ours, "fp32")
+        for step in range(3):
+            expected, found = gradients_after(plain, step), gradients_after(ours, step)
+            assert relative_error(found, expected) < tolerance
+        assert {p.grad.dtype for p in ours.parameters()} == {dtype}
+        lossy = make_ddp(make_model(dtype))
+        compress(lossy, "dither:bits=3")
+        train(lossy, range(4))
+        check_same_everywhere(weights(lossy))
+    mixed = make_model()
+    mixed[2].half()
+    mixed[2].register_forward_pre_hook(lambda _, given: given[0].half())
+    mixed[2].register_forward_hook(lambda _, __, out: out.float())
+    mixed = make_ddp(mixed)
+    compress(mixed)
+    train(mixed, range(4))
+    check_same_everywhere(weights(mixed))
+
+
+@check
+def a_nan_of_one_worker_is_on_all():
+    for spec in ("dither:bits=2", "topk:ratio=0.05|ef", "powersgd:rank=2|ef"):
+        model = make_ddp()
+        compression = compress(model, spec)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        for step in range(7):
+            bad = step in (0, 3)
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = loss_of(model, step)
+            if bad and dist.get_rank() == 1:
+                loss = loss * float("nan" if step else "inf")
+            scaler.scale(loss).backward()
+            assert all(p.grad.isnan().all() for p in model.parameters()) == bad, (spec, step)
+            before = weights(model)
+            scaler.step(optimizer)
+            scaler.update()
+            assert torch.equal(weights(model), before) == bad
+        assert weights(model).isfinite().all()
+        check_same_everywhere(weights(model))
+        stats = compression.stats()
+        assert (stats.steps, stats.skipped) == (7, 2)
+        assert "worker 1" in stats.skip_reason, stats.skip_reason
+        assert "2 skipped" in stats.summary()
+
+
+@check
+def a_group_of_some_workers():
+    pair = dist.new_group([0, 1])
+    lone = dist.new_group([2])
+    group = lone if dist.get_rank() == 2 else pair
+    plain = make_ddp(process_group=group)
+    ours = make_ddp(process_group=group)
+    compression = compress(ours, "fp32")
+    train(plain, range(4))
+    train(ours, range(4))
+    assert relative_error(weights(ours), weights(plain)) < 1e-6
+    assert (compression.stats().bytes_up == 0) == (group is lone)
+
+
+@check
+def models_side_by_side():
+    first, second = make_ddp(), make_ddp()
+    compress(first, "dither:bits=2")
+    compress(second, "topk:ratio=0.1|ef")
+    for step in range(4):
+        train(first, [step])
+        train(second, [step])
+    check_same_everywhere(torch.cat([weights(first), weights(second)]))
+
+
+@check
+def pickled_models_leave_compression_behind():
+    model = make_ddp()
+    compress(model)
+    train(model, range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = pickle.loads(pickle.dumps(model))
+        copied = copy.deepcopy(model.module)
+    assert torch.equal(weights(again), weights(model))
+    assert torch.equal(weights(copied), weights(model))
+    train(again, range(2))
+    fresh = make_ddp(again.module)
+    compress(fresh)
+    train(fresh, range(2))
+    train(model, range(2, 4))
+    check_same_everywhere(weights(model))
+
+
+# --- What the arguments say.
+
+
+@check
+def policies_choose_codecs():
+    def codecs(**options):
+        with compress(make_ddp(), **options) as compression:
+            return compression.codecs
+
+    first, bias, norm = "0.weight", "0.bias", "3.weight"
+    default = codecs()
+    assert default[first].startswith("dither"), default
+    assert default[bias] == default[norm] == "fp32"
+    assert codecs(exact="none")[bias] == default[first]
+    kept = codecs(exact="1d,5.*")
+    assert (kept["5.weight"], kept[bias], kept[first]) == ("fp32", "fp32", default[first])
+    named = codecs(policy={"0.*": "fp16", "*.weight": "natural"})
+    assert (named[first], named[bias], named[norm]) == ("fp16", "fp16", "natural"), named
+    by_size = codecs(policy=lambda name, p: "fp32" if p.numel() < 500 else None)
+    assert (by_size["5.weight"], by_size["2.weight"]) == ("fp32", default[first])
+    model = make_ddp()
+    compress(model, policy={"0.*": "topk:ratio=0.1|ef", "2.*": "powersgd:rank=1|ef"})
+    train(model, range(5))
+    check_same_everywhere(weights(model))
+
+
+@check
+def wrong_arguments_are_refused():
+    for options, words in (
+        ({"codec": "dithr"}, "valid: fp32"),
+        ({"policy": {"none.*": "fp32"}}, "no parameter's name matches 'none"),
+        ({"policy": {"0.*": "nonsense"}}, "nonsense"),
+        ({"exact": "1d,conv*"}, "no parameter's name matches 'conv"),
+        ({"bucket_kib": 0}, "bucket_kib"),
+        ({"threads": 0}, "threads"),
+        ({"seed": -1}, "seed"),
+        ({"timeout": 0.2}, "time-?out|second"),
+        ({"link": "fast"}, "fast"),
+    ):
+        with raises(ValueError, words):
+            compress(make_ddp(), **options)
+    with raises(TypeError, "DistributedDataParallel"):
+        elastiquant.compress(make_model())
+    with raises(ValueError, "dithr"):  # after which the model may be compressed
+        model = make_ddp()
+        compress(model, "dithr")
+    compress(model)
+    train(model, range(2))
+
+
+@check
+def a_second_hook_is_refused():
+    model = make_ddp()
+    compress(model)
+    with raises(RuntimeError, "hook"):
+        compress(model)
+    train(model, range(3))  # by the first
+    check_same_everywhere(weights(model))
+    assert model._elastiquant.stats().steps == 3
+    hooked = make_ddp()
+    hooked.register_comm_hook(None, allreduce_hook)
+    with raises(RuntimeError, "hook"):
+        compress(hooked)
+    train(hooked, range(2))
+
+
+@check
+def workers_that_differ_are_refused():
+    last = dist.get_rank() == dist.get_world_size() - 1
+    for options, words in (
+        ({"codec": "dither:bits=3" if last else "dither:bits=2"}, "codec of '0.weight'"),
+        ({"exact": "none" if last else "1d"}, "codec of '0.bias' is 'dither.* and 'fp32'"),
+        ({"bucket_kib": 128 if last else 256}, "bucket_kib is 128 and 256"),
+        ({"seed": int(last)}, "seed is 1 and 0"),
+    ):
+        with raises(RuntimeError, f"workers {dist.get_world_size() - 1} and 0 .*{words}"):
+            compress(make_ddp(), **options)
+    with raises(ValueError if last else RuntimeError, "dithr"):
+        compress(make_ddp(), "dithr" if last else "dither")
+    model = make_ddp()
+    compress(model)
+    train(model, range(2))
+    check_same_everywhere(weights(model))
+
+
+# --- What the handle tells.
+
+
+class Writer:
+    """TensorBoard's SummaryWriter, as far as it is used."""
+
+    def __init__(self):
+        self.scalars: dict[str, float] = {}
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        assert step == 9
+        self.scalars[name] = float(value)
+
+
+@check
+def statistics_are_sane():
+    model = make_ddp()
+    compression = compress(model, "dither:bits=2", measure_every=1)
+    assert (compression.stats().ratio, compression.layers()) == (1, [])
+    train(model, range(5))
+    stats = compression.stats()
+    size = weights(model).numel()
+    assert (stats.steps, stats.skipped, stats.fp32_steps) == (5, 0, 0)
+    assert stats.coordinates == 5 * size
+    workers = dist.get_world_size()
+    assert abs(stats.fp32_bytes_up - 5 * size * 8 * (workers - 1) / workers) <= 5
+    assert 5 < stats.ratio < 16, stats.ratio
+    assert stats.bytes_up > 0 < stats.bytes_down
+    total = gather(torch.tensor([stats.bytes_up, stats.bytes_down]))
+    assert sum(total)[0] == sum(total)[1], "what was sent was not received"
+    for seconds in ("encode_seconds", "wire_seconds", "wait_seconds", "decode_seconds"):
+        assert 0 < getattr(stats, seconds) < 60, seconds
+    assert 0.01 < stats.nmse < 1
+    layers = compression.layers()
+    assert [layer.name for layer in layers] == ["0.weight", "2.weight", "5.weight", ""] or {
+        layer.name for layer in layers
+    } == {"0.weight", "2.weight", "5.weight", ""}, layers
+    assert all(0.01 < layer.nmse < 1 and 1 < layer.bits < 8 for layer in layers)
+    assert "x fewer" in compression.summary() and "\n" not in compression.summary()
+    writer = Writer()
+    compression.log_to(writer, 9)
+    assert writer.scalars["elastiquant/ratio"] == stats.ratio
+    assert "elastiquant/nmse/2.weight" in writer.scalars
+    compression.reset_stats()
+    assert compression.stats().steps == 0 and compression.stats().bytes_up == 0
+    train(model, range(5, 7))
+    assert compression.stats().steps == 2
+
+
+@check
+def it_says_when_compression_does_not_pay():
+    model = make_ddp()
+    compression = elastiquant.compress(model, "topk:ratio=0.01|ef")
+    train(model, range(40))
+    check_same_everywhere(weights(model))
+    stats = compression.stats()
+    assert stats.steps == 40
+    assert ("as fp32" in stats.summary()) == (stats.fp32_steps > 0)
+    tried = gather(torch.tensor(stats.fp32_steps))
+    assert len({int(t) for t in tried}) == 1, tried
+
+
+@check
+def an_emulated_link_slows():
+    model = make_ddp()
+    with compress(model, "fp32", link="1mbit,1ms") as compression:
+        train(model, range(2))
+        stats = compression.stats()
+        assert stats.wire_seconds > 0.9 * 8 * stats.bytes_up / 1e6
+
+
+@check
+def nobody_waits_for_others_to_close():
+    for drop in (False, True):
+        model = make_ddp()
+        compression = compress(model)
+        train(model, range(2))
+        if dist.get_rank() == 0:  # which hosts the store
+            if drop:
+                del model, compression
+                gc.collect()
+            else:
+                compression.close()
+        dist.barrier()
+        if dist.get_rank() != 0:
+            compression.close()
+
+
+@check
+def closed_compression_raises():
+    model = make_ddp()
+    with compress(model, "topk:ratio=0.1|ef") as compression:
+        train(model, range(2))
+        before = compression.state_dict()
+    with raises(RuntimeError, "was closed"):
+        train(model, [2])
+    compression.close()
+    assert compression.stats().steps == 2 and compression.stats().bytes_up > 0
+    assert compression.state_dict().keys() == before.keys()
+    again = make_ddp(model.module)
+    compress(again)
+    train(again, range(2))
+    check_same_everywhere(weights(again))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    for name in sys.argv[1:] or CHECKS:
+        CHECKS[name]()
+        # One write each, as all workers have the same output.
+        sys.stdout.write(f"ok {name} {dist.get_rank()}\n")
+        sys.stdout.flush()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""elastiquant.compress() under torchrun: what workers find, and how their jobs end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LIMIT = 150  # seconds, on a busy machine
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def torchrun(workers: int, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={workers}", str(HERE / script), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT, env=environment()
+    )
+
+
+class TrainingTest(unittest.TestCase):
+    def check(self, done: subprocess.CompletedProcess[str], workers: int, least: int) -> None:
+        """All workers passed the same checks, and said nothing else."""
+        self.assertEqual(done.returncode, 0, done.stderr)
+        passed = [line.split() for line in done.stdout.splitlines()]
+        self.assertGreaterEqual(len(passed), least * workers)
+        for rank in range(workers):
+            names = [name for ok, name, r in passed if ok == "ok" and int(r) == rank]
+            self.assertEqual(len(names), len(passed) // workers)
+        # What the switch to fp32 has found depends on the machine.
+        noise = [
+            line
+            for line in done.stderr.splitlines()
+            if line and "does not pay" not in line and "sending compressed again" not in line
+        ]
+        self.assertEqual(noise, [])
+
+    def test_of_three_workers(self):
+        self.check(torchrun(3, "ddp_checks.py"), workers=3, least=20)
+
+    def test_goes_on_after_a_checkpoint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for step in ("stop", "resume"):
+                done = torchrun(2, "ddp_resume.py", step, folder)
+                self.check(done, workers=2, least=6)
+
+
+class EndTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        done = subprocess.run(
+            [sys.executable, str(HERE / "ddp_faults.py")],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            env=environment(),
+        )
+        if done.returncode:
+            raise AssertionError(done.stderr)
+        cls.workers: dict[str, list[dict]] = {}
+        for line in map(json.loads, done.stdout.splitlines()):
+            cls.workers.setdefault(line["case"], []).append(line)
+
+    def check_others(self, case: str, words: str) -> None:
+        """All but worker 1 raised DistBackendError, naming it, soon after its fault."""
+        for worker in self.workers[case]:
+            if worker["rank"] == 1:
+                continue
+            with self.subTest(worker["rank"]):
+                self.assertEqual(worker["code"], 1, worker["output"])
+                self.assertRegex(
+                    worker["output"], f"(?s)DistBackendError: elastiquant: worker 1 {words}"
+                )
+                # Of 2 s of patience; the rest is for starting and for ending.
+                self.assertLess(worker["seconds"], 20)
+
+    def test_of_a_killed_worker(self):
+        self.check_others("killed_within_a_step", "was lost: it has ended")
+
+    def test_of_a_worker_that_hangs(self):
+        self.check_others("stopped_within_a_step", "has not been heard of")
+
+    def test_of_a_worker_that_raises(self):
+        self.check_others("raising_within_a_step", "stopped: .*it ended")
+        self.check_others("raising_between_steps", "")
+        for case in ("raising_within_a_step", "raising_between_steps"):
+            faulty = self.workers[case][1]
+            self.assertEqual(faulty["code"], 1)
+            self.assertIn("ArithmeticError: of my own", faulty["output"])
+
+    def test_of_a_worker_that_closes_within_a_step(self):
+        first, faulty, last = self.workers["closing_within_a_step"]
+        for worker in (first, faulty, last):
+            self.assertEqual(worker["code"], 0, worker["output"])
+        self.assertIn("was closed", faulty["output"])
+        for worker in (first, last):
+            self.assertIn("DistBackendError: elastiquant: worker 1", worker["output"])
+
+    def test_is_quiet_when_nothing_is_wrong(self):
+        cases = [case for case in self.workers if case.startswith("ending")]
+        self.assertEqual(len(cases), 4)
+        for case in cases:
+            for worker in self.workers[case]:
+                with self.subTest(case, rank=worker["rank"]):
+                    self.assertEqual((worker["code"], worker["output"]), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
