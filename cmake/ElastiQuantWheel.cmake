@@ -13,15 +13,15 @@ if(NOT torch_result EQUAL 0)
     "Install torch >= 2.4 first, then: pip install --no-build-isolation .\n"
     "(Without --no-build-isolation pip builds in an environment that cannot see your torch.)")
 endif()
-list(POP_FRONT facts torch_version TORCH_INSTALL_PREFIX)
+list(POP_FRONT facts torch_version TORCH_INSTALL_PREFIX string_abi)
 message(STATUS "Building against torch ${torch_version} in ${TORCH_INSTALL_PREFIX}")
 
 # Wheels of torch before 2.7 have the old ABI of std::string, and so must have all that meets it.
-target_compile_definitions(elastiquant_options INTERFACE ${facts})
+target_compile_definitions(elastiquant_options INTERFACE ${string_abi})
 add_library(torch INTERFACE IMPORTED)
 target_include_directories(torch SYSTEM INTERFACE
   "${TORCH_INSTALL_PREFIX}/include" "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")
-target_compile_definitions(torch INTERFACE USE_DISTRIBUTED)
+target_compile_definitions(torch INTERFACE USE_DISTRIBUTED ${facts})
 foreach(library torch torch_cpu c10)
   target_link_libraries(torch INTERFACE "${TORCH_INSTALL_PREFIX}/lib/lib${library}.so")
 endforeach()

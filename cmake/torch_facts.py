@@ -1,5 +1,5 @@
 """Prints what a build against the installed torch must know, as a CMake list: its version, its
-folder, and the definitions that give what we compile the ABI of torch and of its pybind11."""
+folder, and what to define for its ABI of std::string, and for that of its pybind11."""
 
 import pathlib
 

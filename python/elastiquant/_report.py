@@ -34,8 +34,10 @@ def report(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Repo
     Needs matplotlib. Raises FileNotFoundError, and ValueError for a file that is no record or
     has less than two lines.
     """
-    # Here, so that training needs no matplotlib.
-    from elastiquant import _plots
+    try:  # here, so that training needs no matplotlib
+        from elastiquant import _plots
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'elastiquant[plots]'") from error
 
     path = Path(run)
     records = read_records(path)
