@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <torch/version.h>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
@@ -147,6 +148,9 @@ class TorchStoreHost final : public StoreHost {
     options.isServer = true;
     options.waitWorkers = false;
     options.masterListenFd = listening;
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 7
+    options.useLibUV = false;  // which of torch 2.4 takes no socket that listens already
+#endif
     return options;
   }
   c10d::TCPStore store_;
