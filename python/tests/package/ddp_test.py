@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+from launching import LIMIT, environment, torchrun
+
 HERE = Path(__file__).resolve().parent
-LIMIT = 150  # seconds, on a busy machine
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1"}
-
-
-def torchrun(workers: int, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={workers}", str(HERE / script), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT, env=environment()
-    )
 
 
 class TrainingTest(unittest.TestCase):
@@ -44,12 +32,12 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(noise, [])
 
     def test_of_three_workers(self):
-        self.check(torchrun(3, "ddp_checks.py"), workers=3, least=20)
+        self.check(torchrun(3, HERE / "ddp_checks.py"), workers=3, least=20)
 
     def test_goes_on_after_a_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             for step in ("stop", "resume"):
-                done = torchrun(2, "ddp_resume.py", step, folder)
+                done = torchrun(2, HERE / "ddp_resume.py", step, folder)
                 self.check(done, workers=2, least=6)
 
 
