@@ -118,7 +118,7 @@ Raises ValueError for a spec that is wrong, and says what is valid.)");
   codec.def(py::init([](std::string_view spec) {
               return std::const_pointer_cast<Codec>(MakeOrThrow(spec));
             }),
-            py::arg("spec"), "__init__($self, spec)\n--\n\nThe codec that `spec` names.");
+            py::arg("spec"), "__init__(self, spec)\n--\n\nThe codec that `spec` names.");
   codec.def_property_readonly("spec", &Codec::spec,
                               "The canonical spec: Codec(codec.spec) == codec.");
   codec.def_property_readonly("name", &Name, "The spec's first word, such as 'dither'.");
@@ -139,14 +139,14 @@ all), 'sparse' or 'factors'.)");
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
   codec.def("nmse_bound", &Codec::NmseBound, py::arg("elements"),
-            R"(nmse_bound($self, elements)
+            R"(nmse_bound(self, elements)
 --
 
 The least known upper bound on E|Q(v)-v|^2 / |v|^2 of any v of so many values, or None.)");
   codec.def(
       "max_frame_bytes", [](const Codec& c, size_t n) { return c.MaxFrameBytes(n); },
       py::arg("elements"),
-      R"(max_frame_bytes($self, elements)
+      R"(max_frame_bytes(self, elements)
 --
 
 The most bytes that a frame of so many values can have.)");
@@ -156,7 +156,7 @@ The most bytes that a frame of so many values can have.)");
         return Encode(c, tensor, key);
       },
       py::arg("tensor"), py::arg("key") = py::none(),
-      R"(encode($self, tensor, key=None)
+      R"(encode(self, tensor, key=None)
 --
 
 One frame of all values of a tensor, in C order.
@@ -178,7 +178,7 @@ tensors, ValueError for codecs that remember (codec.state), which compress() run
         return DecodeToTensor(FrameOf(frame), out);
       },
       py::arg("frame"), py::arg("out") = py::none(),
-      R"(decode($self, frame, out=None)
+      R"(decode(self, frame, out=None)
 --
 
 Frame.decode(out) of a frame or its bytes. A frame says itself how it decodes, so that any

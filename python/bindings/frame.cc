@@ -142,7 +142,7 @@ The frame in `data`: bytes, bytearray, memoryview or any contiguous buffer, whic
 
 Raises CorruptFrameError if it is no frame, or a damaged one.)");
   frame.def("decode", &DecodeToTensor, py::arg("out") = py::none(),
-            R"(decode($self, out=None)
+            R"(decode(self, out=None)
 --
 
 The values, as a new flat fp32 tensor of the host, or written into `out`, which is returned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -319,8 +320,13 @@ class PackageTest(unittest.TestCase):
         import pydoc
 
         text = pydoc.plain(pydoc.render_doc(elastiquant))
-        for words in ("encode(tensor, key=None)", "decode(out=None)", "NonFiniteError"):
+        for words in (
+            "encode(self, tensor, key=None)",
+            "decode(self, out=None)",
+            "NonFiniteError",
+        ):
             self.assertIn(words, text)
+        self.assertEqual(str(inspect.signature(Codec("fp32").encode)), "(tensor, key=None)")
         for name in elastiquant.__all__:
             if name != "__version__":
                 self.assertTrue(getattr(elastiquant, name).__doc__, name)
