@@ -219,6 +219,59 @@ TEST(DdpEngine, MemoryOutlivesBucketsAndProcesses) {
   });
 }
 
+// The values of each parameter.
+std::vector<at::Tensor> ByParameter(const std::vector<at::Tensor>& buckets,
+                                    const Layout& layout) {
+  const std::vector<DdpParameter> parameters = Parameters("fp32");
+  std::vector<at::Tensor> values(parameters.size());
+  for (size_t d = 0; d < layout.size(); ++d) {
+    int64_t at = 0;
+    for (const size_t p : layout[d]) {
+      const auto size = static_cast<int64_t>(parameters[p].shape.elements);
+      values[p] = buckets[d].narrow(0, at, size);
+      at += size;
+    }
+  }
+  return values;
+}
+
+TEST(DdpEngine, GoesOnAsItWouldHaveThoughDdpHasItsFirstBuckets) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto options = WorldOptions(2), resumed_options = WorldOptions(2);
+    RunRanks(2, [&](int rank) {
+      Worker whole(options, rank, "elastic:bits=2|ef");
+      for (int step = 0; step < 3; ++step) {
+        (void)whole.Step(step, step < 1 ? kFirst : kRebuilt, type);
+      }
+      const Sections state = whole.engine->SaveState();
+
+      Worker resumed(resumed_options, rank, "elastic:bits=2|ef");
+      ASSERT_TRUE(resumed.engine->LoadState(state).ok());
+      for (int step = 3; step < 6; ++step) {
+        const Layout& layout = step < 4 ? kFirst : kRebuilt;
+        const auto after = ByParameter(whole.Step(step, kRebuilt, type), kRebuilt);
+        const auto again = ByParameter(resumed.Step(step, layout, type), layout);
+        for (size_t p = 0; p < after.size(); ++p) EXPECT_TRUE(at::equal(after[p], again[p]));
+      }
+      const Sections last = whole.engine->SaveState();
+      EXPECT_EQ(resumed.engine->SaveState(), last);
+      resumed.engine->Close();
+      EXPECT_EQ(resumed.engine->SaveState(), last) << "closed";
+      EXPECT_GT(resumed.engine->stats().traffic.bytes_up, 0u);
+    });
+  }
+}
+
+TEST(DdpEngine, StateOfAnotherModelIsRefused) {
+  Worker worker(WorldOptions(1), 0, "topk|ef");
+  (void)worker.Step(0, kFirst);
+  Sections state = worker.engine->SaveState();
+  for (const std::string layout : {"[[\"conv.weight\"], [\"other\"]]", "{", "3"}) {
+    state["layout"].assign(layout.begin(), layout.end());
+    EXPECT_EQ(worker.engine->LoadState(state).code(), StatusCode::kCorruptData) << layout;
+  }
+}
+
 TEST(DdpEngine, StateOfAnotherCodecIsRefused) {
   Worker plain(WorldOptions(1), 0, "elastic:bits=2"), other(WorldOptions(1), 0, "alq:bits=4");
   EXPECT_EQ(other.engine->LoadState(plain.engine->SaveState()).code(),

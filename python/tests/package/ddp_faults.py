@@ -111,6 +111,17 @@ def ending_with_the_model_dropped():
         del model
 
 
+@case
+def ending_after_collectives():
+    for destroy in (False, True):
+        pair = dist.new_group([0, 2])  # whose connections end with it
+        if dist.get_rank() != FAULTY:
+            elastiquant.all_reduce(torch.ones(100), "dither:bits=4", group=pair)
+        elastiquant.all_reduce(torch.ones(100), "dither:bits=4")
+        if destroy:
+            dist.destroy_process_group()
+
+
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

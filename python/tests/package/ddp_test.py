@@ -94,7 +94,7 @@ class EndTest(unittest.TestCase):
 
     def test_is_quiet_when_nothing_is_wrong(self):
         cases = [case for case in self.workers if case.startswith("ending")]
-        self.assertEqual(len(cases), 4)
+        self.assertEqual(len(cases), 5)
         for case in cases:
             for worker in self.workers[case]:
                 with self.subTest(case, rank=worker["rank"]):
