@@ -51,7 +51,7 @@ def stop(spec: str, folder: Path) -> None:
 
 
 def resume(spec: str, folder: Path) -> None:
-    saved = torch.load(folder / f"{spec}.{dist.get_rank()}")
+    saved = torch.load(folder / f"{spec}.{dist.get_rank()}", weights_only=True)
     for bucket_kib in (4, 16):
         model, compression, optimizer = start(spec, bucket_kib)
         model.module.load_state_dict(saved["model"])
