@@ -17,7 +17,10 @@ list(POP_FRONT facts torch_version TORCH_INSTALL_PREFIX string_abi)
 message(STATUS "Building against torch ${torch_version} in ${TORCH_INSTALL_PREFIX}")
 
 # Wheels of torch before 2.7 have the old ABI of std::string, and so must have all that meets it.
-target_compile_definitions(elastiquant_options INTERFACE ${string_abi})
+# The new one is the compiler's own: not to name it lets ccache share objects with other builds.
+if(string_abi STREQUAL "_GLIBCXX_USE_CXX11_ABI=0")
+  target_compile_definitions(elastiquant_options INTERFACE ${string_abi})
+endif()
 add_library(torch INTERFACE IMPORTED)
 target_include_directories(torch SYSTEM INTERFACE
   "${TORCH_INSTALL_PREFIX}/include" "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")

@@ -16,7 +16,8 @@ if cmake -S . -B "$work/no-torch" -G Ninja -DELASTIQUANT_WHEEL=ON \
 fi
 grep -q 'Install torch >= 2.4 first' "$work/log" || { cat "$work/log" >&2; exit 1; }
 
-scripts/wheel.sh "$work"
+# With the flags of the release build, so that ccache has most of it.
+SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON" scripts/wheel.sh "$work"
 .venv/bin/python -m venv "$work/venv"
 python=$work/venv/bin/python
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
