@@ -254,22 +254,8 @@ TEST(IntegerSumStep, TellsOfEachFrameOnceAndOfABoundThatHoldsOfAll) {
 }
 
 TEST(IntegerSumStep, ALostWorkerStopsTheOthers) {
-  RunWorld(WorldOptions(3), [](Communicator& comm) {
-    Worker worker(&comm, "terngrad", {5000}, std::nullopt);
-    worker.Fill(0);
-    EXPECT_FALSE(worker.Step(0).skipped);
-    if (comm.rank() == 1) {
-      // Within a step: the others wait for its scales.
-      ASSERT_TRUE(worker.reducer->BeginStep(1).ok());
-      comm.Abort(Internal("out of memory"));
-      return;
-    }
-    const auto outcome = worker.TryStep(1);
-    ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.status().code(), StatusCode::kUnavailable);
-    EXPECT_NE(outcome.status().message().find("worker 1"), std::string::npos)
-        << outcome.status().ToString();
-  });
+  // The others wait for its scales.
+  ExpectALostWorkerStopsTheOthers("terngrad", std::nullopt);
 }
 
 TEST(IntegerSumReducer, TakesBucketsThatGoOtherWaysBesideIt) {

@@ -281,11 +281,7 @@ Status LowRankReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> code
 
 ReducerStats LowRankReducer::TakeStats() {
   ReducerStats stats = inner_->TakeStats();
-  const ReducerStats own = tally_.TakeStats();
-  stats.encode_seconds += own.encode_seconds;
-  stats.decode_seconds += own.decode_seconds;
-  stats.squared_error += own.squared_error;
-  stats.squared_norm += own.squared_norm;
+  stats += tally_.TakeStats();
   stats.coordinates = std::exchange(steps_, 0) * coordinates_;  // not those of the factors
   return stats;
 }

@@ -73,4 +73,24 @@ struct Worker {
   std::unique_ptr<GradientReducer> reducer;
 };
 
+// One of three workers ends within a step, before it has sent anything of it.
+inline void ExpectALostWorkerStopsTheOthers(const std::string& codec,
+                                            std::optional<Exchange> exchange) {
+  RunWorld(WorldOptions(3), [&](Communicator& comm) {
+    Worker worker(&comm, codec, {5000}, exchange);
+    worker.Fill(0);
+    EXPECT_FALSE(worker.Step(0).skipped);
+    if (comm.rank() == 1) {
+      ASSERT_TRUE(worker.reducer->BeginStep(1).ok());
+      comm.Abort(Internal("out of memory"));
+      return;
+    }
+    const auto outcome = worker.TryStep(1);
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.status().code(), StatusCode::kUnavailable);
+    EXPECT_NE(outcome.status().message().find("worker 1"), std::string::npos)
+        << outcome.status().ToString();
+  });
+}
+
 }  // namespace elastiquant

@@ -32,10 +32,9 @@ DdpEngine::Future MakeFuture(const at::Tensor& gradients) {
   return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
 }
 
-bool AnyLossy(std::span<const DdpParameter> parameters) {
-  return std::ranges::any_of(parameters, [](const DdpParameter& p) {
-    const auto codec = MakeCodec(p.codec);
-    return codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
+bool AnyLossy(const CodecsBySpec& codecs) {
+  return std::ranges::any_of(codecs, [](const auto& entry) {
+    return entry.second->codec_class() != CodecClass::kLossless;
   });
 }
 
@@ -92,7 +91,7 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
     EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
   }
   engine->payoff_ = Payoff(engine->options_.switch_to_exact && communicator.world_size > 1 &&
-                           AnyLossy(engine->parameters_));
+                           AnyLossy(engine->codecs_));
   // Waits then end with the verdict, which the futures raise.
   communicator.on_peer_lost = [](const Status&) {};
   EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));

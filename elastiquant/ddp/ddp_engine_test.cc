@@ -9,23 +9,12 @@
 #include <vector>
 
 #include "elastiquant/collective/testing.h"
+#include "elastiquant/ddp/testing.h"
 
 namespace elastiquant {
 namespace {
 
 using Layout = DdpLayout;
-
-// GCC 12 takes aggregates of these in a list for uninitialised.
-DdpParameter Parameter(const std::string& name, size_t rows, size_t cols,
-                       const std::string& codec) {
-  DdpParameter parameter;
-  parameter.shape.name = name;
-  parameter.shape.elements = rows * cols;
-  parameter.shape.dimensions = cols > 1 ? 2 : 1;
-  parameter.shape.rows = rows;
-  parameter.codec = codec;
-  return parameter;
-}
 
 std::vector<DdpParameter> Parameters(const std::string& codec) {
   return {Parameter("conv.weight", 30, 100, codec), Parameter("conv.bias", 30, 1, "fp32"),

@@ -2,20 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "elastiquant/ddp/testing.h"
+
 namespace elastiquant {
 namespace {
-
-// GCC 12 takes aggregates of these in a list for uninitialised.
-DdpParameter Parameter(const std::string& name, size_t rows, size_t cols,
-                       const std::string& codec) {
-  DdpParameter parameter;
-  parameter.shape.name = name;
-  parameter.shape.elements = rows * cols;
-  parameter.shape.dimensions = cols > 1 ? 2 : 1;
-  parameter.shape.rows = rows;
-  parameter.codec = codec;
-  return parameter;
-}
 
 std::vector<DdpParameter> Parameters() {
   return {Parameter("a.weight", 10, 10, "qsgd:bits=4"), Parameter("a.bias", 10, 1, "fp32"),
