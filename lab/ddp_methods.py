@@ -10,6 +10,7 @@ ElastiQuant's methods need the package: PYTHONPATH=build/release/python, or inst
 """
 
 import argparse
+import dataclasses
 import json
 import logging
 import pathlib
@@ -83,12 +84,19 @@ class Training:
         return seconds
 
 
-def timed(step: Callable[[], float], steps: int) -> tuple[list[float], int]:
-    """Seconds of each step, all workers starting together, and the bytes that one sends."""
+@dataclasses.dataclass
+class Timed:
+    seconds: list[float]  # of each step
+    sent: int  # bytes
+    processor: float  # seconds of all threads of this process
+
+
+def timed(step: Callable[[], float], steps: int) -> Timed:
+    """All workers start together."""
     dist.barrier()
-    before = bytes_sent()
+    sent, processor = bytes_sent(), time.process_time()
     seconds = [step() for _ in range(steps)]
-    return seconds, bytes_sent() - before
+    return Timed(seconds, bytes_sent() - sent, time.process_time() - processor)
 
 
 def main() -> None:
@@ -115,7 +123,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     training = Training(arguments)
     timed(training.step, arguments.warm_up)
-    seconds, sent = timed(training.step, arguments.steps)
+    taken = timed(training.step, arguments.steps)
     accuracy = None
     if dist.get_rank() == 0:
         if arguments.test:
@@ -128,9 +136,10 @@ def main() -> None:
             "batch": arguments.batch,
             "parameters": sum(p.numel() for p in training.model.parameters()),
             "steps": arguments.steps,
-            "seconds_per_step": round(statistics.fmean(seconds), 4),
-            "median_seconds_per_step": round(statistics.median(seconds), 4),
-            "bytes_per_step": round(sent / arguments.steps),
+            "seconds_per_step": round(statistics.fmean(taken.seconds), 4),
+            "median_seconds_per_step": round(statistics.median(taken.seconds), 4),
+            "processor_seconds_per_step": round(taken.processor / arguments.steps, 4),
+            "bytes_per_step": round(taken.sent / arguments.steps),
             "test_accuracy": accuracy,
             "fp32_steps": stats.fp32_steps if stats else None,
         }

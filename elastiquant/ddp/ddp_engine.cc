@@ -138,15 +138,19 @@ void DdpEngine::Close() {
 DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
                                     const std::vector<size_t>& parameters) {
   Future future = MakeFuture(gradients);
-  if (Status status = Accept(index, future); !status.ok()) {
+  const bool starts = index == 0 && !begun_;
+  Status status = starts ? StartStep() : Status();
+  if (status.ok()) status = Accept(index, future);
+  if (!status.ok()) {
     future->setError(ToException(status));
     return future;
   }
-  Status status = index == 0 ? Begin(parameters) : Status();
+  if (starts) status = Begin(parameters);
   if (status.ok()) status = Take(index, last, gradients, parameters);
   if (!status.ok()) {
     Fail(status);
   } else if (last) {
+    begun_ = false;
     const std::lock_guard lock(mutex_);
     finish_ = true;
     changed_.notify_all();
@@ -154,25 +158,53 @@ DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& g
   return future;
 }
 
+void DdpEngine::Offer(size_t parameter, const at::Tensor& gradient) {
+  if (!settled_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.ok()) return;  // the futures will tell
+  }
+  if (Status status = TakeAhead(parameter, gradient); !status.ok()) Fail(status);
+}
+
+Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
+  if (!begun_) {
+    EQ_RETURN_IF_ERROR(StartStep());
+    EQ_RETURN_IF_ERROR(Begin(reduction_->layout()[0]));
+  }
+  EQ_ASSIGN_OR_RETURN(const bool sent,
+                      reduction_->Take(parameter, gradient,
+                                       [this](size_t bucket) { CaptureForLevels(bucket); }));
+  const std::lock_guard lock(mutex_);
+  stats_.early += sent;
+  return {};
+}
+
+Status DdpEngine::StartStep() {
+  const std::lock_guard lock(mutex_);
+  EQ_RETURN_IF_ERROR(error_);
+  if (in_step_) return Internal("a backward began before the last one had ended");
+  arrivals_.clear();
+  ahead_.clear();
+  in_step_ = true;
+  return {};
+}
+
 Status DdpEngine::Accept(size_t index, const Future& future) {
   const std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(error_);
-  if (index == 0 && in_step_) return Internal("a backward began before the last one had ended");
-  if (index == 0) {
-    arrivals_.clear();
-    in_step_ = true;
-  }
   if (index != arrivals_.size() || !in_step_) {
     return Internal("DDP filled bucket " + std::to_string(index) + " after " +
                     std::to_string(arrivals_.size()) + " others");
   }
-  arrivals_.push_back({future, 0});
+  arrivals_.push_back({.future = future});
   return {};
 }
 
 // `first`: the parameters of the step's first bucket.
 Status DdpEngine::Begin(const std::vector<size_t>& first) {
   EQ_RETURN_IF_ERROR(WeighExact());
+  begun_ = true;
   since_begin_ = Stopwatch();
   traffic_at_begin_ = comm_->traffic();
   incoming_.clear();
@@ -227,9 +259,10 @@ Status DdpEngine::Take(size_t index, bool last, const at::Tensor& gradients,
 }
 
 Status DdpEngine::LearnLayout() {
-  settled_ = reduction_ != nullptr && incoming_ == reduction_->layout();
+  const bool is_known = reduction_ != nullptr && incoming_ == reduction_->layout();
+  settled_ = is_known && !may_rebuild_;
   const DdpLayout remembered = std::exchange(remembered_, {});
-  if (!settled_) {
+  if (!is_known) {
     // What is random depends on the buckets, so a resumed run needs those that it had.
     if (!remembered.empty() && remembered != incoming_) {
       regrouped_ = Regrouped::Make(incoming_, waiting_, remembered, parameters_);
@@ -259,22 +292,50 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
 }
 
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
-  if (!regrouped_) {
+  EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients,
+                                        [this](size_t bucket) { CaptureForLevels(bucket); }));
+  if (regrouped_) return {};
+  std::vector<Reduced> ahead;
+  {
     const std::lock_guard lock(mutex_);
-    arrivals_[ddp_bucket].buckets_left = reduction_->plan().parts[ddp_bucket].size();
+    EQ_RETURN_IF_ERROR(error_);
+    Arrival& arrival = arrivals_[ddp_bucket];
+    arrival.is_here = true;
+    arrival.buckets_left = reduction_->plan().parts[ddp_bucket].size();
+    std::erase_if(ahead_, [&](const Reduced& reduced) {
+      const bool is_of_this = reduction_->plan().ddp_bucket[reduced.bucket] == ddp_bucket;
+      if (is_of_this) ahead.push_back(reduced);
+      return is_of_this;
+    });
   }
+  for (const Reduced& reduced : ahead) Return(reduced.bucket, reduced.is_mean);
+  return {};
+}
+
+void DdpEngine::CaptureForLevels(size_t bucket) {
+  const auto adapter = adapters_.find(reduction_->plan().codecs[bucket]);
   // Counted from 1, as the published schedule of adapting is.
   const auto step = static_cast<int64_t>(step_) + 1;
-  return reduction_->Arrive(ddp_bucket, gradients, [&](size_t bucket) {
-    const auto adapter = adapters_.find(reduction_->plan().codecs[bucket]);
-    if (adapter == adapters_.end() || !adapter->second->Due(step)) return;
-    adapter->second->Capture(reduction_->bucket(bucket));
-  });
+  if (adapter == adapters_.end() || !adapter->second->Due(step)) return;
+  adapter->second->Capture(reduction_->bucket(bucket));
 }
 
 void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
+  if (regrouped_) return reduction_->Return(bucket, is_mean);  // FinishStep does the rest
+  {
+    const std::lock_guard lock(mutex_);
+    const size_t d = reduction_->plan().ddp_bucket[bucket];
+    if (d >= arrivals_.size() || !arrivals_[d].is_here) {
+      ahead_.push_back({bucket, is_mean});
+      return;
+    }
+  }
+  Return(bucket, is_mean);
+}
+
+// To DDP, whose bucket has arrived.
+void DdpEngine::Return(size_t bucket, bool is_mean) {
   reduction_->Return(bucket, is_mean);
-  if (regrouped_) return;  // FinishStep completes all futures
   const size_t d = reduction_->plan().ddp_bucket[bucket];
   Future future;
   {

@@ -44,13 +44,15 @@ struct DdpStats {
   uint64_t steps = 0;
   uint64_t skipped = 0;      // of them: some worker had a NaN or infinity
   uint64_t exact_steps = 0;  // of them: sent as fp32, because compression did not pay
+  uint64_t early = 0;        // buckets of ours sent before DDP's was full
   ReducerStats reducer;
   Traffic traffic;
   uint64_t fp32_bytes_up = 0;  // what these steps would have sent as fp32
   std::string skip_reason;     // of the last one skipped
 };
 
-// Reduce is for one thread at a time; what is for between steps, for times without a backward.
+// Reduce and Offer are for one thread at a time; what is for between steps, for times without a
+// backward.
 class DdpEngine {
  public:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -66,12 +68,21 @@ class DdpEngine {
 
   // DDP has filled its bucket `index`: a flat tensor with the gradients of these parameters.
   // The future holds that tensor, with the mean over the workers in it. DDP fills its buckets
-  // in order, the last one with `last`. In the first two steps, and when buckets change, the
-  // layout must be learnt, so nothing is sent before the last. Errors are the future's:
+  // in order, the last one with `last`. While the layout is learnt, in the first steps, nothing
+  // is sent before the last. Errors are the future's:
   // DistBackendError for a lost worker, c10::Error for all else. Where some worker has a NaN or
   // infinity, or values that its codec cannot hold, the mean is NaN on all, as a sum would be.
   Future Reduce(size_t index, bool last, const at::Tensor& gradients,
                 const std::vector<size_t>& parameters);
+
+  // DDP has not settled its buckets yet (it rebuilds them once, in backward's order): they are
+  // not learnt. To be called before Reduce of a step's last bucket.
+  void SetMayRebuild(bool may_rebuild) { may_rebuild_ = may_rebuild; }
+  // The gradient of one parameter, before Reduce of DDP's bucket that it is in, and with the
+  // same values: a bucket of ours that is filled by such is sent at once. Only in backwards
+  // that DDP synchronises. Not every gradient must be offered, nor on all workers the same. It
+  // is copied. Errors are for the futures of Reduce.
+  void Offer(size_t parameter, const at::Tensor& gradient);
 
   DdpStats stats();
   // Between steps: counts and Layers() begin anew.
@@ -94,22 +105,31 @@ class DdpEngine {
  private:
   struct Arrival {
     Future future;
+    bool is_here = false;
     size_t buckets_left = 0;  // of ours
+  };
+  struct Reduced {
+    size_t bucket;
+    bool is_mean;
   };
 
   DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options);
 
+  Status TakeAhead(size_t parameter, const at::Tensor& gradient);
+  Status StartStep();
   Status Accept(size_t index, const Future& future);
   Status Begin(const std::vector<size_t>& first);
   Status Take(size_t index, bool last, const at::Tensor& gradients,
               const std::vector<size_t>& parameters);
   Status Send(size_t ddp_bucket, const at::Tensor& gradients);
+  void CaptureForLevels(size_t bucket);
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
   CodecsBySpec CodecsOfEpoch() const;
   Status AdaptLevels();
   void OnReduced(size_t bucket, bool is_mean);
+  void Return(size_t bucket, bool is_mean);
   void FinishLoop();
   Status FinishStep();
   std::vector<at::Tensor> Collect();
@@ -124,7 +144,9 @@ class DdpEngine {
   // Of Reduce's thread, and of others between steps.
   std::unique_ptr<DdpReduction> reduction_;
   DdpLayout incoming_;                    // of this step, so far
+  bool may_rebuild_ = false;              // DDP its buckets
   bool settled_ = false;                  // the layout was seen in two steps in a row
+  bool begun_ = false;                    // this step, by Reduce or by Offer
   bool streaming_ = false;                // in this step buckets are sent as they arrive
   std::vector<at::Tensor> waiting_;       // of a step that is not
   Sections loaded_;                       // memory, until there is a layout
@@ -142,6 +164,7 @@ class DdpEngine {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Arrival> arrivals_;  // of this step, by DDP bucket
+  std::vector<Reduced> ahead_;     // of them, buckets that are done before DDP's has arrived
   bool in_step_ = false;
   bool finish_ = false;  // all buckets of the step are on their way
   bool stop_ = false;

@@ -59,6 +59,12 @@ class Worker {
     }
     std::vector<DdpEngine::Future> futures;
     for (size_t d = 0; d < layout.size(); ++d) {
+      int64_t at = 0;
+      for (const size_t p : layout[d]) {
+        const auto size = static_cast<int64_t>(parameters_[p].shape.elements);
+        if (offers && offers(p)) engine->Offer(p, gradients[d].narrow(0, at, size));
+        at += size;
+      }
       futures.push_back(engine->Reduce(d, d + 1 == layout.size(), gradients[d], layout[d]));
     }
     std::vector<at::Tensor> means;
@@ -88,6 +94,7 @@ class Worker {
   }
 
   std::shared_ptr<DdpEngine> engine;
+  std::function<bool(size_t parameter)> offers = nullptr;  // which to offer
 
  private:
   std::vector<DdpParameter> parameters_;
@@ -325,6 +332,78 @@ TEST(DdpEngine, AWorkerThatClosesEndsTheOthers) {
       }
     }
   });
+}
+
+TEST(DdpEngine, OffersAreSentEarlyAndChangeNoBit) {
+  const std::pair<const char*, at::ScalarType> cases[] = {{"elastic:bits=4|ef", at::kFloat},
+                                                          {"elastic:bits=4|ef", at::kBFloat16},
+                                                          {"alq:bits=4", at::kFloat},
+                                                          {"powersgd:rank=2|ef", at::kHalf},
+                                                          {"fp32", at::kFloat}};
+  for (const auto& [codec, type] : cases) {
+    const auto options = WorldOptions(3), options_late = WorldOptions(3);
+    RunRanks(3, [&, codec = codec, type = type](int rank) {
+      const DdpOptions ddp{.bucket_elements = 4000, .switch_to_exact = false};
+      Worker early(options, rank, codec, ddp), late(options_late, rank, codec, ddp);
+      // Every worker others, and one none.
+      early.offers = [&](size_t p) { return rank == 0 || (rank == 1 && p >= 2); };
+      for (int step = 0; step < 6; ++step) {
+        const Layout& layout = step == 0 ? kFirst : kRebuilt;
+        const auto means = early.Step(step, layout, type);
+        const auto expected = late.Step(step, layout, type);
+        for (size_t d = 0; d < means.size(); ++d) {
+          EXPECT_TRUE(at::equal(means[d], expected[d])) << codec << ", step " << step;
+        }
+      }
+      EXPECT_EQ(early.engine->stats().early > 0, rank < 2) << codec;
+      EXPECT_EQ(late.engine->stats().early, 0u);
+      EXPECT_EQ(early.engine->SaveState(), late.engine->SaveState());
+    });
+  }
+}
+
+TEST(DdpEngine, WaitsUntilDdpHasSettledItsBuckets) {
+  // As in a static graph, which DDP looks at for two steps; the first bucket stays as it was.
+  const Layout rebuilt = {{3, 2}, {0, 1}};
+  Worker worker(WorldOptions(1), 0, "fp32");
+  worker.offers = [](size_t) { return true; };
+  for (int step = 0; step < 6; ++step) {
+    const Layout& layout = step < 2 ? kRebuilt : rebuilt;
+    worker.engine->SetMayRebuild(step < 2);
+    EXPECT_LT(worker.Error(worker.Step(step, layout), layout, step), 1e-6) << step;
+    EXPECT_EQ(worker.engine->stats().early > 0, step > 3) << step;
+  }
+}
+
+TEST(DdpEngine, WhatIsNotAsInDdpsBucketIsLeftToIt) {
+  Worker worker(WorldOptions(1), 0, "fp32");
+  for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+  worker.engine->Offer(2, at::zeros({3, 1667}, at::kDouble));
+  worker.engine->Offer(3, at::zeros({4}));
+  worker.engine->Offer(0, at::zeros({1, 30}).expand({100, 30}));
+  worker.engine->Offer(1, at::zeros({60}).as_strided({30}, {2}));
+  const auto means = worker.Step(3, kRebuilt);
+  EXPECT_LT(worker.Error(means, kRebuilt, 3), 1e-6);
+  EXPECT_EQ(worker.engine->stats().early, 0u);
+}
+
+TEST(DdpEngine, ABackwardThatWasBrokenOffIsNotMixedWithTheNext) {
+  Worker worker(WorldOptions(1), 0, "fp32");
+  for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+  worker.engine->Offer(3, at::zeros({3}));
+  worker.engine->Offer(3, at::zeros({3}));
+  EXPECT_THROW(worker.Step(3, kRebuilt), c10::Error);
+}
+
+TEST(DdpEngine, AnOfferAfterDdpsBucketIsTooLate) {
+  Worker worker(WorldOptions(1), 0, "fp32");
+  for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+  auto first = worker.engine->Reduce(0, false, at::ones({5004}), kRebuilt[0]);
+  worker.engine->Offer(2, at::zeros({3, 1667}));
+  auto second = worker.engine->Reduce(1, true, at::ones({3030}), kRebuilt[1]);
+  first->waitAndThrow();
+  second->waitAndThrow();
+  EXPECT_TRUE(at::equal(first->value().toTensor(), at::ones({5004})));
 }
 
 }  // namespace

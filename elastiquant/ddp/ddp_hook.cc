@@ -4,8 +4,12 @@
 
 namespace elastiquant {
 
-DdpHook::DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters)
-    : engine_(std::move(engine)) {
+DdpHook::DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters,
+                 const c10d::Reducer& reducer)
+    : engine_(std::move(engine)),
+      reducer_(reducer),
+      ready_(reducer, parameters,
+             [this](size_t index, const at::Tensor& g) { engine_->Offer(index, g); }) {
   for (const at::Tensor& p : parameters) index_.emplace(p.unsafeGetTensorImpl(), index_.size());
 }
 
@@ -15,6 +19,10 @@ c10::intrusive_ptr<c10::ivalue::Future> DdpHook::runHook(c10d::GradBucket& bucke
     const auto known = index_.find(p.unsafeGetTensorImpl());
     // Past the end: the engine refuses it in its own words.
     parameters.push_back(known == index_.end() ? index_.size() : known->second);
+  }
+  if (bucket.isLast()) {
+    engine_->SetMayRebuild(reducer_.should_rebuild_buckets());
+    ready_.EndBackward();
   }
   return engine_->Reduce(bucket.getIndex(), bucket.isLast(), bucket.getBufferRef(), parameters);
 }

@@ -7,14 +7,18 @@
 #include <vector>
 
 #include "elastiquant/ddp/ddp_engine.h"
+#include "elastiquant/ddp/ready_hooks.h"
 
 namespace elastiquant {
 
-// Hands each bucket to the engine, whose parameters are these, in this order. It holds no GIL
-// and needs none. An unknown parameter in a bucket is an error of the future.
+// Hands each bucket to the engine, whose parameters are these, in this order, and offers it
+// each gradient before. It holds no GIL and needs none. An unknown parameter in a bucket is an
+// error of the future.
 class DdpHook final : public c10d::CommHookInterface {
  public:
-  DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters);
+  // The reducer must outlive it.
+  DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters,
+          const c10d::Reducer& reducer);
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
@@ -22,6 +26,8 @@ class DdpHook final : public c10d::CommHookInterface {
  private:
   const std::shared_ptr<DdpEngine> engine_;
   std::unordered_map<const c10::TensorImpl*, size_t> index_;
+  const c10d::Reducer& reducer_;
+  ReadyHooks ready_;
 };
 
 }  // namespace elastiquant

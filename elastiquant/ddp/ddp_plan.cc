@@ -11,33 +11,48 @@ namespace {
 // Cuts one DDP bucket: an open bucket for each codec until it is full.
 class Cutter {
  public:
-  Cutter(std::span<const DdpParameter> parameters, size_t limit, size_t ddp_bucket,
-         DdpPlan* plan)
-      : parameters_(parameters), limit_(limit), ddp_bucket_(ddp_bucket), plan_(plan) {}
+  Cutter(std::span<const DdpParameter> parameters, size_t limit)
+      : parameters_(parameters), limit_(limit) {}
 
   void Add(size_t parameter) {
     const DdpParameter& p = parameters_[parameter];
-    const auto [place, is_new] = open_.try_emplace(p.codec, plan_->plan.buckets.size());
-    if (is_new) Open(p.codec);
-    PlannedBucket& bucket = plan_->plan.buckets[place->second];
-    bucket.slots.push_back({parameter, bucket.elements});
-    bucket.elements += p.shape.elements;
-    if (bucket.elements >= limit_) open_.erase(place);
+    Open& open = open_[p.codec];
+    open.bucket.slots.push_back({parameter, open.bucket.elements});
+    open.bucket.elements += p.shape.elements;
+    open.filled = added_++;
+    if (open.bucket.elements >= limit_) Close(p.codec);
+  }
+
+  void Finish(size_t ddp_bucket, DdpPlan* plan) {
+    while (!open_.empty()) Close(open_.begin()->first);
+    for (auto& [filled, bucket] : closed_) {
+      const size_t index = plan->plan.buckets.size();
+      for (const BucketSlot& slot : bucket.second.slots) {
+        plan->place[slot.parameter] = {index, slot.offset};
+      }
+      plan->parts[ddp_bucket].push_back(index);
+      plan->plan.buckets.push_back(std::move(bucket.second));
+      plan->codecs.push_back(bucket.first);
+      plan->ddp_bucket.push_back(ddp_bucket);
+    }
   }
 
  private:
-  void Open(const std::string& codec) {
-    plan_->parts[ddp_bucket_].push_back(plan_->plan.buckets.size());
-    plan_->plan.buckets.emplace_back();
-    plan_->codecs.push_back(codec);
-    plan_->ddp_bucket.push_back(ddp_bucket_);
+  struct Open {
+    PlannedBucket bucket;
+    size_t filled = 0;  // by this parameter, of those added
+  };
+
+  void Close(const std::string& codec) {
+    auto open = open_.extract(codec);
+    closed_[open.mapped().filled] = {open.key(), std::move(open.mapped().bucket)};
   }
 
   std::span<const DdpParameter> parameters_;
   size_t limit_;
-  size_t ddp_bucket_;
-  DdpPlan* plan_;
-  std::map<std::string, size_t> open_;  // by codec: the bucket
+  size_t added_ = 0;
+  std::map<std::string, Open> open_;                                // by codec
+  std::map<size_t, std::pair<std::string, PlannedBucket>> closed_;  // by Open::filled
 };
 
 Status MarkExact(DdpPlan* plan) {
@@ -61,11 +76,12 @@ Result<DdpPlan> PlanDdp(const DdpLayout& layout, std::span<const DdpParameter> p
   DdpPlan plan;
   plan.parts.resize(layout.size());
   plan.position.resize(parameters.size());
+  plan.place.resize(parameters.size());
   std::vector<bool> seen(parameters.size(), false);
   std::vector<ParameterShape> shapes;
   for (const DdpParameter& p : parameters) shapes.push_back(p.shape);
   for (size_t d = 0; d < layout.size(); ++d) {
-    Cutter cutter(parameters, bucket_elements, d, &plan);
+    Cutter cutter(parameters, bucket_elements);
     size_t position = 0;
     for (const size_t parameter : layout[d]) {
       if (parameter >= parameters.size() || seen[parameter]) {
@@ -79,6 +95,7 @@ Result<DdpPlan> PlanDdp(const DdpLayout& layout, std::span<const DdpParameter> p
           std::exchange(position, position + parameters[parameter].shape.elements);
       cutter.Add(parameter);
     }
+    cutter.Finish(d, &plan);
   }
   EQ_RETURN_IF_ERROR(MarkExact(&plan));
   for (PlannedBucket& bucket : plan.plan.buckets) bucket.name = NameOfBucket(bucket, shapes);

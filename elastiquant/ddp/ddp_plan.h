@@ -22,11 +22,14 @@ struct DdpParameter {
 using DdpLayout = std::vector<std::vector<size_t>>;
 
 struct DdpPlan {
-  BucketPlan plan;                  // a bucket lies within one DDP bucket, in their order
-  std::vector<std::string> codecs;  // by bucket
-  std::vector<size_t> ddp_bucket;   // by bucket: the one it is part of
+  // A bucket lies within one DDP bucket, in their order; within it, in that in which backward
+  // fills them, if it makes gradients in DDP's order.
+  BucketPlan plan;
+  std::vector<std::string> codecs;         // by bucket
+  std::vector<size_t> ddp_bucket;          // by bucket: the one it is part of
   std::vector<std::vector<size_t>> parts;  // by DDP bucket: its buckets
-  std::vector<size_t> position;  // by parameter: its offset in the buffer of its DDP bucket
+  std::vector<size_t> position;    // by parameter: its offset in the buffer of its DDP bucket
+  std::vector<BucketPlace> place;  // by parameter
 };
 
 // A bucket closes once it has bucket_elements; larger tensors stay whole. Buckets of lossless

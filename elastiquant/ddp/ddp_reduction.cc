@@ -76,13 +76,28 @@ Status DdpReduction::BeginStep(uint64_t step, bool exact) {
     EQ_ASSIGN_OR_RETURN(exact_reducer_, MakeReducer(nullptr));
   }
   active_ = exact ? exact_reducer_.get() : reducer_.get();
+  staging_.Begin();
   return active_->BeginStep(step);
+}
+
+Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient,
+                                const std::function<void(size_t bucket)>& before_sent) {
+  EQ_ASSIGN_OR_RETURN(const bool taken, staging_.Take(parameter, gradient));
+  const size_t b = plan_.place[parameter].bucket;
+  if (!taken || !staging_.complete(b)) return false;
+  before_sent(b);
+  EQ_RETURN_IF_ERROR(active_->MarkReady(b));
+  return true;
 }
 
 Status DdpReduction::Arrive(size_t ddp_bucket, const at::Tensor& gradients,
                             const std::function<void(size_t bucket)>& before_sent) {
-  EQ_RETURN_IF_ERROR(staging_.Arrive(ddp_bucket, gradients));
+  std::vector<size_t> waiting;
   for (const size_t b : plan_.parts[ddp_bucket]) {
+    if (!staging_.complete(b)) waiting.push_back(b);
+  }
+  EQ_RETURN_IF_ERROR(staging_.Arrive(ddp_bucket, gradients));
+  for (const size_t b : waiting) {
     before_sent(b);
     EQ_RETURN_IF_ERROR(active_->MarkReady(b));
   }

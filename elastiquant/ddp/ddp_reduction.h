@@ -48,8 +48,11 @@ class DdpReduction {
   // A step is BeginStep, Arrive of each DDP bucket, Finish. exact: all buckets go as fp32;
   // collective the first time.
   Status BeginStep(uint64_t step, bool exact);
-  // See Staging::Arrive. before_sent(bucket): the bucket's values are here, and nowhere else
-  // yet.
+  // See Staging::Take: before Arrive of the DDP bucket it is in. Returns whether a bucket of
+  // ours was sent with it. before_sent(bucket): its values are here, and nowhere else yet.
+  Result<bool> Take(size_t parameter, const at::Tensor& gradient,
+                    const std::function<void(size_t bucket)>& before_sent);
+  // See Staging::Arrive.
   Status Arrive(size_t ddp_bucket, const at::Tensor& gradients,
                 const std::function<void(size_t bucket)>& before_sent);
   void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }

@@ -36,6 +36,33 @@ Staging::Staging(const DdpPlan& plan, std::span<const DdpParameter> parameters)
       arrived_(plan.parts.size()),
       host_(plan.parts.size()) {
   for (const PlannedBucket& bucket : plan.plan.buckets) buckets_.emplace_back(bucket.elements);
+  Begin();
+}
+
+void Staging::Begin() {
+  missing_.clear();
+  for (const PlannedBucket& bucket : plan_.plan.buckets)
+    missing_.push_back(bucket.slots.size());
+  from_.assign(parameters_.size(), From::kNowhere);
+}
+
+Result<bool> Staging::Take(size_t p, const at::Tensor& gradient) {
+  if (from_[p] == From::kTake) {
+    return Internal("a backward began before the last one had ended");
+  }
+  if (from_[p] == From::kArrive || gradient.layout() != at::kStrided ||
+      !gradient.device().is_cpu() || !IsKnownType(gradient.scalar_type()) ||
+      !gradient.is_non_overlapping_and_dense() ||
+      static_cast<size_t>(gradient.numel()) != parameters_[p].shape.elements) {
+    return false;
+  }
+  from_[p] = From::kTake;
+  const BucketPlace place = plan_.place[p];
+  --missing_[place.bucket];
+  WithValues(gradient, [&](const auto* values) {
+    std::copy_n(values, gradient.numel(), buckets_[place.bucket].data() + place.offset);
+  });
+  return true;
 }
 
 Status Staging::Arrive(size_t d, const at::Tensor& gradients) {
@@ -68,7 +95,10 @@ Status Staging::Arrive(size_t d, const at::Tensor& gradients) {
   }
   WithValues(host_[d], [&](const auto* values) {
     for (const size_t b : plan_.parts[d]) {
+      missing_[b] = 0;
       for (const BucketSlot& slot : plan_.plan.buckets[b].slots) {
+        if (from_[slot.parameter] == From::kTake) continue;
+        from_[slot.parameter] = From::kArrive;
         const auto* from = values + plan_.position[slot.parameter];
         std::copy_n(from, parameters_[slot.parameter].shape.elements,
                     buckets_[b].data() + slot.offset);

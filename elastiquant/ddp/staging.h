@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -19,9 +20,20 @@ class Staging {
 
   std::span<float> bucket(size_t index) { return buckets_[index]; }
 
-  // A DDP bucket's flat gradients: takes what is in them to our buckets. Those of a device come
-  // by way of page-locked memory; returns when all are here. Errors: Unsupported for sparse
-  // gradients and for types other than fp32, fp16 and bf16; InvalidArgument for a wrong size.
+  // A step begins: nothing is here.
+  void Begin();
+  // Whether all of a bucket's values are here.
+  bool complete(size_t bucket) const { return missing_[bucket] == 0; }
+
+  // One parameter's gradient, ahead of its DDP bucket: takes its values to our bucket, in the
+  // order in which they lie in memory. Returns false, and leaves them to Arrive, if that may
+  // not be theirs in DDP's bucket, if they are not in the host's memory, or if they arrived
+  // before. Errors: Internal if it was taken before in this step.
+  Result<bool> Take(size_t parameter, const at::Tensor& gradient);
+  // A DDP bucket's flat gradients: takes what is in them, and was not taken before, to our
+  // buckets. Those of a device come by way of page-locked memory; returns when all are here.
+  // Errors: Unsupported for sparse gradients and for types other than fp32, fp16 and bf16;
+  // InvalidArgument for a wrong size.
   Status Arrive(size_t ddp_bucket, const at::Tensor& gradients);
   // A bucket back to the memory of its DDP bucket; or, if there is no mean, NaN.
   void Return(size_t bucket, bool is_mean);
@@ -30,10 +42,14 @@ class Staging {
   at::Tensor Depart(size_t ddp_bucket);
 
  private:
+  enum class From : uint8_t { kNowhere, kTake, kArrive };
+
   const DdpPlan& plan_;
   std::span<const DdpParameter> parameters_;
   std::vector<std::vector<float>> buckets_;
   std::vector<at::Tensor> arrived_, host_;  // by DDP bucket
+  std::vector<size_t> missing_;             // by bucket: its parameters that are not here
+  std::vector<From> from_;                  // by parameter: how its values came here
 };
 
 }  // namespace elastiquant

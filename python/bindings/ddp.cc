@@ -90,6 +90,7 @@ py::dict StatsOf(DdpEngine& engine) {
   d["steps"] = stats.steps;
   d["skipped"] = stats.skipped;
   d["fp32_steps"] = stats.exact_steps;
+  d["early_buckets"] = stats.early;
   d["bytes_up"] = stats.traffic.bytes_up;
   d["bytes_down"] = stats.traffic.bytes_down;
   d["fp32_bytes_up"] = stats.fp32_bytes_up;
@@ -139,8 +140,8 @@ void BindDdp(py::module_& module) {
       "register",
       [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
          const std::vector<at::Tensor>& parameters) {
-        reducer.cast<c10d::Reducer*>()->register_comm_hook(
-            std::make_unique<DdpHook>(e, parameters));
+        auto& ddp = *reducer.cast<c10d::Reducer*>();
+        ddp.register_comm_hook(std::make_unique<DdpHook>(e, parameters, ddp));
       },
       "Makes the engine the communication hook of a DDP model's reducer.");
   engine.def("stats", &StatsOf);

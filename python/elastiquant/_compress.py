@@ -30,7 +30,7 @@ def compress(
     *,
     exact: str = "1d",
     policy: Policy | None = None,
-    bucket_kib: int = 256,
+    bucket_kib: int | None = None,
     measure_every: int = 50,
     seed: int = 0,
     threads: int = 1,
@@ -56,8 +56,8 @@ def compress(
     policy: other codecs for some parameters: {pattern: spec}, of which the first that matches
         counts, or a function of (name, parameter) that returns a spec, or None for `codec`.
         It goes before `exact`.
-    bucket_kib: gradients travel in parts of about so many KiB of fp32, so that one is encoded
-        while another is on its way.
+    bucket_kib: gradients travel in parts of about so many KiB of fp32, so that one is on its
+        way while others are encoded, and others not yet there. None: 128 for each worker.
     measure_every: every so many steps the error of own messages is measured, for stats() and
         layers(); 0 for never. It costs about one decoding.
     seed: of the random numbers of rounding.
@@ -89,6 +89,7 @@ def compress(
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
     alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
+    bucket_kib = bucket_kib or 128 * model.process_group.size()
     alike |= {"bucket_kib": bucket_kib, "seed": seed, "switch": switch}
     engine = _core._DdpEngine(
         meeting=_group.arrange(model.process_group, timeout, link, alike, error),
@@ -222,8 +223,8 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
 
 
-def _check_numbers(bucket_kib: int, measure_every: int, seed: int, threads: int) -> None:
-    if bucket_kib < 1:
+def _check_numbers(bucket_kib: int | None, measure_every: int, seed: int, threads: int) -> None:
+    if bucket_kib is not None and bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
     if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
         raise ValueError("measure_every and seed must not be negative, threads at least 1")

@@ -14,6 +14,8 @@ class Stats:
     """Steps whose gradient was NaN or infinite on some worker, and so became NaN on all."""
     fp32_steps: int
     """Steps sent uncompressed because that was measured to be faster (compress(switch=...))."""
+    early_buckets: int
+    """Parts (compress(bucket_kib=...)) that were sent before DDP's own bucket was full."""
     bytes_up: int
     """Bytes sent, headers included."""
     bytes_down: int

@@ -18,6 +18,7 @@ STATS = Stats(
     steps=100,
     skipped=2,
     fp32_steps=0,
+    early_buckets=0,
     bytes_up=25_000_000,
     bytes_down=26_000_000,
     fp32_bytes_up=400_000_000,
