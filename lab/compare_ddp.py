@@ -7,10 +7,13 @@
 Each method trains with DistributedDataParallel on 4 workers in network namespaces of their own
 (lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not measured
 again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
-OUT/seconds.png are made of all that is there. A method that hangs or crashes is said to.
+OUT/seconds.png are made of all that is there, medians where there are --repeats. A method that
+hangs or crashes is said to.
 """
 
 import argparse
+import collections
+import itertools
 import json
 import math
 import os
@@ -79,6 +82,17 @@ def read(path: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def medians(measured: list[dict]) -> dict[tuple[str, str], dict]:
+    """By method and rate: the repeat whose seconds are the (lower) median, if any ended."""
+    repeats: dict[tuple[str, str], list[dict]] = {}
+    for result in measured:
+        repeats.setdefault((result["method"], result["rate"]), []).append(result)
+    ended = {k: [r for r in rs if "failed" not in r] for k, rs in repeats.items()}
+    for results in ended.values():
+        results.sort(key=lambda r: r["seconds_per_step"])
+    return {k: rs[(len(rs) - 1) // 2] if rs else repeats[k][0] for k, rs in ended.items()}
+
+
 def bits_per_second(rate: str) -> float:
     return math.inf if rate == "none" else netns.parse_rate(rate)
 
@@ -100,7 +114,7 @@ def cell(result: dict | None, base: dict | None) -> str:
 
 
 def table(measured: list[dict], rates: list[str], methods: list[str]) -> str:
-    known = {(m["method"], m["rate"]): m for m in measured}
+    known = medians(measured)
     lines = [
         "| method | KB/step | " + " | ".join(rates) + " |",
         "| --- |" + " ---: |" * (len(rates) + 1),
@@ -123,7 +137,7 @@ def draw(
     """PyTorch's methods are grey, told apart by their marks."""
     import elastiquant_plot as look
 
-    known = {(m["method"], m["rate"]): m for m in measured if "failed" not in m}
+    known = {k: m for k, m in medians(measured).items() if "failed" not in m}
     lines, names, details = [], [], []
     colours, marks = iter(look.SERIES), iter(look.MARKERS)
     with look.style():
@@ -172,22 +186,23 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=1, help="of each, in turn (1)")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a method (300)")
     parser.add_argument("--switch", action="store_true", help="to fp32 where that is faster")
     parser.add_argument("--data", type=pathlib.Path, help="train and test on CIFAR-10")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     log = arguments.out / "measured.jsonl"
-    have = {(m["method"], m["rate"]) for m in read(log)}
-    for rate in arguments.rates:
-        for method in arguments.methods:
-            if (method, rate) in have:
-                continue
-            result = measure(method, rate, arguments)
-            with log.open("a") as file:
-                file.write(json.dumps(result) + "\n")
-            shown = result.get("failed") or f"{result['seconds_per_step']:.3f} s a step"
-            print(f"{rate:>8}  {method:52}  {shown}", flush=True)
+    have = collections.Counter((m["method"], m["rate"]) for m in read(log))
+    every = itertools.product(range(arguments.repeats), arguments.rates, arguments.methods)
+    for repeat, rate, method in every:
+        if have[method, rate] > repeat:
+            continue
+        result = measure(method, rate, arguments)
+        with log.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        shown = result.get("failed") or f"{result['seconds_per_step']:.3f} s a step"
+        print(f"{rate:>8}  {method:52}  {shown}", flush=True)
     measured = read(log)
     rates = sorted(arguments.rates, key=bits_per_second)
     text = table(measured, rates, arguments.methods)
