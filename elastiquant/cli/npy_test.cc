@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -34,7 +35,8 @@ class NpyTest : public ::testing::Test {
  protected:
   std::string Path() const {
     return ::testing::TempDir() + "npy_test_" +
-           ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".npy";
+           ::testing::UnitTest::GetInstance()->current_test_info()->name() + "_" +
+           std::to_string(getpid()) + ".npy";
   }
   Result<NpyArray> Read(const std::string& bytes) {
     EXPECT_TRUE(WriteFile(Path(), {AsBytes(std::span<const char>(bytes))}).ok());

@@ -31,10 +31,9 @@ inline std::string TextOf(const std::string& path) {
 class ProgramTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "program_test_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    // One of its own: tests of other suites may have the same name.
+    folder_ = ::testing::TempDir() + "program_test_XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr) << folder_;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
