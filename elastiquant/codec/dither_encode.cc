@@ -17,9 +17,9 @@
 namespace elastiquant {
 namespace {
 
-// Each state costs three bytes, which the rate must make up for: 32 in place of 8 for 2^14 values
-// raise the NMSE from .611 to .674 at 1 bit and from .105 to .110 at 2, for 6 times the speed of
-// decoding and 2.6 times that of encoding.
+// Each state costs three bytes, which the rate must make up for: 32 in place of 8 for 2^14
+// values raise the NMSE from .611 to .674 at 1 bit and from .105 to .110 at 2, for 6 times the
+// speed of decoding and 2.6 times that of encoding.
 size_t LanesFor(size_t size) {
   return size >= 1u << 18 ? 128 : size >= 1u << 14 ? 32 : size >= 1u << 12 ? 8 : 1;
 }
