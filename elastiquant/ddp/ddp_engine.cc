@@ -172,9 +172,7 @@ Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
     EQ_RETURN_IF_ERROR(StartStep());
     EQ_RETURN_IF_ERROR(Begin(reduction_->layout()[0]));
   }
-  EQ_ASSIGN_OR_RETURN(const bool sent,
-                      reduction_->Take(parameter, gradient,
-                                       [this](size_t bucket) { CaptureForLevels(bucket); }));
+  EQ_ASSIGN_OR_RETURN(const bool sent, reduction_->Take(parameter, gradient));
   const std::lock_guard lock(mutex_);
   stats_.early += sent;
   return {};
@@ -284,6 +282,7 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   options.reducer = {.seed = Mix64(options_.seed),
                      .threads = options_.threads,
                      .measure_every = options_.measure_every};
+  options.before_sent = [this](size_t bucket) { CaptureForLevels(bucket); };
   options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
                                                      CodecsOfEpoch(), std::move(options)));
@@ -292,8 +291,7 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
 }
 
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
-  EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients,
-                                        [this](size_t bucket) { CaptureForLevels(bucket); }));
+  EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients));
   if (regrouped_) return {};
   std::vector<Reduced> ahead;
   {

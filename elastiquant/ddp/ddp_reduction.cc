@@ -80,27 +80,26 @@ Status DdpReduction::BeginStep(uint64_t step, bool exact) {
   return active_->BeginStep(step);
 }
 
-Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient,
-                                const std::function<void(size_t bucket)>& before_sent) {
+Status DdpReduction::Send(size_t bucket) {
+  options_.before_sent(bucket);
+  return active_->MarkReady(bucket);
+}
+
+Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient) {
   EQ_ASSIGN_OR_RETURN(const bool taken, staging_.Take(parameter, gradient));
   const size_t b = plan_.place[parameter].bucket;
   if (!taken || !staging_.complete(b)) return false;
-  before_sent(b);
-  EQ_RETURN_IF_ERROR(active_->MarkReady(b));
+  EQ_RETURN_IF_ERROR(Send(b));
   return true;
 }
 
-Status DdpReduction::Arrive(size_t ddp_bucket, const at::Tensor& gradients,
-                            const std::function<void(size_t bucket)>& before_sent) {
+Status DdpReduction::Arrive(size_t ddp_bucket, const at::Tensor& gradients) {
   std::vector<size_t> waiting;
   for (const size_t b : plan_.parts[ddp_bucket]) {
     if (!staging_.complete(b)) waiting.push_back(b);
   }
   EQ_RETURN_IF_ERROR(staging_.Arrive(ddp_bucket, gradients));
-  for (const size_t b : waiting) {
-    before_sent(b);
-    EQ_RETURN_IF_ERROR(active_->MarkReady(b));
-  }
+  for (const size_t b : waiting) EQ_RETURN_IF_ERROR(Send(b));
   return {};
 }
 

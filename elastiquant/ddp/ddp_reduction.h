@@ -28,6 +28,8 @@ using CodecsBySpec = std::map<std::string, std::shared_ptr<const Codec>>;
 struct DdpReductionOptions {
   size_t bucket_elements = 65536;
   ReducerOptions reducer;  // without callbacks
+  // Called by Take and Arrive: the bucket's values are here, and nowhere else yet.
+  std::function<void(size_t bucket)> before_sent;
   // Called by a thread of the reducer when it has done a bucket of ours.
   std::function<void(size_t bucket, bool is_mean)> on_reduced;
 };
@@ -49,12 +51,10 @@ class DdpReduction {
   // collective the first time.
   Status BeginStep(uint64_t step, bool exact);
   // See Staging::Take: before Arrive of the DDP bucket it is in. Returns whether a bucket of
-  // ours was sent with it. before_sent(bucket): its values are here, and nowhere else yet.
-  Result<bool> Take(size_t parameter, const at::Tensor& gradient,
-                    const std::function<void(size_t bucket)>& before_sent);
+  // ours was sent with it.
+  Result<bool> Take(size_t parameter, const at::Tensor& gradient);
   // See Staging::Arrive.
-  Status Arrive(size_t ddp_bucket, const at::Tensor& gradients,
-                const std::function<void(size_t bucket)>& before_sent);
+  Status Arrive(size_t ddp_bucket, const at::Tensor& gradients);
   void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }
   at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
   Result<StepOutcome> Finish() { return active_->Finish(); }
@@ -71,6 +71,7 @@ class DdpReduction {
   DdpReduction(Communicator* comm, DdpLayout layout, DdpPlan plan,
                std::span<const DdpParameter> parameters, DdpReductionOptions options);
 
+  Status Send(size_t bucket);
   Result<std::unique_ptr<GradientReducer>> MakeReducer(const CodecsBySpec* codecs);
   Result<std::shared_ptr<const Codec>> CodecOf(size_t bucket, const CodecsBySpec& codecs) const;
 
