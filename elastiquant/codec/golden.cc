@@ -124,7 +124,7 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"dither-gauss", "dither:bits=1,model=gauss", "bell", 1040},
       {"dither-8bit", "dither:bits=8", "bell", 2500},
       {"dither-nmse", "dither:nmse=1e-6", "sparse", 1500},
-      {"dither-8-states", "dither:bits=4", "bell", 6000},
+      {"dither-8-states", "dither:bits=4", "bell", 9000},
       {"dither-32-states", "dither:bits=2", "sparse", 66000},
 
       {"terngrad-default", "terngrad", "bell", 2500},
