@@ -1,5 +1,6 @@
 #include "elastiquant/ddp/ddp_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -7,6 +8,11 @@
 
 namespace elastiquant {
 namespace {
+
+// The last bucket has this part of others' size, unless it is one large tensor.
+constexpr size_t kLastPart = 8;
+// What is ready before it goes ahead if there are more elements of a codec.
+constexpr size_t kWorthAMessage = 1024;
 
 // Cuts one DDP bucket: an open bucket for each codec until it is full.
 class Cutter {
@@ -16,44 +22,63 @@ class Cutter {
 
   void Add(size_t parameter) {
     const DdpParameter& p = parameters_[parameter];
-    Open& open = open_[p.codec];
-    open.bucket.slots.push_back({parameter, open.bucket.elements});
-    open.bucket.elements += p.shape.elements;
+    Bucket& open = open_[p.codec];
+    open.planned.slots.push_back({parameter, open.planned.elements});
+    open.planned.elements += p.shape.elements;
     open.filled = added_++;
-    if (open.bucket.elements >= limit_) Close(p.codec);
+    if (open.planned.elements >= limit_) Close(p.codec);
+  }
+
+  void CloseLargerThan(size_t elements) {
+    std::vector<std::string> larger;
+    for (const auto& [codec, open] : open_) {
+      if (open.planned.elements > elements) larger.push_back(codec);
+    }
+    for (const std::string& codec : larger) Close(codec);
   }
 
   void Finish(size_t ddp_bucket, DdpPlan* plan) {
     while (!open_.empty()) Close(open_.begin()->first);
-    for (auto& [filled, bucket] : closed_) {
+    std::ranges::sort(closed_, {}, [](const auto& entry) { return entry.second.filled; });
+    for (auto& [codec, bucket] : closed_) {
       const size_t index = plan->plan.buckets.size();
-      for (const BucketSlot& slot : bucket.second.slots) {
+      for (const BucketSlot& slot : bucket.planned.slots) {
         plan->place[slot.parameter] = {index, slot.offset};
       }
       plan->parts[ddp_bucket].push_back(index);
-      plan->plan.buckets.push_back(std::move(bucket.second));
-      plan->codecs.push_back(bucket.first);
+      plan->plan.buckets.push_back(std::move(bucket.planned));
+      plan->codecs.push_back(codec);
       plan->ddp_bucket.push_back(ddp_bucket);
     }
   }
 
  private:
-  struct Open {
-    PlannedBucket bucket;
+  struct Bucket {
+    PlannedBucket planned;
     size_t filled = 0;  // by this parameter, of those added
   };
 
   void Close(const std::string& codec) {
     auto open = open_.extract(codec);
-    closed_[open.mapped().filled] = {open.key(), std::move(open.mapped().bucket)};
+    closed_.emplace_back(std::move(open.key()), std::move(open.mapped()));
   }
 
   std::span<const DdpParameter> parameters_;
   size_t limit_;
   size_t added_ = 0;
-  std::map<std::string, Open> open_;                                // by codec
-  std::map<size_t, std::pair<std::string, PlannedBucket>> closed_;  // by Open::filled
+  std::map<std::string, Bucket> open_;                  // by codec
+  std::vector<std::pair<std::string, Bucket>> closed_;  // with their codecs
 };
+
+// From which of a DDP bucket's parameters on there are no more than so many elements.
+size_t TailOf(const std::vector<size_t>& bucket, std::span<const DdpParameter> parameters,
+              size_t elements) {
+  size_t tail = bucket.size();
+  while (tail > 0 && parameters[bucket[tail - 1]].shape.elements <= elements) {
+    elements -= parameters[bucket[--tail]].shape.elements;
+  }
+  return tail;
+}
 
 Status MarkExact(DdpPlan* plan) {
   std::map<std::string, bool> exact;
@@ -68,6 +93,26 @@ Status MarkExact(DdpPlan* plan) {
   return {};
 }
 
+// Sets where each parameter lies in its DDP bucket.
+Status Locate(const DdpLayout& layout, std::span<const DdpParameter> parameters,
+              DdpPlan* plan) {
+  std::vector<bool> seen(parameters.size(), false);
+  for (size_t d = 0; d < layout.size(); ++d) {
+    size_t position = 0;
+    for (const size_t p : layout[d]) {
+      if (p >= parameters.size() || seen[p]) {
+        return InvalidArgument("DDP bucket " + std::to_string(d) + " holds " +
+                               (p >= parameters.size()
+                                    ? "a parameter that was not planned for"
+                                    : parameters[p].shape.name + " a second time"));
+      }
+      seen[p] = true;
+      plan->position[p] = std::exchange(position, position + parameters[p].shape.elements);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DdpPlan> PlanDdp(const DdpLayout& layout, std::span<const DdpParameter> parameters,
@@ -77,27 +122,22 @@ Result<DdpPlan> PlanDdp(const DdpLayout& layout, std::span<const DdpParameter> p
   plan.parts.resize(layout.size());
   plan.position.resize(parameters.size());
   plan.place.resize(parameters.size());
-  std::vector<bool> seen(parameters.size(), false);
-  std::vector<ParameterShape> shapes;
-  for (const DdpParameter& p : parameters) shapes.push_back(p.shape);
+  EQ_RETURN_IF_ERROR(Locate(layout, parameters, &plan));
   for (size_t d = 0; d < layout.size(); ++d) {
     Cutter cutter(parameters, bucket_elements);
-    size_t position = 0;
-    for (const size_t parameter : layout[d]) {
-      if (parameter >= parameters.size() || seen[parameter]) {
-        return InvalidArgument("DDP bucket " + std::to_string(d) + " holds " +
-                               (parameter >= parameters.size()
-                                    ? "a parameter that was not planned for"
-                                    : parameters[parameter].shape.name + " a second time"));
-      }
-      seen[parameter] = true;
-      plan.position[parameter] =
-          std::exchange(position, position + parameters[parameter].shape.elements);
-      cutter.Add(parameter);
+    // While the last bucket of all travels there is no backward left to do.
+    const bool is_last = d + 1 == layout.size();
+    const size_t tail =
+        is_last ? TailOf(layout[d], parameters, bucket_elements / kLastPart) : 0;
+    for (size_t i = 0; i < layout[d].size(); ++i) {
+      if (i == tail) cutter.CloseLargerThan(kWorthAMessage);
+      cutter.Add(layout[d][i]);
     }
     cutter.Finish(d, &plan);
   }
   EQ_RETURN_IF_ERROR(MarkExact(&plan));
+  std::vector<ParameterShape> shapes;
+  for (const DdpParameter& p : parameters) shapes.push_back(p.shape);
   for (PlannedBucket& bucket : plan.plan.buckets) bucket.name = NameOfBucket(bucket, shapes);
   return plan;
 }

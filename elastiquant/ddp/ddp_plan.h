@@ -32,9 +32,10 @@ struct DdpPlan {
   std::vector<BucketPlace> place;  // by parameter
 };
 
-// A bucket closes once it has bucket_elements; larger tensors stay whole. Buckets of lossless
-// codecs are marked exact. Errors: InvalidArgument for a bad codec, an unknown parameter, one
-// that comes twice, or bucket_elements of 0.
+// A bucket closes once it has bucket_elements; larger tensors stay whole. What backward makes
+// last, up to an eighth of that, has buckets of its own, as nothing hides the time that they
+// take. Buckets of lossless codecs are marked exact. Errors: InvalidArgument for a bad codec,
+// an unknown parameter, one that comes twice, or bucket_elements of 0.
 Result<DdpPlan> PlanDdp(const DdpLayout& layout, std::span<const DdpParameter> parameters,
                         size_t bucket_elements);
 

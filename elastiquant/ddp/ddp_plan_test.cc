@@ -13,6 +13,12 @@ std::vector<DdpParameter> Parameters() {
           Parameter("c.weight", 10, 20, "dither:bits=1")};
 }
 
+std::vector<size_t> SizesOf(const DdpPlan& plan) {
+  std::vector<size_t> sizes;
+  for (const PlannedBucket& bucket : plan.plan.buckets) sizes.push_back(bucket.elements);
+  return sizes;
+}
+
 TEST(PlanDdp, EveryCoordinateHasOnePlaceInItsDdpBucket) {
   const auto parameters = Parameters();
   const DdpPlan plan = PlanDdp({{4, 3, 2}, {1, 0}}, parameters, 1000).value();
@@ -43,9 +49,32 @@ TEST(PlanDdp, ABucketClosesWhenItIsFull) {
     parameters.push_back(Parameter("p" + std::to_string(i), 4, 10, "qsgd:bits=4"));
   }
   const DdpPlan plan = PlanDdp({{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}, parameters, 100).value();
-  std::vector<size_t> sizes;
-  for (const PlannedBucket& bucket : plan.plan.buckets) sizes.push_back(bucket.elements);
-  EXPECT_EQ(sizes, (std::vector<size_t>{120, 120, 120, 40}));
+  EXPECT_EQ(SizesOf(plan), (std::vector<size_t>{120, 120, 120, 40}));
+}
+
+TEST(PlanDdp, WhatIsReadyLastIsSmall) {
+  const std::vector<DdpParameter> parameters = {
+      Parameter("a", 100, 200, "qsgd:bits=4"), Parameter("b", 100, 300, "qsgd:bits=4"),
+      Parameter("c", 100, 40, "qsgd:bits=4"), Parameter("d", 100, 10, "qsgd:bits=4")};
+  EXPECT_EQ(SizesOf(PlanDdp({{0, 1, 2, 3}}, parameters, 80000).value()),
+            (std::vector<size_t>{50000, 5000}));
+  EXPECT_EQ(SizesOf(PlanDdp({{0, 1, 2, 3}}, parameters, 39999).value()),
+            (std::vector<size_t>{50000, 4000, 1000}));  // .. of which c is no part
+  // Only of the last DDP bucket; nor is one tensor cut, nor all of a bucket the tail.
+  EXPECT_EQ(SizesOf(PlanDdp({{0, 1, 2}, {3}}, parameters, 80000).value()),
+            (std::vector<size_t>{54000, 1000}));
+  EXPECT_EQ(SizesOf(PlanDdp({{3, 2, 1, 0}}, parameters, 80000).value()),
+            (std::vector<size_t>{55000}));
+  EXPECT_EQ(SizesOf(PlanDdp({{0, 1, 2, 3}}, parameters, 800000).value()),
+            (std::vector<size_t>{55000}));
+}
+
+TEST(PlanDdp, FewElementsBeforeTheLastWaitForIt) {
+  const std::vector<DdpParameter> parameters = {
+      Parameter("a", 10, 2000, "qsgd:bits=4"), Parameter("few", 1, 1024, "fp32"),
+      Parameter("b", 10, 10, "qsgd:bits=4"), Parameter("last", 1, 10, "fp32")};
+  EXPECT_EQ(SizesOf(PlanDdp({{0, 1, 2, 3}}, parameters, 80000).value()),
+            (std::vector<size_t>{20000, 100, 1034}));
 }
 
 TEST(PlanDdp, RefusesWhatItCannotPlan) {
