@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "elastiquant/codec/adapt.h"
+#include "elastiquant/ddp/layout_section.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr char kStepSection[] = "step";
-constexpr char kLayoutSection[] = "layout";  // JSON: the names of each DDP bucket's parameters
-constexpr char kCodecSection[] = "codec/";   // then the spec that parameters name
+constexpr char kLayoutSection[] = "layout";
+constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
 
 std::exception_ptr ToException(const Status& status) {
   const std::string words = "elastiquant: " + status.message();
@@ -36,37 +37,6 @@ bool AnyLossy(const CodecsBySpec& codecs) {
   return std::ranges::any_of(codecs, [](const auto& entry) {
     return entry.second->codec_class() != CodecClass::kLossless;
   });
-}
-
-std::vector<uint8_t> LayoutSection(const DdpLayout& layout,
-                                   std::span<const DdpParameter> parameters) {
-  auto names = nlohmann::json::array();
-  for (const std::vector<size_t>& bucket : layout) {
-    auto& own = names.emplace_back(nlohmann::json::array());
-    for (const size_t p : bucket) own.push_back(parameters[p].shape.name);
-  }
-  const std::string text = names.dump();
-  return {text.begin(), text.end()};
-}
-
-Result<DdpLayout> ReadLayout(std::span<const uint8_t> section,
-                             std::span<const DdpParameter> parameters) {
-  const auto json = nlohmann::json::parse(section.begin(), section.end(), nullptr, false);
-  if (!json.is_array()) return CorruptData("section layout is no list of buckets");
-  DdpLayout layout;
-  for (const nlohmann::json& bucket : json) {
-    layout.emplace_back();
-    for (const nlohmann::json& name : bucket) {
-      const auto known = std::ranges::find_if(
-          parameters, [&](const DdpParameter& p) { return name == p.shape.name; });
-      if (known == parameters.end()) {
-        return CorruptData("section layout names " + name.dump() +
-                           ", which is no parameter of the model");
-      }
-      layout.back().push_back(static_cast<size_t>(known - parameters.begin()));
-    }
-  }
-  return layout;
 }
 
 Traffic operator-(const Traffic& a, const Traffic& b) {
@@ -121,7 +91,8 @@ void DdpEngine::Close() {
   if (in_step) comm_->Abort(Internal("it ended, or closed its compression, within a step"));
   if (finisher_.joinable()) finisher_.join();
   Fail(closed);
-  if (reduction_ && !in_step) {  // for SaveState
+  if (reduction_ && !in_step) {  // for Layers and SaveState
+    final_layers_ = Layers();
     reduction_->SaveMemory(&loaded_);
     remembered_ = reduction_->layout();
   }
@@ -439,12 +410,13 @@ DdpStats DdpEngine::stats() {
 void DdpEngine::ResetStats() {
   const std::lock_guard lock(mutex_);
   stats_ = {};
+  final_layers_.clear();
   traffic_at_reset_ = comm_ ? comm_->traffic() : final_traffic_;
   if (reduction_) reduction_->certificate().Forget();
 }
 
 std::vector<nlohmann::json> DdpEngine::Layers() {
-  if (reduction_ == nullptr) return {};
+  if (reduction_ == nullptr) return final_layers_;
   return reduction_->certificate().Lines(static_cast<int64_t>(step_), epoch_);
 }
 
@@ -481,7 +453,7 @@ Status DdpEngine::LoadState(const Sections& sections) {
   const auto layout = memory.extract(kLayoutSection);
   DdpLayout remembered;
   if (!layout.empty()) {
-    EQ_ASSIGN_OR_RETURN(remembered, ReadLayout(layout.mapped(), parameters_));
+    EQ_ASSIGN_OR_RETURN(remembered, ReadLayoutSection(layout.mapped(), parameters_));
   }
   std::memcpy(&step_, step.mapped().data(), sizeof(step_));
   if (reduction_ == nullptr) {

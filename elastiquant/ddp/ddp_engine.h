@@ -171,6 +171,7 @@ class DdpEngine {
   Status error_;
   DdpStats stats_;
   Traffic traffic_at_reset_, final_traffic_;
+  std::vector<nlohmann::json> final_layers_;
 
   std::thread finisher_;
 };

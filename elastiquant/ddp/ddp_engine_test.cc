@@ -288,6 +288,14 @@ TEST(DdpEngine, CertifiesItsLayers) {
     worker.engine->ResetStats();
     EXPECT_EQ(worker.engine->stats().steps, 0u);
     EXPECT_TRUE(worker.engine->Layers().empty());
+
+    (void)worker.Step(12, kRebuilt);
+    const auto latest = worker.engine->Layers();
+    worker.engine->Close();
+    EXPECT_EQ(latest.size(), 3u);
+    EXPECT_EQ(worker.engine->Layers(), latest);
+    worker.engine->ResetStats();
+    EXPECT_TRUE(worker.engine->Layers().empty());
   });
 }
 

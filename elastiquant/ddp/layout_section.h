@@ -1,0 +1,20 @@
+// DDP's buckets as they are kept in a checkpoint: JSON, the names of each bucket's parameters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/ddp/ddp_plan.h"
+
+namespace elastiquant {
+
+std::vector<uint8_t> LayoutSection(const DdpLayout& layout,
+                                   std::span<const DdpParameter> parameters);
+
+// Errors: CorruptData for what is no such list, or names a parameter that there is not.
+Result<DdpLayout> ReadLayoutSection(std::span<const uint8_t> section,
+                                    std::span<const DdpParameter> parameters);
+
+}  // namespace elastiquant
