@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "elastiquant/base/crc32c.h"
 #include "elastiquant/collective/skip_notice.h"
 
 namespace elastiquant {
@@ -16,6 +17,16 @@ constexpr size_t kKept = 8;
 size_t PartOf(const Codec& codec, size_t size) {
   const Exchange exchange = codec.exchange();
   return exchange == Exchange::kTwoPhase || exchange == Exchange::kIntegerSum ? kPart : size;
+}
+
+// Of a call, the number of values and a digest of all else that workers must have alike.
+constexpr int kDigestBits = 24;
+
+uint64_t Fingerprint(const char* call, size_t size, const Codec& codec, uint64_t seed) {
+  const std::string words = call + codec.spec() + "#" + std::to_string(seed);
+  const uint32_t digest =
+      Crc32c({reinterpret_cast<const uint8_t*>(words.data()), words.size()});
+  return uint64_t{size} << kDigestBits | digest >> (32 - kDigestBits);
 }
 
 Status CheckStateless(const Codec& codec) {
@@ -37,6 +48,20 @@ Result<std::unique_ptr<TensorCollectives>> TensorCollectives::Create(
   options.on_peer_lost = [](const Status&) {};  // waits then end with the verdict
   EQ_ASSIGN_OR_RETURN(auto comm, Communicator::Connect(options));
   return std::unique_ptr<TensorCollectives>(new TensorCollectives(std::move(comm), threads));
+}
+
+// Workers whose calls differ would wait for each other for ever.
+Status TensorCollectives::CheckAlike(uint64_t fingerprint) {
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> all, comm_->AllGather(fingerprint));
+  for (size_t r = 1; r < all.size(); ++r) {
+    const uint64_t size = all[r] >> kDigestBits, first = all[0] >> kDigestBits;
+    if (all[r] == all[0]) continue;
+    return InvalidArgument("workers " + std::to_string(r) + " and 0 make different calls: " +
+                           (size == first ? "their codecs, operations or seeds differ"
+                                          : "of " + std::to_string(size) + " and " +
+                                                std::to_string(first) + " values"));
+  }
+  return {};
 }
 
 Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
@@ -67,6 +92,7 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
 
 Status TensorCollectives::Mean(std::span<float> values,
                                const std::shared_ptr<const Codec>& codec, uint64_t seed) {
+  EQ_RETURN_IF_ERROR(CheckAlike(Fingerprint("mean ", values.size(), *codec, seed)));
   EQ_RETURN_IF_ERROR(CheckStateless(*codec));
   if (values.empty()) return {};
   EQ_ASSIGN_OR_RETURN(Reduction* const reduction, ReductionFor(values.size(), codec, seed));
@@ -101,6 +127,7 @@ Status TensorCollectives::EncodeOrNotice(std::span<const float> values, const Co
 Result<std::vector<std::vector<float>>> TensorCollectives::Gather(std::span<const float> values,
                                                                   const Codec& codec,
                                                                   uint64_t seed) {
+  EQ_RETURN_IF_ERROR(CheckAlike(Fingerprint("gather ", values.size(), codec, seed)));
   EQ_RETURN_IF_ERROR(CheckStateless(codec));
   ++calls_;
   const auto world = static_cast<size_t>(comm_->world_size());

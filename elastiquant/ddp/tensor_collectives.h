@@ -27,8 +27,8 @@ class TensorCollectives {
 
   // values: this worker's; then the mean over the workers, the same bits on all.
   // Errors: InvalidArgument if the codec remembers from message to message, or if workers give
-  // other lengths or codecs the first time; NonFinite, on all, where a worker has a NaN or
-  // infinity; Unavailable for a lost worker.
+  // other lengths, codecs or seeds, on all of them; NonFinite, on all, where a worker has a NaN
+  // or infinity; Unavailable for a lost worker.
   Status Mean(std::span<float> values, const std::shared_ptr<const Codec>& codec,
               uint64_t seed);
 
@@ -49,6 +49,7 @@ class TensorCollectives {
   };
 
   TensorCollectives(std::unique_ptr<Communicator> comm, int threads);
+  Status CheckAlike(uint64_t fingerprint);
   Result<Reduction*> ReductionFor(size_t size, const std::shared_ptr<const Codec>& codec,
                                   uint64_t seed);
   Status EncodeOrNotice(std::span<const float> values, const Codec& codec, uint64_t seed,

@@ -106,6 +106,30 @@ TEST(TensorCollectives, RefusesCodecsThatRemember) {
   });
 }
 
+TEST(TensorCollectives, CallsThatDifferAreAnErrorOfAllAndPass) {
+  RunWorkers(3, [](int rank, TensorCollectives& workers) {
+    const bool last = rank == 2;
+    const auto mean = [&](size_t n, const char* spec, uint64_t seed) {
+      std::vector<float> values = Values(rank, n);
+      return workers.Mean(values, Make(spec), seed);
+    };
+    for (const size_t n : {size_t{10}, size_t{1} << 19}) {
+      ASSERT_TRUE(mean(n, "fp32", 0).ok());  // whose reducer is there from then on
+      for (const Status& differs :
+           {mean(last ? n : 20, "fp32", 0), mean(last ? 0 : n, "fp32", 0),
+            mean(n, last ? "dither:bits=2" : "fp32", 0), mean(n, "fp32", last ? 1 : 0),
+            mean(n, last ? "efsign|ef" : "fp32", 0),
+            last ? mean(n, "fp32", 0)
+                 : workers.Gather(Values(rank, n), *Make("fp32"), 0).status()}) {
+        EXPECT_EQ(differs.code(), StatusCode::kInvalidArgument);
+        EXPECT_NE(differs.message().find("workers 2 and 0"), std::string::npos)
+            << differs.message();
+      }
+      EXPECT_TRUE(mean(n, "fp32", 0).ok());
+    }
+  });
+}
+
 TEST(TensorCollectives, KeepsFewReducers) {
   RunWorkers(2, [](int rank, TensorCollectives& workers) {
     for (int round = 0; round < 2; ++round) {
