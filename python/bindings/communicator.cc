@@ -52,6 +52,9 @@ CommunicatorOptions OptionsOf(const py::object& meeting) {
 }
 
 void BindCommunicator(py::module_& module) {
+  module.def(
+      "_check_link", [](const std::string& link) { (void)ValueOrThrow(ParseLink(link)); },
+      py::arg("link"), "Raises ValueError unless the spec names a link to emulate.");
   py::class_<StoreHost, std::shared_ptr<StoreHost>>(module, "_StoreHost",
                                                     "The key-value store of some workers.")
       .def(py::init(

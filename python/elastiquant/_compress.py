@@ -6,6 +6,7 @@ import atexit
 import fnmatch
 import json
 import logging
+import math
 import os
 import time
 import weakref
@@ -85,7 +86,9 @@ def compress(
     specs, error = [], None
     try:
         specs = _specs(names, parameters, codec, exact, policy)
-        _check_numbers(bucket_kib, measure_every, seed, threads)
+        _check_numbers(bucket_kib, measure_every, seed, threads, timeout)
+        if link is not None:
+            _core._check_link(link)
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
     alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
@@ -223,11 +226,15 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
 
 
-def _check_numbers(bucket_kib: int | None, measure_every: int, seed: int, threads: int) -> None:
+def _check_numbers(
+    bucket_kib: int | None, measure_every: int, seed: int, threads: int, timeout: float
+) -> None:
     if bucket_kib is not None and bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
     if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
         raise ValueError("measure_every and seed must not be negative, threads at least 1")
+    if not 1 <= timeout < math.inf:
+        raise ValueError("timeout must be at least 1 s, and finite")
 
 
 def _synchronised(

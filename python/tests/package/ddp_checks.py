@@ -414,7 +414,8 @@ def wrong_arguments_are_refused():
         ({"bucket_kib": 0}, "bucket_kib"),
         ({"threads": 0}, "threads"),
         ({"seed": -1}, "seed"),
-        ({"timeout": 0.2}, "time-?out|second"),
+        ({"timeout": 0.2}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
         ({"link": "fast"}, "fast"),
     ):
         with raises(ValueError, words):
@@ -457,6 +458,9 @@ def workers_that_differ_are_refused():
             compress(make_ddp(), **options)
     with raises(ValueError if last else RuntimeError, "dithr"):
         compress(make_ddp(), "dithr" if last else "dither")
+    for options in ({"link": "fast" if last else None}, {"timeout": 0.2 if last else 20}):
+        with raises(ValueError if last else RuntimeError, "fast|timeout"):
+            compress(make_ddp(), **options)
     model = make_ddp()
     compress(model)
     train(model, range(2))
