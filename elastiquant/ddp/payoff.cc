@@ -59,8 +59,7 @@ void Payoff::Add(double seconds, double exact_seconds) {
 
 void Payoff::JudgeCompressed(double exact_seconds) {
   compressed_ = Median(seconds_);
-  // A step whose gradient alone keeps the link busy for longer need not be tried.
-  if (exact_seconds < compressed_) return Enter(State::kTrying);
+  if (exact_seconds < kNotWorthATrial * compressed_) return Enter(State::kTrying);
   if (chosen_ == State::kExact) {
     notice_ = "the link has become slow enough for compression: sending compressed again";
   }

@@ -21,6 +21,9 @@ class Payoff {
   static constexpr double kMargin = .02;
   // An uncompressed step so many times as long as a compressed one ends its trial.
   static constexpr double kHopeless = 2;
+  // There is none if the gradient would keep the link busy for so many times a compressed step.
+  // The link looks slower than it is to short messages, which wait for processors.
+  static constexpr double kNotWorthATrial = 4;
 
   // If not enabled, all steps are to be compressed.
   explicit Payoff(bool enabled) : state_(enabled ? State::kSettling : State::kOff) {}

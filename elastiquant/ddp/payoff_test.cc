@@ -35,6 +35,12 @@ TEST(Payoff, SendsFp32WhereThatIsFasterAndSaysSo) {
   EXPECT_EQ(payoff.TakeNotice(), "") << "told once";
 }
 
+TEST(Payoff, TriesWhatALinkThatLooksSlowMayStillCarry) {
+  Payoff payoff(true);
+  ExactSteps(&payoff, {.15, .12, .5}, 100);
+  EXPECT_TRUE(payoff.exact());
+}
+
 TEST(Payoff, AHopelessTrialIsShort) {
   Payoff payoff(true);
   EXPECT_LE(ExactSteps(&payoff, {.15, .9, .1}, 500), 2);
