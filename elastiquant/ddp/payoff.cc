@@ -68,7 +68,7 @@ void Payoff::JudgeCompressed(double exact_seconds) {
 
 void Payoff::JudgeExact() {
   const double exact = Median(seconds_);
-  const bool pays = exact >= (1 - kMargin) * compressed_;
+  const bool pays = compressed_ <= (1 - kMargin) * exact;
   if (pays && chosen_ == State::kExact) {
     notice_ = "a step takes " + Seconds(compressed_) + " compressed and " + Seconds(exact) +
               " as fp32: sending compressed again";

@@ -17,7 +17,7 @@ class Payoff {
   static constexpr int kTimedSteps = 8;
   // Steps until the choice is looked at again.
   static constexpr int kChosenSteps = 1000;
-  // Uncompressed steps must be shorter by this to be chosen.
+  // Compressed steps must be shorter by this to be chosen: at a draw the exact mean is better.
   static constexpr double kMargin = .02;
   // An uncompressed step so many times as long as a compressed one ends its trial.
   static constexpr double kHopeless = 2;

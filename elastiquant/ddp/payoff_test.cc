@@ -47,9 +47,11 @@ TEST(Payoff, AHopelessTrialIsShort) {
   EXPECT_FALSE(payoff.exact());
 }
 
-TEST(Payoff, StaysCompressedWhereTheGainIsNoise) {
+TEST(Payoff, SendsFp32AtADraw) {
   Payoff payoff(true);
-  ExactSteps(&payoff, {.150, .149, .01}, 100);
+  ExactSteps(&payoff, {.149, .150, .01}, 100);
+  EXPECT_TRUE(payoff.exact());
+  ExactSteps(&payoff, {.140, .150, .01}, 1100);
   EXPECT_FALSE(payoff.exact());
 }
 

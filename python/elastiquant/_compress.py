@@ -66,7 +66,8 @@ def compress(
     timeout: seconds that a worker may be silent before the others give it up, at least 1.
     link: a link to emulate, for trying: "20mbit,10ms". Only compressed messages feel it.
     switch: where uncompressed gradients might be faster, time some steps both ways, send fp32
-        if that wins, and log so; looked at again every 1000 steps. False always compresses.
+        unless compressing gains 2 %, and log so; looked at again every 1000 steps. False always
+        compresses.
 
     Every worker gets the same bits. Where a worker has a NaN or infinity, the gradient is NaN
     on all, as without compression, so that GradScaler and clipping work.
