@@ -30,11 +30,10 @@ class Cutter {
   }
 
   void CloseLargerThan(size_t elements) {
-    std::vector<std::string> larger;
-    for (const auto& [codec, open] : open_) {
-      if (open.planned.elements > elements) larger.push_back(codec);
+    for (auto next = open_.begin(); next != open_.end();) {
+      const auto open = next++;  // closing takes it out
+      if (open->second.planned.elements > elements) Close(open->first);
     }
-    for (const std::string& codec : larger) Close(codec);
   }
 
   void Finish(size_t ddp_bucket, DdpPlan* plan) {

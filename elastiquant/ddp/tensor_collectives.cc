@@ -19,11 +19,16 @@ size_t PartOf(const Codec& codec, size_t size) {
   return exchange == Exchange::kTwoPhase || exchange == Exchange::kIntegerSum ? kPart : size;
 }
 
+// How values are coded.
+std::string WayOf(const Codec& codec, uint64_t seed) {
+  return codec.spec() + "#" + std::to_string(seed);
+}
+
 // Of a call, the number of values and a digest of all else that workers must have alike.
 constexpr int kDigestBits = 24;
 
 uint64_t Fingerprint(const char* call, size_t size, const Codec& codec, uint64_t seed) {
-  const std::string words = call + codec.spec() + "#" + std::to_string(seed);
+  const std::string words = call + WayOf(codec, seed);
   const uint32_t digest =
       Crc32c({reinterpret_cast<const uint8_t*>(words.data()), words.size()});
   return uint64_t{size} << kDigestBits | digest >> (32 - kDigestBits);
@@ -66,7 +71,7 @@ Status TensorCollectives::CheckAlike(uint64_t fingerprint) {
 
 Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
     size_t size, const std::shared_ptr<const Codec>& codec, uint64_t seed) {
-  const std::pair<size_t, std::string> key{size, codec->spec() + "#" + std::to_string(seed)};
+  const std::pair<size_t, std::string> key{size, WayOf(*codec, seed)};
   if (const auto known = reductions_.find(key); known != reductions_.end()) {
     return &known->second;
   }
