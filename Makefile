@@ -18,16 +18,21 @@ help:  ## list these targets
 setup:  ## install what is missing: Debian packages, and .venv with PyTorch
 	@scripts/setup.sh
 
-build:  ## build the program, build/release/bin/elastiquant, and the tests
-	@scripts/build.sh $(PRESET)
+build:  ## build the program, the libraries and the Python package (into build/release)
+	@scripts/build.sh $(PRESET) product
 
-demo: setup build  ## train on 4 workers over a 20 Mbit/s link and compare codecs
-	@scripts/demo.sh
+demo:  ## train on 4 workers over a 20 Mbit/s link and compare codecs
+	@scripts/step.sh 1/3 'set up: install what is missing' scripts/setup.sh
+	@scripts/step.sh 2/3 'build the program' scripts/build.sh release elastiquant_cli
+	@scripts/step.sh 3/3 'train three times and compare' scripts/demo.sh
 
-test: setup build  ## run all tests
-	@scripts/run_tests.sh $(PRESET)
+test:  ## build the tests too, and run all
+	@scripts/step.sh 1/3 'set up: install what is missing' scripts/setup.sh
+	@scripts/step.sh 2/3 'build the program and the tests' scripts/build.sh $(PRESET)
+	@scripts/step.sh 3/3 'run the tests' scripts/run_tests.sh $(PRESET)
 
-bench: setup build  ## measure the codecs' speed as a ratio to memcpy
+bench: setup  ## measure the codecs' speed as a ratio to memcpy
+	@scripts/build.sh release elastiquant_cli kernel_bench
 	@scripts/bench.sh
 
 wheel: setup  ## build a wheel of the Python package into build/wheel

@@ -24,7 +24,9 @@ endif()
 add_library(torch INTERFACE IMPORTED)
 target_include_directories(torch SYSTEM INTERFACE
   "${TORCH_INSTALL_PREFIX}/include" "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")
-target_compile_definitions(torch INTERFACE USE_DISTRIBUTED ${facts})
+# What find_package(Torch) defines too, so that ccache shares the objects of a release build.
+target_compile_definitions(torch INTERFACE
+  USE_C10D_GLOO USE_DISTRIBUTED USE_RPC USE_TENSORPIPE ${facts})
 foreach(library torch torch_cpu c10)
   target_link_libraries(torch INTERFACE "${TORCH_INSTALL_PREFIX}/lib/lib${library}.so")
 endforeach()

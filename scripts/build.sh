@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Configures and builds a CMake preset: scripts/build.sh [release|core|asan|tsan] [TARGET...]
+# Without a target it builds all there is; `product` is all but tests and benchmarks, and
+# `elastiquant_cli` the program alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,4 +19,6 @@ if ! cmake --preset "$preset" >"$log" 2>&1; then
   echo "Configuring build/$preset failed; if something was not found, run make setup." >&2
   exit 1
 fi
+# Ninja's progress: steps done, of how many, and the seconds so far.
+export NINJA_STATUS=${NINJA_STATUS:-[%f/%t, %e s] }
 cmake --build "build/$preset" ${1:+--target "$@"}

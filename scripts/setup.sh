@@ -60,7 +60,7 @@ install_packages() {
     say "Debian packages: all $(listed_packages | wc -l) are there"
     return
   fi
-  say "Debian packages to install with apt-get:"
+  say "Debian packages to install with apt-get, which takes a minute or two:"
   print_packages <<<"$missing"
   if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
     die "installing Debian packages needs root, and there is no sudo." \
@@ -113,8 +113,11 @@ for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
 PY
 }
 
+# At a terminal pip shows what it downloads, which may be gigabytes.
 pip_install() {
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" ||
+  local quiet=(--quiet)
+  if [ -t 1 ]; then quiet=(); fi
+  "$venv/bin/python" -m pip install "${quiet[@]}" --disable-pip-version-check "$@" ||
     die "pip could not install: ${!#}" \
       "See pip's message above. Is there internet? If torch was not found, does the index" \
       "${TORCH_INDEX_URL:-(the usual one, as TORCH_INDEX_URL is not set)} have it?"
@@ -134,7 +137,8 @@ make_venv() {
     say "Python packages: all are in $venv"
     return
   fi
-  say "Python packages to install into $venv: $(tr '\n' ' ' <<<"$missing")and what they need"
+  say "Python packages to install into $venv: $(tr '\n' ' ' <<<"$missing")and what they need."
+  say "This takes a minute or two, and longer if torch comes with CUDA."
   torch=$(grep '^torch==' <<<"$missing" || true)
   if [ -n "$torch" ] && [ -n "${TORCH_INDEX_URL:-}" ]; then
     say "torch itself from TORCH_INDEX_URL=$TORCH_INDEX_URL"

@@ -1,6 +1,6 @@
 // Codecs of two levels a bucket: 1-bit SGD (Seide et al., Interspeech 2014), and BinGrad-b and
-// BinGrad-pb (the binary schemes of Qu et al., "Optimal Gradient Quantization Condition for
-// Communication-Efficient Distributed Training", 2020).
+// BinGrad-pb (the binary schemes of Xu, Huo and Huang, "Optimal Gradient Quantization Condition
+// for Communication-Efficient Distributed Training", 2020).
 #include <algorithm>
 #include <bit>
 #include <cmath>

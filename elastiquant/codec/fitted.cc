@@ -1,4 +1,4 @@
-// Codecs that fit levels to each bucket: ORQ (Qu et al., "Optimal Gradient Quantization
+// Codecs that fit levels to each bucket: ORQ (Xu, Huo and Huang, "Optimal Gradient Quantization
 // Condition for Communication-Efficient Distributed Training", 2020) and QUIVER (Ben-Basat et
 // al., "Optimal and Near-Optimal Adaptive Vector Quantization", 2024).
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace elastiquant {
 // choose the same levels.
 
 // ORQ: the best middle for both ends, and so on in both halves. levels: 2^k + 1.
-// (Qu et al., "Optimal Gradient Quantization Condition", 2020.)
+// (Xu, Huo and Huang, "Optimal Gradient Quantization Condition", 2020.)
 void OrqLevels(std::span<const float> sorted, std::span<double> sums, std::span<float> levels);
 
 // The least error there is, QUIVER (Ben-Basat et al., 2024): a dynamic program over the values,
