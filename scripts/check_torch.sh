@@ -42,9 +42,10 @@ pins >"$work/pins.txt"
 install --upgrade "$requirement" --requirement "$work/pins.txt"
 
 say "building the package against $("$bin/python" -c 'import torch; print(torch.__version__)')"
-# With the release build's flags, so that ccache has what does not depend on torch, and in a
-# folder that stays, so that a second run compiles only what has changed.
-SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON" SKBUILD_BUILD_DIR="$work" \
+# With the release build's compiler (pip takes the one that Python was built with) and flags, so that
+# ccache has what does not depend on torch; in a folder that stays, so that a second run compiles
+# only what has changed.
+CXX=${CXX:-c++} SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON" SKBUILD_BUILD_DIR="$work" \
   install --no-build-isolation --no-deps --force-reinstall .
 
 cd "$work" # so that it is the installed package that is imported
