@@ -1,13 +1,17 @@
-// Any bytes, taken as a frame: inspecting and decoding give an error or finite values. Each
-// input is tried as it is, and again with everything that guards the codecs made right, so that
-// mutations reach what is behind the checksum.
+// Any bytes, taken as a frame: inspecting and decoding give an error or finite values, the same
+// on each SIMD target that the machine can run. Each input is tried as it is, and again with
+// everything that guards the codecs made right, so that mutations reach what is behind the
+// checksum.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame_testing.h"
+#include "elastiquant/codec/untrusted.h"
+#include "elastiquant/kernels/targets.h"
 #include "fuzz/fuzz.h"
 
 namespace elastiquant {
@@ -16,25 +20,63 @@ namespace {
 // Few enough that an input takes well under a millisecond.
 constexpr size_t kMaxElements = 1 << 14;
 
+// What a frame comes to on one target.
+struct Outcome {
+  std::string decoded, added;         // "ok", or what is wrong
+  std::vector<uint32_t> values, sum;  // as bits; nothing unless it is decoded
+  bool operator==(const Outcome&) const = default;
+};
+
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  if (!values.empty()) std::memcpy(bits.data(), values.data(), 4 * values.size());
+  return bits;
+}
+bool IsFinite(float v) { return std::isfinite(v); }
+
+Outcome DecodeBothWays(std::span<const uint8_t> frame, size_t n, Workspace& work) {
+  std::vector<float> values(n), zero(n, 0.0f), sum(n, 0.5f);
+  const Status decoded = DecodeFrame(frame, work, values);
+  const Status added = DecodeAddFrame(frame, 1.0f, work, zero);
+  FUZZ_CHECK(decoded.ToString() == added.ToString());
+  FUZZ_CHECK(decoded.ToString() == DecodeAddFrame(frame, 1.0f / 3, work, sum).ToString());
+  Outcome outcome{decoded.ToString(), added.ToString(), {}, {}};
+  if (!decoded.ok()) {
+    FUZZ_CHECK(!decoded.message().empty());
+    return outcome;
+  }
+  FUZZ_CHECK(std::ranges::all_of(values, IsFinite) && values == zero);
+  // Of finite values and a finite weight there is no NaN, nor here an infinity.
+  FUZZ_CHECK(std::ranges::all_of(sum, IsFinite));
+  outcome.values = Bits(values);
+  outcome.sum = Bits(sum);
+  return outcome;
+}
+
 void TryFrame(std::span<const uint8_t> frame, Workspace& work) {
-  const auto summary = InspectFrame(frame);
-  const size_t n = summary.ok() ? summary->elements : 1;
-  if (n > kMaxElements) {  // an honest caller asks first and gives no room to a giant
+  static const std::vector<std::string> targets = SimdTargets();
+  const auto summary = InspectFrame(frame, kMaxElements);
+  if (summary.status().code() == StatusCode::kOutOfRange) {
+    // An honest caller asks first and gives no room to a giant.
     std::vector<float> values(1);
     FUZZ_CHECK(!DecodeFrame(frame, work, values).ok());
     return;
   }
-  std::vector<float> values(n), sum(n, 0.0f);
-  const Status decoded = DecodeFrame(frame, work, values);
-  const Status added = DecodeAddFrame(frame, 1.0f, work, sum);
-  FUZZ_CHECK(decoded.code() == added.code());
-  FUZZ_CHECK(summary.ok() || !decoded.ok());
-  if (!decoded.ok()) {
-    FUZZ_CHECK(!decoded.message().empty());
-    return;
+  const size_t n = summary.ok() ? summary->elements : 1;
+  Outcome first;
+  for (const std::string& target : targets) {
+    FUZZ_CHECK(UseSimdTarget(target).ok());
+    Outcome outcome = DecodeBothWays(frame, n, work);
+    FUZZ_CHECK(summary.ok() || outcome.decoded != "ok");
+    if (target == targets.front())
+      first = std::move(outcome);
+    else if (!(outcome == first)) {
+      std::fprintf(stderr, "on %s: %s, on %s: %s\n", targets.front().c_str(),
+                   first.decoded.c_str(), target.c_str(), outcome.decoded.c_str());
+      FUZZ_CHECK(false);
+    }
+    if (!summary.ok()) break;  // no codec has seen it
   }
-  FUZZ_CHECK(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }));
-  FUZZ_CHECK(values == sum);
 }
 
 void MakeHeaderRight(std::vector<uint8_t>& frame) {

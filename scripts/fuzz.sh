@@ -13,8 +13,8 @@ fuzz() {
   mkdir -p "$corpus"
   if [ -f "$dictionary" ]; then options+=(-dict="$dictionary"); fi
   case $name in
-    frame_fuzz) seeds=(../../testdata/golden) ;;
-    round_trip_fuzz | targets_fuzz) seeds=(seeds) ;;
+    frame_fuzz) seeds=(../../testdata/golden seeds/frames) ;;
+    round_trip_fuzz | targets_fuzz) seeds=(seeds/codecs) ;;
   esac
   if ! "bin/$name" "${options[@]}" "$corpus" "${seeds[@]}" >"$name.log" 2>&1; then
     tail -n 40 "$name.log" >&2

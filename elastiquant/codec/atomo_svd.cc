@@ -166,9 +166,11 @@ class AtomoSvdCodec : public LowRankCodec {
               LowRankWriter* writer) const {
     const size_t count = d.kept.size();
     const bool as_factors = FactorsAreShorter(tensor, count);
-    const size_t floats = count * (d.shorter + d.longer) + (as_factors ? 0 : tensor.size);
+    // Room for more than are ever drawn, so that not each message asks for a little more.
+    const size_t most = std::max(count, std::min(d.shorter, 2 * rank() + 16));
+    const size_t floats = most * (d.shorter + d.longer) + (as_factors ? 0 : tensor.size);
     Pieces pieces(work.SharedScratch(
-        Workspace::kCodecSlot + 1, count * d.longer * sizeof(double) + floats * sizeof(float)));
+        Workspace::kCodecSlot + 1, most * d.longer * sizeof(double) + floats * sizeof(float)));
     const auto exact = pieces.Take<double>(count * d.longer);
     const auto w = pieces.Take<float>(count * d.longer);
     const auto u = pieces.Take<float>(count * d.shorter);

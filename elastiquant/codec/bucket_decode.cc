@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -8,6 +9,7 @@
 #include "elastiquant/codec/first_error.h"
 #include "elastiquant/kernels/dequantize.h"
 #include "elastiquant/kernels/digits.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -33,8 +35,8 @@ int FixedRadix(CodecId codec) {
 
 Status CheckFields(CodecId codec, const Fields& f) {
   const int radix = f.top + 1;
-  // Sums of digits (shared_scale.h) have any base, and are never packed.
-  const bool any = codec == CodecId::kInnovation && f.coding != 0;
+  // Sums of digits (shared_scale.h) have any base above 2, and are never packed.
+  const bool any = codec == CodecId::kInnovation && f.coding != 0 && radix > 2;
   if (!any && !IsDigitBase(radix)) return BadParameter("the base of the digits is none in use");
   if (FixedRadix(codec) != 0 && radix != FixedRadix(codec)) {
     return BadParameter("the base of the digits does not fit the codec");
@@ -83,6 +85,11 @@ Result<BucketFormat> ReadFormat(const FrameView& frame) {
   return format;
 }
 
+// The largest magnitude; not finite if one of the values is not.
+float LargestOf(const float* values, size_t n) {
+  return std::bit_cast<float>(AbsMaxBits(values, n));
+}
+
 class Decoder {
  public:
   // `expected`: the scales that the frame must have, to be left out of what is decoded.
@@ -91,9 +98,9 @@ class Decoder {
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
-        how_{sink.add, sink.weight},
-        out_(sink.out),
+        sink_(sink),
         expected_(expected),
+        largest_digit_(LargestOf(format.table.data(), format.table.size())),
         work_(work) {}
 
   Status Run() {
@@ -130,7 +137,7 @@ class Decoder {
   Status DecodeTile(size_t tile, int thread) {
     const Piece piece = layout_.Tile(tile);
     const std::span<uint8_t> digits = work_.Scratch(thread, kMaxTile).first(piece.size);
-    EQ_RETURN_IF_ERROR(ReadDigits(tile, digits, out_.data() + piece.begin));
+    EQ_RETURN_IF_ERROR(ReadDigits(tile, digits, sink_.Soon(piece.begin)));
     const size_t end = piece.begin + piece.size;
     for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
       const Piece part = layout_.Overlap(tile, bucket);
@@ -164,19 +171,20 @@ class Decoder {
     alignas(64) float side[256];
     std::memcpy(side, payload_.data() + layout_.side_at() + bucket * count * sizeof(float),
                 count * sizeof(float));
-    for (size_t k = 0; k < count; ++k) {
-      // Levels of any sign; a scale is a norm.
-      const bool good = std::isfinite(side[k]) && (count > 1 || side[k] >= 0);
-      if (!good) return Bad("the levels or scale of bucket " + std::to_string(bucket));
+    const bool levels = format_.codec == CodecId::kLevels;
+    const float scale = levels || expected_ ? 1 : side[0];
+    // Levels have any sign; a scale is a norm, whether values are multiplied by it or not.
+    float* const out =
+        sink_.Room(part.begin, levels ? LargestOf(side, count) : scale * largest_digit_);
+    if (out == nullptr || !(levels || (side[0] >= 0 && std::isfinite(side[0])))) {
+      return Bad("the levels or scale of bucket " + std::to_string(bucket));
     }
     if (expected_ && side[0] != (*expected_)[bucket]) {
       return Bad("the scale of bucket " + std::to_string(bucket) + " is not the shared one");
     }
-    const bool levels = format_.codec == CodecId::kLevels;
     if (levels) std::fill(side + count, side + std::max<size_t>(count, 16), 0.0f);
     DequantizeDigits(digits, part.size, levels ? side : format_.table.data(),
-                     static_cast<size_t>(format_.radix), levels || expected_ ? 1 : side[0],
-                     how_, out_.data() + part.begin);
+                     static_cast<size_t>(format_.radix), scale, sink_.how(), out);
     return Status::Ok();
   }
 
@@ -189,9 +197,9 @@ class Decoder {
   const BucketFormat& format_;
   const BucketLayout layout_;
   const std::span<const uint8_t> payload_;
-  const Accumulate how_;
-  const std::span<float> out_;
+  const DecodeSink& sink_;
   const std::optional<std::span<const float>> expected_;
+  const float largest_digit_;
   Workspace& work_;
   FirstError error_;
 };
@@ -218,7 +226,8 @@ Status DecodeBucketCodes(const FrameView& frame, const DecodeSink& sink, Workspa
 Status AddUnscaled(const FrameView& frame, std::span<const float> scales, Workspace& work,
                    std::span<float> sums) {
   EQ_ASSIGN_OR_RETURN(const BucketFormat format, ReadFormat(frame));
-  return Decoder(format, frame, {sums, /*add=*/true, /*weight=*/1}, work, scales).Run();
+  const DecodeSink sink(sums, {.add = true, .weight = 1});
+  return Decoder(format, frame, sink, work, scales).Run();
 }
 
 }  // namespace elastiquant

@@ -168,7 +168,7 @@ std::shared_ptr<const Codec> CodecForEpoch(const std::shared_ptr<const Codec>& c
 const std::vector<CodecInfo>& ListCodecs();
 const std::vector<CodecModifierInfo>& ListCodecModifiers();
 
-// What a frame says of itself, after its checksum and header have been checked.
+// What a frame says of itself: its checksum and header are right, its claims not yet believed.
 struct FrameSummary {
   std::string codec;  // the name of the codec that made it
   size_t elements;
@@ -179,11 +179,11 @@ struct FrameSummary {
 };
 Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame);
 
-// values = Q. values.size() must be the frame's element count. On an error `values` is
-// unspecified, but nothing outside it was written.
+// values = Q, or an error (untrusted.h). values.size() must be the frame's element count. On an
+// error `values` is unspecified, but nothing outside it was written.
 Status DecodeFrame(std::span<const uint8_t> frame, Workspace& work, std::span<float> values);
 
-// values += weight * Q, in one pass.
+// values += weight * Q, in one pass; the errors are those of DecodeFrame.
 Status DecodeAddFrame(std::span<const uint8_t> frame, float weight, Workspace& work,
                       std::span<float> values);
 

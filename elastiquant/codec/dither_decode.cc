@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -7,6 +8,8 @@
 
 #include "elastiquant/codec/dither_code.h"
 #include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/convert.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/rans_kernels.h"
 
 namespace elastiquant {
@@ -16,8 +19,9 @@ Status Bad(const std::string& what) {
   return CorruptData("frame payload check failed: " + what);
 }
 
-// With a larger step an index may lead beyond the largest float.
-constexpr float kSafeStep = 0x1p102f;
+// No index of a frame is larger: 31 and 21 raw bits of the last class, or an escaped one, which
+// is below 2^24 but for the raw bits. With half a step more it is still this as a float.
+constexpr float kMostIndex = 0x1p26f;
 
 class TileDecoder {
  public:
@@ -26,7 +30,9 @@ class TileDecoder {
         model_(GetDitherModel(format.density, format.phase)),
         deltas_(GetDitherModel(DitherDensity::kLaplace, kNeutralPhase)),
         keys_(keys),
-        sink_(sink) {}
+        sink_(sink),
+        to_{sink.how().add, sink.how().weight},
+        most_(format.step * kMostIndex) {}
 
   // Adds the coordinates of blocks that are not zero to *dithered.
   Status Run(std::span<const uint8_t> in, size_t begin, size_t size, size_t* dithered) {
@@ -52,14 +58,11 @@ class TileDecoder {
     if (in.size() != kDitherRawTileHeader + size * sizeof(float)) {
       return Bad("a tile of plain values has another size");
     }
-    for (size_t i = 0; i < size; ++i) {
-      float value;
-      std::memcpy(&value, in.data() + kDitherRawTileHeader + i * sizeof(float), sizeof(value));
-      if (!std::isfinite(value)) return Bad("a value is not finite");
-      float& out = sink_.out[begin + i];
-      out = sink_.add ? out + sink_.weight * value : value;
-    }
-    return Status::Ok();
+    const uint8_t* const from = in.data() + kDitherRawTileHeader;
+    const auto unpack = [&](float* out) {
+      return to_.add ? UnpackAddFp32(from, size, to_.weight, out) : UnpackFp32(from, size, out);
+    };
+    return sink_.PutChecked(begin, unpack) ? Status::Ok() : Bad("a value is not finite");
   }
 
   Status ReadFront(std::span<const uint8_t> in) {
@@ -113,13 +116,13 @@ class TileDecoder {
       }
     }
     const size_t next = begin + kDitherGroup * kDitherBlock;
-    const bool is_next = next + kDitherGroup * kDitherBlock <= sink_.out.size();
+    const bool is_next = next + kDitherGroup * kDitherBlock <= sink_.size();
     for (int id = 1; id < kDitherClasses; ++id) {
       const std::span<const uint16_t> blocks(order.blocks + order.ends[id - 1],
                                              order.blocks + order.ends[id]);
       const size_t fetch = next + order.ends[id - 1] * kDitherBlock;
       EQ_RETURN_IF_ERROR(
-          DecodeBlocks(id, blocks, begin, size, is_next ? &sink_.out[fetch] : nullptr));
+          DecodeBlocks(id, blocks, begin, size, is_next ? sink_.Soon(fetch) : nullptr));
       if (blocks.empty()) continue;
       // Only the last one may be short.
       *dithered += (blocks.size() - 1) * kDitherBlock + DitherBlockLength(size, blocks.back());
@@ -131,14 +134,14 @@ class TileDecoder {
   Status DecodeBlocks(int id, std::span<const uint16_t> blocks, size_t begin, size_t size,
                       const float* soon) {
     size_t count = blocks.size();
-    if (format_.step > kSafeStep) {
-      count = 0;
+    float* const out = sink_.Room(begin, most_);
+    if (out == nullptr) {
+      count = 0;  // each block says how large its values are
     } else if (count > 0 && DitherBlockLength(size, blocks[count - 1]) < kDitherBlock) {
       --count;
     }
     const DitherRun run{blocks.data(), count, static_cast<uint32_t>(begin), soon};
-    if (!DecodeDitherRun(&reader_, run, keys_, format_.step, {sink_.add, sink_.weight}, model_,
-                         id, sink_.out.data() + begin)) {
+    if (!DecodeDitherRun(&reader_, run, keys_, format_.step, to_, model_, id, out)) {
       return Exhausted();
     }
     for (size_t b : blocks.subspan(count)) {
@@ -156,22 +159,22 @@ class TileDecoder {
                              indices)) {
       return Exhausted();
     }
-    if (format_.step > kSafeStep) {
+    float largest = most_;
+    if (!std::isfinite(largest)) {
       float values[kDitherBlock];
       DitherDequantize(indices, length, keys_, first, format_.step, {false, 1}, values);
-      if (!std::all_of(values, values + length, [](float v) { return std::isfinite(v); })) {
-        return Bad("a value is infinite");
-      }
+      largest = std::bit_cast<float>(AbsMaxBits(values, length));
     }
-    DitherDequantize(indices, length, keys_, first, format_.step, {sink_.add, sink_.weight},
-                     sink_.out.data() + begin);
+    float* const out = sink_.Room(begin, largest);
+    if (out == nullptr) return Bad("a value is infinite");
+    DitherDequantize(indices, length, keys_, first, format_.step, to_, out);
     return Status::Ok();
   }
 
   void PutZeros(size_t begin, size_t length) const {
-    float* out = sink_.out.data() + begin;
-    if (!sink_.add) std::fill_n(out, length, 0.0f);
-    for (size_t i = 0; sink_.add && i < length; ++i) out[i] += sink_.weight * 0.0f;
+    float* const out = sink_.Room(begin, 0);
+    if (!to_.add) std::fill_n(out, length, 0.0f);
+    for (size_t i = 0; to_.add && i < length; ++i) out[i] += to_.weight * 0.0f;
   }
 
   const DitherFormat& format_;
@@ -179,6 +182,8 @@ class TileDecoder {
   const DitherModel& deltas_;
   const LaneKeys keys_;
   const DecodeSink& sink_;
+  const DitherSink to_;
+  const float most_;  // magnitude of any value; infinite if the step alone does not tell
   DitherReader reader_;
   int delta_class_ = 0;
   int32_t previous_ = 0;

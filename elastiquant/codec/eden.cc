@@ -13,6 +13,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/rotation.h"
+#include "elastiquant/kernels/convert.h"
 #include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/pack.h"
 
@@ -180,16 +181,16 @@ Status DecodeEden(const FrameView& frame, const DecodeSink& sink, Workspace& wor
     }
   });
   if (!valid) return bad("payload check failed: a scale is not valid");
-  const DecodeSink front{sink.out.first(coded), sink.add, sink.weight};
-  if (!RotateBack(RotationOf(frame.key), rotated, front, work)) {
+  if (!RotateBack(RotationOf(frame.key), rotated, sink.First(coded), work)) {
     return bad("payload check failed: a value is infinite");
   }
-  const uint8_t* rest = frame.payload.data() + CodedBytes(n, rate);
-  for (size_t i = coded; i < n; ++i, rest += sizeof(float)) {
-    float value;
-    std::memcpy(&value, rest, sizeof(value));
-    if (!std::isfinite(value)) return bad("payload check failed: a value is not finite");
-    sink.out[i] = sink.add ? sink.out[i] + sink.weight * value : value;
+  const uint8_t* const rest = frame.payload.data() + CodedBytes(n, rate);
+  const auto unpack = [&](float* out) {
+    return sink.how().add ? UnpackAddFp32(rest, n - coded, sink.how().weight, out)
+                          : UnpackFp32(rest, n - coded, out);
+  };
+  if (!sink.PutChecked(coded, unpack)) {
+    return bad("payload check failed: a value is not finite");
   }
   return Status::Ok();
 }

@@ -1,5 +1,6 @@
 #include "elastiquant/codec/elastic_decode.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -8,6 +9,7 @@
 #include "elastiquant/codec/elastic_format.h"
 #include "elastiquant/codec/first_error.h"
 #include "elastiquant/kernels/dequantize.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -24,10 +26,10 @@ class Decoder {
         layout_(format, frame.elements),
         payload_(frame.payload),
         keys_(MakeLaneKeys(frame.key)),
-        how_{sink.add, sink.weight},
-        out_(sink.out),
+        sink_(sink),
         work_(work) {
     FillValueTable(format.levels.span(), format.bits, &table_);
+    largest_level_ = std::bit_cast<float>(AbsMaxBits(table_.value.data(), table_.value.size()));
   }
 
   Status Run() {
@@ -60,7 +62,7 @@ class Decoder {
     const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
     EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(tile));
     EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(), codes,
-                                     out_.data() + piece.begin));
+                                     sink_.Soon(piece.begin)));
     const size_t levels = format_.levels.count;
     if (levels < LevelsOfBits(format_.bits) &&
         MaxIndex(codes.data(), codes.size(), format_.bits) >= levels) {
@@ -77,20 +79,29 @@ class Decoder {
       if (!(norm >= 0 && norm <= LargestNorm(format_))) {
         return Bad("the norm of bucket " + std::to_string(bucket) + " is not a norm");
       }
-      Dequantize(part, norm, codes.data() + (part.begin - piece.begin));
+      if (!Dequantize(part, norm, codes.data() + (part.begin - piece.begin))) {
+        return Bad("the values of bucket " + std::to_string(bucket) + " are not finite");
+      }
       at += part.size;
     }
     return Status::Ok();
   }
 
-  void Dequantize(Piece part, float norm, const uint8_t* codes) {
-    float* out = out_.data() + part.begin;
+  // False if a value might not be finite.
+  bool Dequantize(Piece part, float norm, const uint8_t* codes) {
     if (format_.rounding == Rounding::kStochastic) {
-      return DequantizeLevels(codes, part.size, table_, norm, how_, out);
+      float* const out = sink_.Room(part.begin, norm * largest_level_);
+      if (out == nullptr) return false;
+      DequantizeLevels(codes, part.size, table_, norm, sink_.how(), out);
+      return true;
     }
-    const float step = norm / static_cast<float>(UniformSteps(format_.bits));
+    const float steps = static_cast<float>(UniformSteps(format_.bits));
+    const float step = norm / steps;
+    float* const out = sink_.Room(part.begin, step * (steps + 0.5f));
+    if (out == nullptr) return false;
     const RandomRun random{keys_, static_cast<uint32_t>(part.begin)};
-    DequantizeDithered(codes, part.size, random, step, format_.bits, how_, out);
+    DequantizeDithered(codes, part.size, random, step, format_.bits, sink_.how(), out);
+    return true;
   }
 
   Result<std::span<const uint8_t>> TileBytes(size_t tile) const {
@@ -123,10 +134,10 @@ class Decoder {
   const ElasticLayout layout_;
   const std::span<const uint8_t> payload_;
   const LaneKeys keys_;
-  const Accumulate how_;
-  const std::span<float> out_;
+  const DecodeSink& sink_;
   Workspace& work_;
   ValueTable table_;
+  float largest_level_;
   FirstError error_;
 };
 

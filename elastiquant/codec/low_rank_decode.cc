@@ -101,18 +101,19 @@ bool DecodeDense(const CodedTensor& coded, const DecodeSink& sink, Workspace& wo
     const size_t first = item * kDenseBlock;
     const size_t count = std::min(kDenseBlock, n - first);
     const uint8_t* const in = coded.numbers.data() + 4 * first;
-    float* const out = sink.out.data() + coded.tensor.begin + first;
-    const bool ok =
-        sink.add ? UnpackAddFp32(in, count, sink.weight, out) : UnpackFp32(in, count, out);
-    if (!ok) finite = false;
+    const auto unpack = [&](float* out) {
+      return sink.how().add ? UnpackAddFp32(in, count, sink.how().weight, out)
+                            : UnpackFp32(in, count, out);
+    };
+    if (!sink.PutChecked(coded.tensor.begin + first, unpack)) finite = false;
   };
   work.ParallelFor((n + kDenseBlock - 1) / kDenseBlock, std::cref(block));
   return finite;
 }
 
 void DecodeZeros(const CodedTensor& coded, const DecodeSink& sink) {
-  for (float& v : sink.out.subspan(coded.tensor.begin, coded.tensor.size)) {
-    v = sink.add ? v + sink.weight * 0.0f : 0.0f;
+  for (float& v : std::span(sink.Room(coded.tensor.begin, 0), coded.tensor.size)) {
+    v = sink.how().add ? v + sink.how().weight * 0.0f : 0.0f;
   }
 }
 
@@ -125,9 +126,11 @@ bool DecodeFactors(FactorFormat format, const CodedTensor& coded, const DecodeSi
   if (!UnpackFactors(format, coded.numbers.data(), factors)) return false;
   const FactorView p{factors.data(), shape.rows, coded.rank};
   const FactorView q{factors.data() + coded.rank * shape.rows, shape.cols, coded.rank};
-  const std::span<float> out = sink.out.subspan(coded.tensor.begin, coded.tensor.size);
-  return sink.add ? MultiplyAddFactors(p, q, shape, sink.weight, work, out)
-                  : MultiplyFactors(p, q, shape, work, out);
+  return sink.PutChecked(coded.tensor.begin, [&](float* begin) {
+    const std::span<float> out(begin, coded.tensor.size);
+    return sink.how().add ? MultiplyAddFactors(p, q, shape, sink.how().weight, work, out)
+                          : MultiplyFactors(p, q, shape, work, out);
+  });
 }
 
 }  // namespace

@@ -158,9 +158,9 @@ Result<std::span<const uint8_t>> TileBytes(const Layout& layout, size_t tile,
 }
 
 Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> payload,
-                  std::span<uint8_t> scratch, Accumulate how, float* out) {
+                  std::span<uint8_t> scratch, const DecodeSink& sink) {
   EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(layout, tile, payload));
-  const size_t size = layout.Tile(tile).size;
+  const auto [begin, size] = layout.Tile(tile);
   const size_t sign_bytes = Layout::SignBytes(size);
   const std::span<uint8_t> signs = scratch.subspan(kMaxTile, size);
   if (size % 8 != 0 && in[sign_bytes - 1] >> size % 8 != 0) {
@@ -169,11 +169,14 @@ Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> pa
   UnpackCodes(in.data(), size, 1, signs.data());
   const uint8_t* exponents = in.data() + sign_bytes;
   if (layout.coded) {
-    EQ_RETURN_IF_ERROR(
-        DecodeRans(in.subspan(sign_bytes), kExponentBits, scratch.first(size), out));
+    EQ_RETURN_IF_ERROR(DecodeRans(in.subspan(sign_bytes), kExponentBits, scratch.first(size),
+                                  sink.Soon(begin)));
     exponents = scratch.data();
   }
-  if (JoinNatural(exponents, signs.data(), size, how, out)) return Status::Ok();
+  const auto join = [&, n = size](float* out) {
+    return JoinNatural(exponents, signs.data(), n, sink.how(), out);
+  };
+  if (sink.PutChecked(begin, join)) return Status::Ok();
   return Bad("an exponent of tile " + std::to_string(tile) + " is that of infinity");
 }
 
@@ -193,9 +196,8 @@ Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& 
   if (end != frame.payload.size()) return Bad("the tiles do not end where it does");
   FirstError error;
   const auto decode = [&](size_t tile, int thread) {
-    float* out = sink.out.data() + layout.Tile(tile).begin;
-    Status status = DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile),
-                               {sink.add, sink.weight}, out);
+    Status status =
+        DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile), sink);
     if (!status.ok()) error.Report(tile, std::move(status));
   };
   work.ParallelFor(layout.tiles(), std::cref(decode));

@@ -110,10 +110,11 @@ Status DecodeRaw(const RawFormat& format, const FrameView& frame, const DecodeSi
   std::atomic<bool> finite{true};
   ForEachBlock(n, work, [&](size_t first, size_t count) {
     const uint8_t* in = frame.payload.data() + first * format.width;
-    float* out = sink.out.data() + first;
-    const bool ok = sink.add ? format.unpack_add(in, count, sink.weight, out)
-                             : format.unpack(in, count, out);
-    if (!ok) finite = false;
+    const auto unpack = [&](float* out) {
+      return sink.how().add ? format.unpack_add(in, count, sink.how().weight, out)
+                            : format.unpack(in, count, out);
+    };
+    if (!sink.PutChecked(first, unpack)) finite = false;
   });
   if (!finite) return CorruptData("frame payload check failed: a value is NaN or infinite");
   return Status::Ok();

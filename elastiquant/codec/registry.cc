@@ -8,6 +8,7 @@
 #include "elastiquant/codec/eden.h"
 #include "elastiquant/codec/memory.h"
 #include "elastiquant/codec/rotation.h"
+#include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant {
 namespace {
@@ -102,10 +103,10 @@ Result<KnownFrame> ParseKnownFrame(std::span<const uint8_t> frame) {
 
 Status Decode(std::span<const uint8_t> frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const KnownFrame known, ParseKnownFrame(frame));
-  if (known.view.elements != sink.out.size()) {
+  if (known.view.elements != sink.size()) {
     return InvalidArgument("the frame has " + std::to_string(known.view.elements) +
-                           " values, the output has room for " +
-                           std::to_string(sink.out.size()) + "; they must be equal");
+                           " values, the output has room for " + std::to_string(sink.size()) +
+                           "; they must be equal");
   }
   return known.decode(known.view, sink, work);
 }
@@ -242,8 +243,15 @@ const std::vector<CodecInfo>& ListCodecs() {
   return codecs;
 }
 
-Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame) {
+Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame, size_t max_elements) {
   EQ_ASSIGN_OR_RETURN(const KnownFrame known, ParseKnownFrame(frame));
+  if (known.view.elements > max_elements) {
+    return OutOfRange("a frame of " + std::to_string(frame.size()) + " bytes claims " +
+                      std::to_string(known.view.elements) + " values, and " +
+                      std::to_string(max_elements) +
+                      " are allowed: if you trust its sender, raise max_elements "
+                      "(--max-elements of `elastiquant decode`)");
+  }
   FrameSummary summary{known.codec, known.view.elements, frame.size(), known.view.key,
                        std::nullopt};
   if (known.variance != nullptr) {
@@ -252,13 +260,17 @@ Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame) {
   return summary;
 }
 
+Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame) {
+  return InspectFrame(frame, kDefaultMaxElements);
+}
+
 Status DecodeFrame(std::span<const uint8_t> frame, Workspace& work, std::span<float> values) {
-  return Decode(frame, {.out = values}, work);
+  return Decode(frame, DecodeSink(values), work);
 }
 
 Status DecodeAddFrame(std::span<const uint8_t> frame, float weight, Workspace& work,
                       std::span<float> values) {
-  return Decode(frame, {.out = values, .add = true, .weight = weight}, work);
+  return Decode(frame, {values, {.add = true, .weight = weight}}, work);
 }
 
 }  // namespace elastiquant

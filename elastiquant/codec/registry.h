@@ -1,6 +1,7 @@
 // What a scheme gives to be registered. registry.cc lists the families; nothing else does.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,14 +10,41 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/spec.h"
+#include "elastiquant/kernels/dequantize.h"
 
 namespace elastiquant {
 
-// Where a decoder puts its values: out[i] = Q[i], or out[i] += weight * Q[i].
-struct DecodeSink {
-  std::span<float> out;  // its size equals the frame's element count, checked by the caller
-  bool add = false;
-  float weight = 1;
+// Where a decoder puts its values, out[i] = Q[i] or out[i] += weight * Q[i], and the only way
+// to them. Bytes may be hostile, but what they decode to is an error or finite: a decoder gets
+// at the output only by saying how large the values are that it will put there, or with a
+// function that looks at each of them. Neither takes another pass over the values.
+class DecodeSink {
+ public:
+  explicit DecodeSink(std::span<float> out) : out_(out) {}
+  DecodeSink(std::span<float> out, Accumulate how) : out_(out), how_(how) {}
+
+  size_t size() const { return out_.size(); }  // the frame's element count
+  Accumulate how() const { return how_; }
+  // The same for the first `count` coordinates.
+  DecodeSink First(size_t count) const { return {out_.first(count), how_}; }
+
+  // Where coordinate `begin` is, for it and others behind it whose values are at most `largest`
+  // in magnitude. Null if that is NaN or infinite: then the frame must be refused.
+  [[nodiscard]] float* Room(size_t begin, float largest) const {
+    return std::isfinite(largest) ? out_.data() + begin : nullptr;
+  }
+  // write(out), with coordinate `begin` at `out`, puts values there and says whether all are
+  // finite, as does this. If not the frame must be refused.
+  template <typename Write>
+  [[nodiscard]] bool PutChecked(size_t begin, const Write& write) const {
+    return write(out_.data() + begin);
+  }
+  // Where values will be put soon: to be fetched into caches, not to be read.
+  const float* Soon(size_t begin) const { return out_.data() + begin; }
+
+ private:
+  std::span<float> out_;
+  Accumulate how_;
 };
 
 // One scheme by its name. Families of one id share wire format and decoder.

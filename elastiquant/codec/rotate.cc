@@ -98,7 +98,7 @@ Status DecodeRotated(const FrameView& frame, const DecodeSink& sink, Workspace& 
     return bad("payload check failed: the frame inside is rotated or has another length");
   }
   const std::span<float> rotated = Floats(
-      work.SharedScratch(Workspace::kModifierSlot, sink.out.size_bytes()), sink.out.size());
+      work.SharedScratch(Workspace::kModifierSlot, sink.size() * sizeof(float)), sink.size());
   const Status decoded = DecodeFrame(frame.payload, work, rotated);
   if (!decoded.ok()) return bad("payload check failed: inside it, " + decoded.message());
   if (!RotateBack({frame.key, log4_block, rounds}, rotated, sink, work)) {

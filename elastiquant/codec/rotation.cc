@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <functional>
 
 #include "elastiquant/kernels/flip_signs.h"
 #include "elastiquant/kernels/hadamard.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -72,13 +74,13 @@ bool RotateBack(const Rotation& rotation, std::span<float> values, const DecodeS
       HadamardTransform(piece, size, scratch);
       FlipSigns(piece, size, SignsOf(rotation, round, begin), ScaleOf(size), piece);
     }
-    float* const out = sink.out.data() + begin;
-    bool all = true;
-    for (size_t i = 0; i < size; ++i) {
-      all &= std::isfinite(piece[i]);
-      out[i] = sink.add ? out[i] + sink.weight * piece[i] : piece[i];
+    const auto [add, weight] = sink.how();
+    float* const out = sink.Room(begin, std::bit_cast<float>(AbsMaxBits(piece, size)));
+    if (out == nullptr) {
+      finite = false;
+      return;
     }
-    if (!all) finite = false;
+    for (size_t i = 0; i < size; ++i) out[i] = add ? out[i] + weight * piece[i] : piece[i];
   };
   ForEachPiece(rotation, values.size(), work, rotate);
   return finite;

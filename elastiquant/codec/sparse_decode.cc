@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -10,6 +12,7 @@
 #include "elastiquant/codec/sparse_values.h"
 #include "elastiquant/coding/float_code.h"
 #include "elastiquant/coding/gap_code.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -19,30 +22,29 @@ Status Bad(const std::string& what) {
 }
 
 // Coordinates that are not kept are 0, which adds nothing.
-class Scatterer {
- public:
-  explicit Scatterer(const DecodeSink& sink) : sink_(sink) {}
-
-  void Clear(size_t begin, size_t end) const {
-    if (!sink_.add && begin < end) {
-      std::memset(sink_.out.data() + begin, 0, (end - begin) * sizeof(float));
-    }
+void Clear(const DecodeSink& sink, size_t begin, size_t end) {
+  if (!sink.how().add && begin < end) std::fill_n(sink.Room(begin, 0), end - begin, 0.0f);
+}
+// The coordinates of a segment: [begin, end), all of them cleared but for the kept ones. False
+// if a value is not finite.
+bool PutSegment(const DecodeSink& sink, size_t begin, size_t end, const uint32_t* positions,
+                std::span<const float> values) {
+  const uint32_t largest = AbsMaxBits(values.data(), values.size());
+  float* const out = sink.Room(0, std::bit_cast<float>(largest));
+  if (out == nullptr) return false;
+  Clear(sink, begin, end);
+  if (!sink.how().add) {
+    for (size_t i = 0; i < values.size(); ++i) out[positions[i]] = values[i];
+    return true;
   }
-  void Put(const uint32_t* positions, std::span<const float> values) const {
-    float* out = sink_.out.data();
-    if (!sink_.add) {
-      for (size_t i = 0; i < values.size(); ++i) out[positions[i]] = values[i];
-      return;
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      const float product = sink_.weight * values[i];
-      out[positions[i]] += product;
-    }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float product = sink.how().weight * values[i];
+    out[positions[i]] += product;
   }
+  return true;
+}
 
- private:
-  const DecodeSink& sink_;
-};
+constexpr char kBadValue[] = "a value is not finite or out of range";
 
 class ListedDecoder {
  public:
@@ -75,7 +77,7 @@ class ListedDecoder {
       if (!status.ok()) error.Report(s, status);
     };
     work.ParallelFor(front_.segments, std::cref(segment));
-    Scatterer(sink_).Clear(size_t{Last(front_.segments - 1)} + 1, sink_.out.size());
+    Clear(sink_, size_t{Last(front_.segments - 1)} + 1, sink_.size());
     return error.status();
   }
 
@@ -84,7 +86,7 @@ class ListedDecoder {
   Status CheckFront() const {
     uint64_t end = 0;
     for (size_t s = 0; s < front_.segments; ++s) {
-      if (Last(s) >= sink_.out.size() || (s > 0 && Last(s) <= Last(s - 1))) {
+      if (Last(s) >= sink_.size() || (s > 0 && Last(s) <= Last(s - 1))) {
         return Bad("the last positions of its segments are out of order");
       }
       if (End(s) < end || End(s) > data_.size()) return Bad("a segment lies outside of it");
@@ -115,10 +117,8 @@ class ListedDecoder {
     float values[kSparseSegment];
     EQ_RETURN_IF_ERROR(Values(coded, {values, valued}));
     if (valued < size) Spread({marks, size}, valued, values);
-    const Scatterer scatterer(sink_);
-    scatterer.Clear(next, size_t{last} + 1);
-    scatterer.Put(positions, {values, size});
-    return Status::Ok();
+    const bool finite = PutSegment(sink_, next, size_t{last} + 1, positions, {values, size});
+    return finite ? Status::Ok() : Bad(kBadValue);
   }
 
   Status Values(std::span<const uint8_t> coded, std::span<float> values) const {
@@ -133,7 +133,7 @@ class ListedDecoder {
       }
       good = ReadSparseValues(coded.data(), format_.bits, format_.exponent, values);
     }
-    return good ? Status::Ok() : Bad("a value is not finite or out of range");
+    return good ? Status::Ok() : Bad(kBadValue);
   }
 
   // Puts the signs' magnitudes between the values, from the back, where there is room.
@@ -180,19 +180,17 @@ Status DecodeDrawn(const SparseFormat& format, size_t kept, const FrameView& fra
   const auto segment = [&](size_t s, int) {
     const size_t begin = s * kSparseSegment, size = SparseSegmentSize(kept, s);
     float values[kSparseSegment];
-    if (!ReadSparseValues(frame.payload.data() + s * segment_bytes, format.bits,
-                          format.exponent, {values, size})) {
-      good = false;
-      return;
-    }
-    const Scatterer scatterer(sink);
     const bool final = begin + size == kept;
-    scatterer.Clear(s == 0 ? 0 : positions[begin - 1] + size_t{1},
-                    final ? frame.elements : positions[begin + size - 1] + size_t{1});
-    scatterer.Put(positions.data() + begin, {values, size});
+    const size_t first = s == 0 ? 0 : positions[begin - 1] + size_t{1};
+    const size_t end = final ? frame.elements : positions[begin + size - 1] + size_t{1};
+    if (!ReadSparseValues(frame.payload.data() + s * segment_bytes, format.bits,
+                          format.exponent, {values, size}) ||
+        !PutSegment(sink, first, end, positions.data() + begin, {values, size})) {
+      good = false;
+    }
   };
   work.ParallelFor(SparseSegments(kept), std::cref(segment));
-  return good ? Status::Ok() : Bad("a value is not finite or out of range");
+  return good ? Status::Ok() : Bad(kBadValue);
 }
 
 }  // namespace
@@ -202,7 +200,7 @@ Status DecodeSparse(const FrameView& frame, const DecodeSink& sink, Workspace& w
   const size_t kept = frame.elements - format.dropped;
   if (kept == 0) {
     if (!frame.payload.empty()) return Bad("bytes without coordinates");
-    Scatterer(sink).Clear(0, sink.out.size());
+    Clear(sink, 0, sink.size());
     return Status::Ok();
   }
   if (format.placement == SparsePlacement::kDrawn) {

@@ -35,7 +35,10 @@ bool WithSearch(const DitherModel& model, int id, const Use& use) {
 bool DecodeBy(DitherReader* reader, const ScalarSearch& search, int, const ToIndices& put) {
   bool escaped = false;
   const DitherShape full{kDitherBlock / kDitherRow, 0xFFFF};
-  scalar::DecodeDitherSymbols(reader, full, search.model, search.id, put.indices, &escaped);
+  if (!scalar::DecodeDitherSymbols(reader, full, search.model, search.id, put.indices,
+                                   &escaped)) {
+    reader->words = reader->bytes + 1;  // as vectors leave them, which read on
+  }
   return escaped;
 }
 #else
