@@ -71,6 +71,7 @@ TEST_F(TheoryTest, PredictsAndRanksOverALink) {
 TEST_F(TheoryTest, WrongValuesAreUsageErrorsThatSayWhatIsRight) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"--levels cubic", "uniform"},
+           {"--levels fit", "depends on the message"},
            {"--p 2", "between 0 and 1"},
            {"--bits 9", "2 to 8"},
            {"--bucket 0", "at least 1"},

@@ -115,6 +115,10 @@ Result<CurvePoint> MakePoint(const TheorySetting& setting) {
 Result<std::string> TheorySpec(const TheorySetting& setting) {
   if (setting.bucket == 0) return InvalidArgument("--bucket must be at least 1");
   std::string levels = setting.levels;
+  if (levels == "fit") {
+    return InvalidArgument(
+        "levels=fit depends on the message: give exp, uniform, minimax or a list here");
+  }
   std::ranges::replace(levels, ',', '/');
   if (levels == "minimax") {
     EQ_ASSIGN_OR_RETURN(const double q, OrderOfText(setting));

@@ -29,6 +29,10 @@ std::string LevelsText(const ElasticFormat& format) {
 
 Result<std::shared_ptr<const Codec>> MakeAlq(const Spec& spec) {
   EQ_RETURN_IF_ERROR(CheckNorm(spec.codec));
+  if (SpecValue(spec.codec, "levels", "") == "fit") {
+    return InvalidArgument(
+        "codec 'alq': levels=fit is not valid; use exp, uniform, or a list that ends with 1");
+  }
   Spec elastic = spec;
   const auto set_default = [&](const char* key, const char* value) {
     if (SpecValue(spec.codec, key, "").empty()) elastic.codec.pairs.emplace_back(key, value);

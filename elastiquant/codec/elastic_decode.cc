@@ -141,14 +141,49 @@ class Decoder {
   FirstError error_;
 };
 
+// A frame's parameters and levels, and what follows its list of tensors.
+struct Parts {
+  ElasticFormat format;
+  FrameView rest;
+  size_t tensors = 0;
+};
+Result<Parts> TakeApart(const FrameView& frame) {
+  if ((frame.flags & ~kElasticByTensor) != 0) {
+    return CorruptData("frame parameter check failed: elastic has no such flags");
+  }
+  Parts parts;
+  parts.rest = frame;
+  if (frame.flags == kElasticByTensor) {
+    EQ_ASSIGN_OR_RETURN(parts.tensors, ReadTensorCount(frame.payload));
+    parts.rest.payload = frame.payload.subspan(TensorListBytes(parts.tensors));
+  }
+  EQ_ASSIGN_OR_RETURN(parts.format,
+                      ReadElasticParameters(frame.parameters, parts.rest.payload));
+  return parts;
+}
+
 }  // namespace
 
 Status DecodeElastic(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
-  if (frame.flags != 0)
-    return CorruptData("frame parameter check failed: elastic has no flags");
-  EQ_ASSIGN_OR_RETURN(const ElasticFormat format,
-                      ReadElasticParameters(frame.parameters, frame.payload));
-  return Decoder(format, frame, sink, work).Run();
+  EQ_ASSIGN_OR_RETURN(const Parts parts, TakeApart(frame));
+  ElasticFormat format = parts.format;
+  if (parts.tensors > 0) {
+    const auto scratch =
+        work.SharedScratch(Workspace::kCodecSlot, parts.tensors * sizeof(TensorStart));
+    const std::span<TensorStart> starts(reinterpret_cast<TensorStart*>(scratch.data()),
+                                        parts.tensors);
+    EQ_RETURN_IF_ERROR(ReadTensorList(frame.payload, frame.elements, format.bucket, starts));
+    format.tensors = starts;
+  }
+  return Decoder(format, parts.rest, sink, work).Run();
+}
+
+std::optional<ElasticFormat> ListedFormat(std::span<const uint8_t> frame) {
+  const Result<FrameView> view = ParseFrame(frame);
+  if (!view.ok() || view->codec != CodecId::kElastic) return std::nullopt;
+  const Result<Parts> parts = TakeApart(*view);
+  if (!parts.ok() || !IsListed(parts->format.family)) return std::nullopt;
+  return parts->format;
 }
 
 }  // namespace elastiquant

@@ -39,8 +39,8 @@ class Encoder {
 
   Result<size_t> Run() {
     WriteLevels();
-    if (layout_.wide()) {
-      WriteWideNorms();
+    if (layout_.straddles()) {
+      format_.tensors.empty() ? WriteWideNorms() : WriteTensorNorms();
       EQ_RETURN_IF_ERROR(error_.status());
     }
     const auto encode = [this](size_t tile, int thread) { EncodeTile(tile, thread); };
@@ -52,9 +52,9 @@ class Encoder {
 
  private:
   void WriteLevels() {
-    if (format_.family != LevelFamily::kExplicit) return;
-    const std::span<const float> upper = format_.levels.span().subspan(1);
-    std::memcpy(payload_.data() + layout_.levels_at(), upper.data(), upper.size_bytes());
+    const std::span<const float> listed = format_.listed();
+    if (listed.empty()) return;
+    std::memcpy(payload_.data() + layout_.levels_at(), listed.data(), listed.size_bytes());
   }
 
   void EncodeTile(size_t tile, int thread) {
@@ -75,7 +75,7 @@ class Encoder {
     const size_t end = piece.begin + piece.size;
     for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
       const Piece part = layout_.Overlap(tile, bucket);
-      const float norm = layout_.wide() ? ReadNorm(bucket) : MeasureNorm(bucket);
+      const float norm = layout_.straddles() ? ReadNorm(bucket) : MeasureNorm(bucket);
       if (!(norm <= LargestNorm(format_))) return false;
       Quantize(part, norm, codes.data() + (part.begin - piece.begin));
       at += part.size;
@@ -107,7 +107,12 @@ class Encoder {
     }
   }
 
-  // The norm of a bucket that lies in one tile.
+  void WriteTensorNorms() {
+    const auto measure = [this](size_t bucket, int) { MeasureNorm(bucket); };
+    work_.ParallelFor(layout_.buckets(), std::cref(measure));
+  }
+
+  // The norm of a bucket by itself.
   float MeasureNorm(size_t bucket) {
     const Piece piece = layout_.Bucket(bucket);
     const float norm = BucketNorm(format_.norm, values_.subspan(piece.begin, piece.size));
@@ -224,22 +229,26 @@ class Encoder {
 
 size_t MaxElasticFrameBytes(const ElasticFormat& format, size_t n) {
   const ElasticLayout layout(format, n);
-  return FramePayloadOffset(kElasticParameterBytes) + layout.WorstCodesAt(layout.tiles());
+  return FramePayloadOffset(kElasticParameterBytes) + TensorListBytes(format.tensors.size()) +
+         layout.WorstCodesAt(layout.tiles());
 }
 
 Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable& table,
                                   std::span<const float> values, StreamKey key, Workspace& work,
                                   std::span<uint8_t> frame) {
   const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kElasticParameterBytes));
+  const size_t list = TensorListBytes(format.tensors.size());
+  if (list > 0) WriteTensorList(format.tensors, values.size(), payload);
   EQ_ASSIGN_OR_RETURN(const size_t size,
-                      Encoder(format, table, values, key, work, payload).Run());
+                      Encoder(format, table, values, key, work, payload.subspan(list)).Run());
   const auto parameters = WriteElasticParameters(format);
   FrameView view;
   view.codec = CodecId::kElastic;
   view.elements = values.size();
   view.key = key;
   view.parameters = parameters;
-  view.payload = payload.first(size);
+  view.flags = list > 0 ? kElasticByTensor : 0;
+  view.payload = payload.first(list + size);
   return SealFrame(view, frame);
 }
 

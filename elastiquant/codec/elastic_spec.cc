@@ -56,7 +56,7 @@ Status ParseRounding(std::string_view text, ElasticFormat* format) {
 
 Status ParseLevelList(std::string_view text, ElasticFormat* format) {
   constexpr std::string_view kValid =
-      "exp, uniform, or a list of levels above 0 that ends with 1, such as 0.1/0.3/1";
+      "fit, exp, uniform, or a list of levels above 0 that ends with 1, such as 0.1/0.3/1";
   std::vector<float> upper;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('/', begin), text.size());
@@ -89,7 +89,8 @@ Status ParseRatio(std::string_view text, ElasticSpec* spec) {
 
 // Of levels and p, which go together. Bits, norm and bucket must be known.
 Status ParseLevels(const SpecPart& part, ElasticSpec* spec) {
-  const std::string_view levels = SpecValue(part, "levels", "exp");
+  const bool has_p = !SpecValue(part, "p", "").empty();
+  const std::string_view levels = SpecValue(part, "levels", has_p ? "exp" : "fit");
   const std::string_view p = SpecValue(part, "p", "auto");
   ElasticFormat& format = spec->format;
   if (levels == "exp") return ParseRatio(p, spec);
@@ -99,6 +100,10 @@ Status ParseLevels(const SpecPart& part, ElasticSpec* spec) {
   if (levels == "uniform") {
     format.family = LevelFamily::kUniform;
     format.levels = UniformLevels(format.bits);
+    return Status::Ok();
+  }
+  if (levels == "fit") {
+    spec->fit = true;
     return Status::Ok();
   }
   format.family = LevelFamily::kExplicit;
@@ -117,6 +122,7 @@ Status ParseModifiers(const std::vector<SpecPart>& modifiers, ElasticFormat* for
 
 std::string LevelsText(const ElasticSpec& spec) {
   const ElasticFormat& format = spec.format;
+  if (spec.fit) return "fit";
   if (format.family == LevelFamily::kUniform) return "uniform";
   if (format.family == LevelFamily::kExponential) {
     return "exp,p=" + (spec.auto_p ? "auto" : NumberText(format.p));
@@ -151,6 +157,10 @@ Result<ElasticSpec> ParseValues(const Spec& spec) {
   EQ_RETURN_IF_ERROR(ParseLevels(part, &parsed));
   EQ_RETURN_IF_ERROR(ParseRounding(SpecValue(part, "rounding", "stochastic"), &format));
   EQ_RETURN_IF_ERROR(ParseModifiers(spec.modifiers, &format));
+  if (parsed.fit) {
+    format.family = parsed.may_lack_zero() ? LevelFamily::kZeroless : LevelFamily::kExplicit;
+    format.levels = UniformLevels(format.bits);
+  }
   return parsed;
 }
 
@@ -190,12 +200,16 @@ void ResolveRatio(size_t length, ElasticFormat* format) {
 CodecInfo ElasticInfo() {
   return {
       "elastic",
-      "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic",
+      "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic",
       CodecClass::kUnbiased,
       "ElastiQuant: each bucket's norm, and a sign and a level for each coordinate",
       {{"bits", "4", "2 to 8: bits of a code, its sign included"},
-       {"levels", "exp", "exp, uniform, or a list that ends with 1, such as 0.1/0.3/1"},
-       {"p", "auto", "ratio of neighbouring exp levels, 0 to 1; auto: least variance bound"},
+       {"levels", "fit",
+        "fit (least variance for each message), exp, uniform, or a list that "
+        "ends with 1, such as 0.1/0.3/1"},
+       {"p", "",
+        "of levels=exp, which it implies: the ratio of neighbouring levels, 0 to 1, or "
+        "auto (the default) for the least variance bound"},
        {"norm", "linf", "l1, l2, linf, or l<q> with q >= 1"},
        {"bucket", "512", "coordinates that share a norm; 0: the whole message"},
        {"rounding", "stochastic", "stochastic, or dither (levels=uniform, half the variance)"}},

@@ -6,15 +6,24 @@
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/level_fit.h"
 #include "elastiquant/codec/spec.h"
 
 namespace elastiquant {
 
-// "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic" and at most one
-// of the modifiers |rans and |elias.
+// "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic" and at most one of the
+// modifiers |rans and |elias. With a p and no levels these are exp.
 struct ElasticSpec {
   ElasticFormat format;
   bool auto_p = true;  // p by OptimalRatio for the length of a bucket
+  // Levels fitted to each message (level_fit.h): then those of `format` only tell how many.
+  bool fit = false;
+
+  // Whether a fit may lack a zero. An entropy coder lives on zeros: at the same bytes more
+  // levels with a zero have as little variance.
+  bool may_lack_zero() const {
+    return fit && format.coding == IndexCoding::kFixed && format.bits <= kMostBitsWithoutZero;
+  }
 
   // Whether p, and so the levels, depend on the length of the message.
   bool levels_by_message() const {

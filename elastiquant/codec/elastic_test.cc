@@ -76,18 +76,18 @@ TEST(Elastic, NormsTravelRoundedUp) {
     std::memcpy(&norm, frame.data() + kPayloadAt, sizeof(norm));
     return norm;
   };
-  EXPECT_EQ(norm_of("elastic:norm=l1", kU1), 19.0f);
-  EXPECT_EQ(norm_of("elastic:norm=l2", kU1), 13.0f);
-  EXPECT_EQ(norm_of("elastic:norm=linf", kU1), 12.0f);
-  EXPECT_NEAR(norm_of("elastic:norm=l3", kU1), std::cbrt(27.0 + 64 + 1728), 1e-5);
-  EXPECT_EQ(norm_of("elastic:norm=l1.0", kU1), 19.0f);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=l1", kU1), 19.0f);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=l2", kU1), 13.0f);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=linf", kU1), 12.0f);
+  EXPECT_NEAR(norm_of("elastic:levels=exp,norm=l3", kU1), std::cbrt(27.0 + 64 + 1728), 1e-5);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=l1.0", kU1), 19.0f);
   // sqrt(2) is not a float: the next above is sent.
-  EXPECT_GE(static_cast<double>(norm_of("elastic:norm=l2", {1, 1})), std::sqrt(2.0));
+  EXPECT_GE(static_cast<double>(norm_of("elastic:levels=exp,norm=l2", {1, 1})), std::sqrt(2.0));
   // Long buckets are measured in pieces.
   const std::vector<float> ones(100000, 1.0f);
-  EXPECT_EQ(norm_of("elastic:norm=l1,bucket=0", ones), 100000.0f);
-  EXPECT_EQ(norm_of("elastic:norm=l2,bucket=90000", ones), 300.0f);
-  EXPECT_NEAR(norm_of("elastic:norm=l4,bucket=90000", ones), std::sqrt(300.0), 1e-5);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=l1,bucket=0", ones), 100000.0f);
+  EXPECT_EQ(norm_of("elastic:levels=exp,norm=l2,bucket=90000", ones), 300.0f);
+  EXPECT_NEAR(norm_of("elastic:levels=exp,norm=l4,bucket=90000", ones), std::sqrt(300.0), 1e-5);
 }
 
 // Sizes of all magnitudes, zeros, and a giant; the exact variance of each coordinate is known.
@@ -199,10 +199,10 @@ TEST(Elastic, AutoRatioFollowsTheBucket) {
     std::memcpy(&p, frame.data() + 32 + 12, sizeof(p));
     return p;
   };
-  EXPECT_NEAR(ratio("elastic:bucket=8192", 100), .407f, .0011f);
-  EXPECT_NEAR(ratio("elastic", 100), .5f, .0021f);
-  EXPECT_NEAR(ratio("elastic:bits=5,bucket=0", 8192), .642f, .0011f);
-  EXPECT_NEAR(ratio("elastic:bits=8,bucket=0", 8192), .936f, .0011f);
+  EXPECT_NEAR(ratio("elastic:levels=exp,bucket=8192", 100), .407f, .0011f);
+  EXPECT_NEAR(ratio("elastic:p=auto", 100), .5f, .0021f);
+  EXPECT_NEAR(ratio("elastic:bits=5,p=auto,bucket=0", 8192), .642f, .0011f);
+  EXPECT_NEAR(ratio("elastic:bits=8,p=auto,bucket=0", 8192), .936f, .0011f);
 }
 
 TEST(Elastic, SpecsAreCheckedInWords) {
@@ -219,7 +219,9 @@ TEST(Elastic, SpecsAreCheckedInWords) {
       {"elastic:norm=max", "linf, l1, l2"},
       {"elastic:norm=linfinity", "linf, l1, l2"},
       {"elastic:norm=lnan", "linf, l1, l2"},
-      {"elastic:levels=cubic", "exp, uniform, or a list"},
+      {"elastic:levels=cubic", "fit, exp, uniform, or a list"},
+      {"elastic:levels=fit,p=0.5", "levels=exp only"},
+      {"elastic:levels=fit,rounding=dither", "levels=uniform"},
       {"elastic:levels=0.1/0.3", "must be 1"},
       {"elastic:levels=0.3/0.1/1", "must increase"},
       {"elastic:levels=0.3//1", "a list of levels"},
@@ -244,7 +246,12 @@ TEST(Elastic, SpecsAreCheckedInWords) {
 
 TEST(Elastic, SpecsAreWrittenInFull) {
   EXPECT_EQ(Make("elastic")->spec(),
-            "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic");
+            "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic");
+  // A ratio is that of exponential levels.
+  for (const char* spec : {"elastic:p=auto", "elastic:levels=exp"}) {
+    EXPECT_EQ(Make(spec)->spec(),
+              "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic");
+  }
   EXPECT_EQ(Make("elastic:levels=0.1/0.3/1,norm=l2.0|rans")->spec(),
             "elastic:bits=4,levels=0.1/0.3/1,norm=l2,bucket=512,rounding=stochastic|rans");
   EXPECT_EQ(Make("elastic:levels=uniform,rounding=dither,norm=l1.5,bits=8|elias")->spec(),
@@ -269,9 +276,10 @@ TEST(Elastic, NormsBeyondFp32NameTheBucketAndTheRemedy) {
 
 // With the checksum made right again, every changed byte gives an error or finite values.
 TEST(Elastic, EveryDamagedByteIsRefusedOrHarmless) {
-  for (const char* spec : {"elastic:bits=3,bucket=7", "elastic:levels=0.1/0.3/1,bucket=0",
-                           "elastic:bits=8,levels=0.1/0.3/1|rans", "elastic:bucket=64|elias",
-                           "elastic:levels=uniform,rounding=dither|rans"}) {
+  for (const char* spec :
+       {"elastic:bits=3,bucket=7", "elastic:levels=0.1/0.3/1,bucket=0",
+        "elastic:bits=3,levels=exp,bucket=7", "elastic:bits=8,levels=0.1/0.3/1|rans",
+        "elastic:bucket=64|elias", "elastic:levels=uniform,rounding=dither|rans"}) {
     const std::vector<float> v = Gaussian(150);
     const auto frame = Encode(*Make(spec), v, {9});
     Workspace work;

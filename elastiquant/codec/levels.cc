@@ -19,11 +19,17 @@ double Power(double p, int k) {
   return power;
 }
 
+// What is between two levels of this ratio, relative to its square.
+double BetweenLevels(double ratio) { return (ratio - 1) * (ratio - 1) / (4 * ratio); }
+
 double ExponentialBound(double p, int inner, double d, double q) {
   return VarianceBound(Power(p, inner), 1 / p, d, q);
 }
 
 Status CheckLevels(const LevelSet& levels) {
+  if (!(levels.values[0] == 0 || levels.values[0] >= kSmallestGap)) {
+    return InvalidArgument("the first level of a set without zero must be at least 2^-126");
+  }
   for (size_t j = 1; j < levels.count; ++j) {
     // Written so that NaN fails.
     if (!(levels.values[j] - levels.values[j - 1] >= kSmallestGap)) {
@@ -74,11 +80,24 @@ Result<LevelSet> ExplicitLevels(int bits, std::span<const float> upper) {
   return levels;
 }
 
+Result<LevelSet> LevelsWithoutZero(int bits, std::span<const float> levels) {
+  if (levels.empty() || levels.size() > LevelsOfBits(bits)) {
+    return InvalidArgument(
+        std::to_string(bits) + " bits take 1 to " + std::to_string(LevelsOfBits(bits)) +
+        " levels above 0 and none at 0, but the list has " + std::to_string(levels.size()));
+  }
+  LevelSet set;
+  set.count = levels.size();
+  std::copy(levels.begin(), levels.end(), set.values.begin());
+  if (!(set.values[0] > 0)) return InvalidArgument("a set without zero begins above 0");
+  EQ_RETURN_IF_ERROR(CheckLevels(set));
+  return set;
+}
+
 double VarianceBound(double smallest, double largest_ratio, double d, double q) {
   const double m = std::min(q, 2.0);
   const double reach = smallest * (m == 2 ? std::sqrt(d) : std::pow(d, 1 / m));
-  const double between = (largest_ratio - 1) * (largest_ratio - 1) / (4 * largest_ratio);
-  return between + (reach < 2 ? reach * reach / 4 : reach - 1);
+  return BetweenLevels(largest_ratio) + (reach < 2 ? reach * reach / 4 : reach - 1);
 }
 
 double GridVarianceBound(double widest_gap, double d, double q) {
@@ -87,20 +106,24 @@ double GridVarianceBound(double widest_gap, double d, double q) {
 }
 
 double VarianceBound(const LevelSet& levels, double d, double q) {
-  return std::min(VarianceBound(levels.values[1], LargestRatio(levels), d, q),
-                  GridVarianceBound(WidestGap(levels), d, q));
+  const double ratio = LargestRatio(levels);
+  const double relative =
+      levels.has_zero()
+          ? VarianceBound(levels.values[1], ratio, d, q)
+          : BetweenLevels(ratio) + GridVarianceBound(2.0 * levels.values[0], d, q);
+  return std::min(relative, GridVarianceBound(WidestGap(levels), d, q));
 }
 
 double LargestRatio(const LevelSet& levels) {
   double ratio = 1;
-  for (size_t j = 1; j + 1 < levels.count; ++j) {
+  for (size_t j = levels.has_zero() ? 1 : 0; j + 1 < levels.count; ++j) {
     ratio = std::max(ratio, static_cast<double>(levels.values[j + 1]) / levels.values[j]);
   }
   return ratio;
 }
 
 double WidestGap(const LevelSet& levels) {
-  double gap = 0;
+  double gap = 2.0 * levels.values[0];
   for (size_t j = 0; j + 1 < levels.count; ++j) {
     gap = std::max(gap, static_cast<double>(levels.values[j + 1]) - levels.values[j]);
   }

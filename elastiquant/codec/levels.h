@@ -1,5 +1,6 @@
 // Level sets of the elastic quantiser: 0 = l_0 < l_1 < ... < l_last = 1, the sizes (relative to
-// the bucket's norm) that a coordinate is rounded to.
+// the bucket's norm) that a coordinate is rounded to. A set without zero begins with l_0 > 0:
+// what is smaller is rounded to -l_0 or l_0.
 #pragma once
 
 #include <array>
@@ -13,13 +14,23 @@
 namespace elastiquant {
 
 // Stable numbers: they travel in frames.
-enum class LevelFamily : uint8_t { kExponential = 0, kUniform = 1, kExplicit = 2 };
+enum class LevelFamily : uint8_t {
+  kExponential = 0,
+  kUniform = 1,
+  kExplicit = 2,  // listed, but for the 0
+  kZeroless = 3,  // listed, without 0
+};
+
+constexpr bool IsListed(LevelFamily family) {
+  return family == LevelFamily::kExplicit || family == LevelFamily::kZeroless;
+}
 
 struct LevelSet {
   std::array<float, kMaxLevels> values{};
   size_t count = 0;
 
   std::span<const float> span() const { return {values.data(), count}; }
+  bool has_zero() const { return values[0] == 0; }
 };
 
 // The levels that `bits` bits can name, one of them being the sign's: 2^(bits-1).
@@ -38,6 +49,9 @@ Result<LevelSet> ExponentialLevels(int bits, float p);
 // not.
 Result<LevelSet> ExplicitLevels(int bits, std::span<const float> upper);
 
+// `levels`, the first of which is above 0, in place of 0; otherwise the same.
+Result<LevelSet> LevelsWithoutZero(int bits, std::span<const float> levels);
+
 // The bound eps_Q on E|Q(v)-v|^2 / |v|^2 over all v of d coordinates, for stochastic rounding
 // to levels with smallest nonzero level l_1 and largest ratio k = max l_{j+1}/l_j, j >= 1,
 // under the L_q norm, 1 <= q <= infinity: with m = min(q, 2),
@@ -49,11 +63,12 @@ double VarianceBound(double smallest, double largest_ratio, double d, double q);
 // norm may exceed the L2 norm, |v|_q^2 <= d^(2/q - 1) |v|_2^2.
 double GridVarianceBound(double widest_gap, double d, double q);
 
-// The smaller of the two, for these levels.
+// The smaller of the two, for these levels. Without zero the smallest level's part in the first
+// is that in the second, of a gap of 2 l_0.
 double VarianceBound(const LevelSet& levels, double d, double q);
 
 double LargestRatio(const LevelSet& levels);  // k, at least 1
-double WidestGap(const LevelSet& levels);     // the largest l_{j+1} - l_j, j >= 0
+double WidestGap(const LevelSet& levels);     // the largest l_{j+1} - l_j, j >= 0; or 2 l_0
 
 // The elastic rule: the p in {.001, .002, ..., .999} whose exponential levels (`inner` of them
 // between 0 and 1) have the least VarianceBound. Thousandths, so that machines with another

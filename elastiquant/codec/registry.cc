@@ -118,7 +118,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       // One line a file.
       // clang-format off
       &Fp32Family(), &Fp16Family(), &Bf16Family(),
-      &ElasticFamily(),
+      &ElasticFamily(), &ElastiQuantFamily(),
       &DitherFamily(),
       &QsgdFamily(), &QsgdvFamily(), &NuqsgdFamily(),
       &TernGradFamily(),

@@ -86,6 +86,7 @@ const CodecFamily& DitherFamily();  // dither.cc
 const CodecFamily& QsgdFamily();  // qsgd.cc
 const CodecFamily& QsgdvFamily();  // qsgd.cc
 const CodecFamily& NuqsgdFamily();  // qsgd.cc
+const CodecFamily& ElastiQuantFamily();  // qsgd.cc
 const CodecFamily& TernGradFamily();  // ternary.cc
 const CodecFamily& SignSgdFamily();  // sign.cc
 const CodecFamily& EfSignFamily();  // sign.cc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace elastiquant {
 
@@ -20,10 +21,19 @@ struct Piece {
   size_t size = 0;
 };
 
+// Where a tensor of a message begins whose buckets end with its tensors.
+struct TensorStart {
+  size_t begin = 0;         // its first coordinate
+  size_t first_bucket = 0;  // and bucket
+};
+
 class TileGeometry {
  public:
-  // bucket 0: one bucket of the whole message.
-  TileGeometry(size_t bucket, bool coded, size_t elements);
+  // bucket 0: one bucket of the whole message, or of each tensor. With tensors, which begin at
+  // 0 and must outlive this, buckets are counted from each one's beginning, and its last one
+  // may be short; tiles are as without.
+  TileGeometry(size_t bucket, bool coded, size_t elements,
+               std::span<const TensorStart> tensors = {});
 
   size_t elements() const { return elements_; }
   size_t tiles() const { return tiles_; }
@@ -32,18 +42,23 @@ class TileGeometry {
   size_t tile() const { return tile_; }
   // Whether buckets are longer than tiles.
   bool wide() const { return bucket_ > tile_; }
+  // Whether a bucket may lie in several tiles.
+  bool straddles() const { return wide() || !tensors_.empty(); }
   // Coordinates that share a run in the index coding (and never more than a tile has).
   size_t run() const { return wide() ? tile_ : bucket_; }
 
   Piece Tile(size_t tile) const;
   Piece Bucket(size_t bucket) const;
-  size_t FirstBucket(size_t tile) const { return tile * tile_ / bucket_; }
+  // The bucket that a coordinate is in; the first one of a tile.
+  size_t BucketAt(size_t coordinate) const;
+  size_t FirstBucket(size_t tile) const { return BucketAt(tile * tile_); }
   // The part of `bucket` that lies in `tile`; of size 0 if none does.
   Piece Overlap(size_t tile, size_t bucket) const;
-  size_t FirstTile(size_t bucket) const { return bucket * bucket_ / tile_; }
+  size_t FirstTile(size_t bucket) const { return Bucket(bucket).begin / tile_; }
 
  private:
   size_t elements_, bucket_, tile_, tiles_, buckets_;
+  std::span<const TensorStart> tensors_;
 };
 
 }  // namespace elastiquant

@@ -64,18 +64,26 @@ void ChooseFewBins(std::span<const float> levels, LevelTable* table) {
 
 void FillLevelTable(std::span<const float> levels, LevelTable* table) {
   table->count = levels.size();
+  table->has_zero = levels[0] == 0;
   table->level.fill(std::numeric_limits<float>::infinity());
   table->inverse_width.fill(0);
-  std::copy(levels.begin(), levels.end(), table->level.begin());
-  for (size_t j = 0; j + 1 < levels.size(); ++j) {
-    table->inverse_width[j] = 1.0f / (levels[j + 1] - levels[j]);
+  if (table->has_zero) {
+    std::copy(levels.begin(), levels.end(), table->level.begin());
+  } else {
+    table->level[0] = -levels[0];
+    std::copy(levels.begin(), levels.end() - 1, table->level.begin() + 1);
   }
+  const std::span<const float> ends = levels.subspan(table->has_zero ? 1 : 0);
+  for (size_t j = 0; j < ends.size(); ++j) {
+    table->inverse_width[j] = 1.0f / (ends[j] - table->level[j]);
+  }
+  const std::span<const float> begins(table->level.data(), table->count);
   table->start.fill(0);
   table->has_few_bins = false;
-  if (levels.size() > 8) {
-    ChooseBins(levels, table);
-  } else {
-    ChooseFewBins(levels, table);
+  if (begins.size() > 8) {
+    ChooseBins(begins, table);
+  } else if (begins.size() > 1) {
+    ChooseFewBins(begins, table);
   }
 }
 

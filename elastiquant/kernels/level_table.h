@@ -1,4 +1,5 @@
-// A level set 0 = l_0 < l_1 < ... < l_last = 1 made ready for the kernels.
+// A level set 0 = l_0 < l_1 < ... < l_last = 1 made ready for the kernels; or one without zero,
+// 0 < l_0 < ... < l_last = 1, whose lowest interval is [-l_0, l_0].
 #pragma once
 
 #include <array>
@@ -12,10 +13,15 @@ inline constexpr size_t kMaxLevels = 128;
 
 // For quantising: finds the interval [l_j, l_{j+1}] of an r in [0, 1].
 struct LevelTable {
-  size_t count = 0;  // levels, 0 and 1 included: 2 to kMaxLevels
-  // Past the end stands infinity, which no r reaches.
+  // Levels, 0 and 1 included: 2 to kMaxLevels. Without zero there are 1 to kMostWithoutZero, as
+  // many as intervals.
+  static constexpr size_t kMostWithoutZero = 8;
+  size_t count = 0;
+  bool has_zero = true;
+  // Where intervals begin; without zero at -l_0, l_0, l_1, ..., l_(last-1). Past the end stands
+  // infinity, which no r reaches.
   alignas(64) std::array<float, kMaxLevels + 16> level{};
-  // 1 / (l_{j+1} - l_j), and 0 for the last.
+  // 1 / their widths; with zero 0 for the last level, where none begins.
   alignas(64) std::array<float, kMaxLevels + 16> inverse_width{};
 
   // Where to begin the search: by the leading bits of the float r, bin
@@ -35,7 +41,7 @@ struct LevelTable {
   alignas(64) std::array<int32_t, 16> few_bound{};
 };
 
-// levels: as above, strictly increasing with gaps >= 2^-126.
+// levels: as above, strictly increasing with gaps >= 2^-126, l_0 >= 2^-126 if it is not 0.
 void FillLevelTable(std::span<const float> levels, LevelTable* table);
 
 // For dequantising: the signed level of every code of `bits` bits, 2^bits of them used. Codes

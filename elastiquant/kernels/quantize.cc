@@ -38,16 +38,27 @@ HWY_INLINE VU WithSign(VU index, VU signs, int bits) {
                 hn::And(hn::ShiftRightSame(sign, 32 - bits), hn::Set(du, 1u << (bits - 1))));
 }
 
+// From ends of intervals to codes, for levels without zero: end 0 is l_0 with the other sign.
+HWY_INLINE VU WithOtherSign(VU end, VU signs, int bits) {
+  const DU du;
+  const VU one = hn::Set(du, 1);
+  const VU flip = hn::ShiftLeft<31>(hn::Sub(one, hn::Min(end, one)));
+  const VU sign = hn::ShiftLeftSame(hn::ShiftRight<31>(hn::Xor(signs, flip)), bits - 1);
+  return hn::Or(hn::Sub(hn::Max(end, one), one), sign);
+}
+
 // The loops work on kGroup vectors at a time, each step for all of them, so that their chains
 // of dependent instructions overlap.
 constexpr size_t kGroup = 4;
 
-// Puts together indices, one a lane, and the signs in the top bits of `signs`.
-template <size_t U>
+// Puts together indices, one a lane, and the signs in the top bits of `signs`. Without zero
+// what is called an index is the end of an interval.
+template <bool kHasZero, size_t U>
 HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
                            uint8_t* codes) {
   for (size_t k = 0; k < U; ++k) {
-    const VU code = WithSign(index[k], signs[k], bits);
+    const VU code =
+        kHasZero ? WithSign(index[k], signs[k], bits) : WithOtherSign(index[k], signs[k], bits);
     // Not TruncateTo: in Highway 1.0 it is wrong for bytes on AVX3_DL. No code exceeds 255.
     hn::StoreU(hn::DemoteTo(DB(), hn::BitCast(DI(), code)), DB(), codes + k * hn::Lanes(DF()));
   }
@@ -56,31 +67,38 @@ HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
 // Four vectors of both are packed to one of bytes first: saturation keeps signs. Packing works
 // in 128-bit blocks; the permutation puts the four vectors' parts in order.
 #if HWY_TARGET <= HWY_AVX3
+template <bool kHasZero>
 HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
                            uint8_t* codes) {
   const __m512i low = _mm512_packus_epi32(index[0].raw, index[1].raw);
   const __m512i high = _mm512_packus_epi32(index[2].raw, index[3].raw);
   const __m512i low_signs = _mm512_packs_epi32(signs[0].raw, signs[1].raw);
   const __m512i high_signs = _mm512_packs_epi32(signs[2].raw, signs[3].raw);
-  const __m512i packed = _mm512_packus_epi16(low, high);
+  __m512i packed = _mm512_packus_epi16(low, high);
   const __mmask64 is_signed = _mm512_movepi8_mask(_mm512_packs_epi16(low_signs, high_signs));
-  const __mmask64 negative = _mm512_mask_test_epi8_mask(is_signed, packed, packed);
+  const __mmask64 above_0 = _mm512_test_epi8_mask(packed, packed);
+  const __mmask64 negative = kHasZero ? is_signed & above_0 : ~(is_signed ^ above_0);
+  if (!kHasZero) packed = _mm512_subs_epu8(packed, _mm512_set1_epi8(1));
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(1 << (bits - 1)));
   const __m512i code = _mm512_mask_add_epi8(packed, negative, packed, sign);
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, code));
 }
 #elif HWY_TARGET == HWY_AVX2
+template <bool kHasZero>
 HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
                            uint8_t* codes) {
   const __m256i low = _mm256_packus_epi32(index[0].raw, index[1].raw);
   const __m256i high = _mm256_packus_epi32(index[2].raw, index[3].raw);
   const __m256i low_signs = _mm256_packs_epi32(signs[0].raw, signs[1].raw);
   const __m256i high_signs = _mm256_packs_epi32(signs[2].raw, signs[3].raw);
-  const __m256i packed = _mm256_packus_epi16(low, high);
+  __m256i packed = _mm256_packus_epi16(low, high);
   const __m256i zero = _mm256_setzero_si256();
   const __m256i is_signed = _mm256_cmpgt_epi8(zero, _mm256_packs_epi16(low_signs, high_signs));
-  const __m256i negative = _mm256_and_si256(is_signed, _mm256_cmpgt_epi8(packed, zero));
+  const __m256i negative = kHasZero
+                               ? _mm256_and_si256(is_signed, _mm256_cmpgt_epi8(packed, zero))
+                               : _mm256_xor_si256(is_signed, _mm256_cmpeq_epi8(packed, zero));
+  if (!kHasZero) packed = _mm256_subs_epu8(packed, _mm256_set1_epi8(1));
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(1 << (bits - 1)));
   const __m256i code = _mm256_or_si256(packed, _mm256_and_si256(negative, sign));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -107,7 +125,7 @@ HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF mul, VF top,
   }
   random.NextInverted(not_random);
   rounder.Vectors(y, not_random, index, signs);
-  StoreCodes(index, signs, rounder.bits, codes);
+  StoreCodes<Rounder::kHasZero>(index, signs, rounder.bits, codes);
 }
 #endif
 
@@ -141,7 +159,7 @@ HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
 }
 
 struct UniformRounder {
-  static constexpr bool kClamp = true;
+  static constexpr bool kClamp = true, kHasZero = true;
   int bits;
 
   uint8_t Scalar(float y, float v, uint32_t random) const {
@@ -159,7 +177,7 @@ struct UniformRounder {
 };
 
 struct DitheredRounder {
-  static constexpr bool kClamp = true;
+  static constexpr bool kClamp = true, kHasZero = true;
   int bits;
 
   uint8_t Scalar(float y, float v, uint32_t random) const {
@@ -186,7 +204,7 @@ struct DitheredRounder {
 };
 
 struct HalvingRounder {
-  static constexpr bool kClamp = true;
+  static constexpr bool kClamp = true, kHasZero = true;
   int bits;
   scalar::Halving halving;
 
@@ -233,8 +251,10 @@ HWY_INLINE void RoundUp(const VF (&r)[U], const VU (&not_random)[U], const Level
 
 // At most 8 levels, all in registers: a binary search by permutations. Positive floats compare
 // as integers do, and the sign of a difference is one digit of the index.
+template <bool kWithZero>
 struct FewLevelsRounder {
-  static constexpr bool kClamp = false;  // above the last level every place is 0
+  static constexpr bool kHasZero = kWithZero;
+  static constexpr bool kClamp = !kHasZero;  // else above the last level every place is 0
 
   FewLevelsRounder(const LevelTable& levels, int code_bits) : table(levels), bits(code_bits) {
 #if HWY_TARGET != HWY_SCALAR
@@ -258,7 +278,7 @@ struct FewLevelsRounder {
   int bits;
 
   uint8_t Scalar(float r, float v, uint32_t random) const {
-    return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
+    return scalar::LevelCode(table, r, v, random, bits);
   }
 #if HWY_TARGET != HWY_SCALAR
   VU first;
@@ -292,8 +312,9 @@ struct FewLevelsRounder {
 
 #if HWY_TARGET <= HWY_AVX3
 // At most 8 levels with 16 bins, a vector's lanes: no search, one comparison.
+template <bool kWithZero>
 struct BinnedLevelsRounder {
-  static constexpr bool kClamp = false;  // as above
+  static constexpr bool kHasZero = kWithZero, kClamp = !kHasZero;  // as above
   const LevelTable& table;
   int bits;
   Table8<DF> level{table.level.data()};
@@ -306,7 +327,7 @@ struct BinnedLevelsRounder {
   VI first_bin = hn::Set(DI(), table.first_bin);
 
   uint8_t Scalar(float r, float v, uint32_t random) const {
-    return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
+    return scalar::LevelCode(table, r, v, random, bits);
   }
   template <size_t U>
   HWY_INLINE void Vectors(const VF (&r)[U], const VU (&not_random)[U], VU (&index)[U],
@@ -340,13 +361,13 @@ struct BinnedLevelsRounder {
 
 // Any number of levels: a table over the leading bits of r, then at most `advance` steps.
 struct ManyLevelsRounder {
-  static constexpr bool kClamp = true;  // bins end at 1
+  static constexpr bool kClamp = true, kHasZero = true;  // bins end at 1
 
   const LevelTable& table;
   int bits;
 
   uint8_t Scalar(float r, float v, uint32_t random) const {
-    return scalar::SignedCode(v, scalar::RoundLevels(table, r, random), bits);
+    return scalar::LevelCode(table, r, v, random, bits);
   }
 #if HWY_TARGET != HWY_SCALAR
   Table128<DF> level{table.level.data()};
@@ -390,17 +411,25 @@ void QuantizeHalvingOf(const float* v, size_t n, RandomRun random, const Scaler&
   Quantize(v, n, random, scaler, HalvingRounder{bits, scalar::MakeHalving(bits)}, codes);
 }
 
-void QuantizeLevelsOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
-                      const LevelTable& table, int bits, uint8_t* codes) {
+template <bool kHasZero>
+void QuantizeFewLevels(const float* v, size_t n, RandomRun random, const Scaler& scaler,
+                       const LevelTable& table, int bits, uint8_t* codes) {
 #if HWY_TARGET <= HWY_AVX3
   if (table.has_few_bins) {
-    return Quantize(v, n, random, scaler, BinnedLevelsRounder{table, bits}, codes);
+    return Quantize(v, n, random, scaler, BinnedLevelsRounder<kHasZero>{table, bits}, codes);
   }
 #endif
-  if (table.count <= 8) {
-    Quantize(v, n, random, scaler, FewLevelsRounder{table, bits}, codes);
-  } else {
+  Quantize(v, n, random, scaler, FewLevelsRounder<kHasZero>{table, bits}, codes);
+}
+
+void QuantizeLevelsOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
+                      const LevelTable& table, int bits, uint8_t* codes) {
+  if (table.count > 8) {
     Quantize(v, n, random, scaler, ManyLevelsRounder{table, bits}, codes);
+  } else if (table.has_zero) {
+    QuantizeFewLevels<true>(v, n, random, scaler, table, bits, codes);
+  } else {
+    QuantizeFewLevels<false>(v, n, random, scaler, table, bits, codes);
   }
 }
 

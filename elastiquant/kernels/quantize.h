@@ -1,7 +1,8 @@
 // From floats to sign-magnitude codes, one a byte: the low bits-1 bits are the level's index,
-// the next bit is the sign. Index 0 has sign 0. Rounding takes the upper neighbour iff the
-// random fraction u (of base/random.h, for the coordinate's place in the message) is below the
-// coordinate's place between its two levels, both cut to a fixed number of binary digits.
+// the next bit is the sign. Index 0 has sign 0, unless the levels lack a zero. Rounding takes
+// the upper neighbour iff the random fraction u (of base/random.h, for the coordinate's place
+// in the message) is below the coordinate's place between its two levels, both cut to a fixed
+// number of binary digits.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,7 @@ inline constexpr int kMaxHalvingBits = 7;
 void QuantizeHalving(const float* v, size_t n, RandomRun random, const Scaler& scaler, int bits,
                      uint8_t* codes);
 
-// Any levels, at most 2^(bits-1). Scaler top: kRelativeTop.
+// Any levels, at most 2^(bits-1), with a zero or without. Scaler top: kRelativeTop.
 void QuantizeLevels(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                     const LevelTable& table, int bits, uint8_t* codes);
 

@@ -56,11 +56,20 @@ inline uint32_t FindLevel(const LevelTable& table, float r) {
   return j;
 }
 
+// The end of the interval that r is rounded to: its number j, or j + 1.
 inline constexpr float kPlaceTop = 0x1p30f;
 inline uint32_t RoundLevels(const LevelTable& table, float r, uint32_t random) {
   const uint32_t j = FindLevel(table, r);
   const float place = (r - table.level[j]) * table.inverse_width[j] * kPlaceTop;
   return j + (static_cast<int32_t>(random >> 2) < static_cast<int32_t>(place) ? 1 : 0);
+}
+
+inline uint8_t LevelCode(const LevelTable& table, float r, float v, uint32_t random, int bits) {
+  const uint32_t end = RoundLevels(table, r, random);
+  if (table.has_zero) return SignedCode(v, end, bits);
+  // The lower end of the lowest interval is l_0 with the other sign.
+  const uint32_t sign = (std::bit_cast<uint32_t>(v) >> 31) ^ (end == 0 ? 1 : 0);
+  return static_cast<uint8_t>((end == 0 ? 0 : end - 1) | sign << (bits - 1));
 }
 
 }  // namespace elastiquant::scalar

@@ -70,6 +70,19 @@ std::vector<std::vector<float>> LevelSets(int bits) {
   return sets;
 }
 
+// Levels of any signs made of a set without zero.
+std::vector<std::vector<float>> LevelSetsWithoutZero(int bits) {
+  std::vector<std::vector<float>> sets{{1}, {0.2f, 1}, {0x1p-126f, 1}, {0.999999f, 1}};
+  if (bits > 2) sets.push_back({0.06f, 0.27f, 0.53f, 1});
+  if (bits > 3) {
+    sets.push_back({0.03f, 0.1f, 0.2f, 0.3f, 0.42f, 0.56f, 0.76f, 1});
+    sets.push_back({0.5f, 0.500001f, 0.500002f, 0.500003f, 0.7f, 0.8f, 0.9f, 1});
+    sets.push_back({0x1p-20f, 0x1p-13f, 0x1p-9f, 0x1p-5f, 0x1p-3f, 0.25f, 0.5f, 1});
+    sets.push_back({0.1f, 0.2f, 0.3f, 0.6f, 1});
+  }
+  return sets;
+}
+
 using Quantizer = std::function<void(const float* v, size_t n, const Scaler&, uint8_t* codes)>;
 using Reference = std::function<uint8_t(float y, float v, uint32_t random)>;
 
@@ -130,7 +143,9 @@ TEST(Quantize, EveryTargetIsAsTheScalarDefinition) {
 TEST(Quantize, EveryTargetIsAsTheScalarDefinitionForAnyLevels) {
   ForEachTarget([] {
     for (int bits = 2; bits <= 8; bits += 2) {
-      for (const std::vector<float>& levels : LevelSets(bits)) {
+      std::vector<std::vector<float>> sets = LevelSets(bits);
+      for (const auto& set : LevelSetsWithoutZero(std::min(bits, 4))) sets.push_back(set);
+      for (const std::vector<float>& levels : sets) {
         SCOPED_TRACE(::testing::PrintToString(levels));
         LevelTable table;
         FillLevelTable(levels, &table);
@@ -140,11 +155,44 @@ TEST(Quantize, EveryTargetIsAsTheScalarDefinitionForAnyLevels) {
               QuantizeLevels(v, n, kRandom, scaler, table, bits, codes);
             },
             [&](float y, float v, uint32_t random) {
-              return scalar::SignedCode(v, scalar::RoundLevels(table, y, random), bits);
+              return scalar::LevelCode(table, y, v, random, bits);
             });
       }
     }
   });
+}
+
+// Against rounding between signed levels, -1 ... -l_0, l_0 ... 1, in real numbers. A negative
+// value is rounded as its mirror image.
+TEST(Quantize, WithoutZeroTheScalarDefinitionRoundsBetweenSignedLevels) {
+  for (int bits = 2; bits <= 4; ++bits) {
+    for (const std::vector<float>& levels : LevelSetsWithoutZero(bits)) {
+      if (levels.size() > size_t{1} << (bits - 1)) continue;
+      LevelTable table;
+      FillLevelTable(levels, &table);
+      for (uint32_t i = 0; i < 3000; ++i) {
+        const uint32_t random = RandomBits({1, 2}, i);
+        const float r = i % 4 == 3 ? levels[0] * UniformFloat(RandomBits({5, 6}, i))
+                                   : UniformFloat(RandomBits({3, 4}, i));
+        size_t above = 0;
+        while (above + 1 < levels.size() && r >= levels[above]) ++above;
+        const double low = above == 0 ? -levels[0] : levels[above - 1];
+        const double u = (random >> 2) * 0x1p-30;
+        const double place = (r - low) / (static_cast<double>(levels[above]) - low);
+        if (std::abs(u - place) < 1e-5) continue;  // too near to say
+        const double rounded = u < place ? levels[above] : low;
+        for (const float sign : {1.0f, -1.0f}) {
+          const uint8_t code = scalar::LevelCode(table, r, sign * r, random, bits);
+          const float level = levels[code & ((1 << (bits - 1)) - 1)];
+          const double value = code >> (bits - 1) ? -level : level;
+          EXPECT_EQ(value, sign * rounded) << ::testing::PrintToString(levels) << " r " << r;
+        }
+      }
+      // The largest stays, but for one random number in 2^24 at most.
+      EXPECT_EQ(scalar::LevelCode(table, 1, 1, 0, bits), levels.size() - 1);
+      EXPECT_EQ(scalar::LevelCode(table, 1, 1, ~0u << 8, bits), levels.size() - 1);
+    }
+  }
 }
 
 // The definition itself, held against stochastic rounding in real numbers: up iff u < place.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "elastiquant/codec/elastic.h"
 #include "elastiquant/layers/json_number.h"
 #include "elastiquant/theory/codec_bounds.h"
 
@@ -42,6 +43,13 @@ CertificateSums Measured(const MeasuredMessage& m, double most_bits, size_t begi
   sums.error_norm = sums.squared_error * sums.squared_norm;
   sums.norm_norm = sums.squared_norm * sums.squared_norm;
   return sums;
+}
+
+// The runs of a message of n coordinates that are quantised together.
+TileGeometry RunsOf(const Codec& codec, size_t n) {
+  const std::span<const TensorStart> tensors = ElasticTensors(codec);
+  if (tensors.empty()) return TileGeometry(codec.granule(), false, n);
+  return TileGeometry(ElasticFormatFor(codec, n)->bucket, false, n, tensors);
 }
 
 }  // namespace
@@ -109,16 +117,21 @@ void Certificate::Add(const MeasuredMessage& m) {
   if (n == 0 || slices_[m.bucket].empty()) return;
   if (m.codec->codec_class() == CodecClass::kLossless) return;
   const std::lock_guard lock(mutex_);
-  const size_t granule = m.codec->granule() == 0 ? n : m.codec->granule();
   const Result<FrameSummary> frame = InspectFrame(m.frame);
   const bool exact = frame.ok() && frame->variance;
   // Such a frame tells the mean over all coordinates. Blocks of zeros have no error, so others
   // may have more than the mean: at most as much as if all but the zeros shared the whole.
   const double whole = exact ? *frame->variance * static_cast<double>(n) : 0;
   const auto live = static_cast<double>(n - std::ranges::count(m.input, 0.0f));
-  const size_t rest = n % granule;  // n > 0
-  const theory::CodecBounds& of_run = BoundsOf(*m.codec, std::min(granule, n));
-  const theory::CodecBounds& of_rest = rest > 0 ? BoundsOf(*m.codec, rest) : of_run;
+  const TileGeometry runs = RunsOf(*m.codec, n);
+  const auto fitted = theory::FittedFormat(*m.codec, m.frame);
+  std::map<size_t, theory::CodecBounds> of_fitted;  // by coordinates
+  const auto bounds_of = [&](size_t size) -> const theory::CodecBounds& {
+    if (!fitted) return BoundsOf(*m.codec, size);
+    const auto [place, is_new] = of_fitted.try_emplace(size);
+    if (is_new) place->second = theory::BoundsOf(*fitted, size);
+    return place->second;
+  };
   const double most_bits = BoundsOf(*m.codec, n).frame_bits;
 
   // Of [begin, end) of the message, and of all runs that meet it.
@@ -128,10 +141,11 @@ void Certificate::Add(const MeasuredMessage& m) {
       more.bound = whole * std::min(1.0, more.coordinates / std::max(live, 1.0));
       more.worst_case = kNan;
     } else {
-      for (size_t at = begin / granule * granule; at < end; at += granule) {
-        const std::span<const float> run = m.input.subspan(at, std::min(granule, n - at));
-        const theory::CodecBounds& bounds = run.size() == granule ? of_run : of_rest;
-        const double square = SquaredNorm(run);
+      for (size_t run = runs.BucketAt(begin); run < runs.buckets(); ++run) {
+        const Piece piece = runs.Bucket(run);
+        if (piece.begin >= end) break;
+        const theory::CodecBounds& bounds = bounds_of(piece.size);
+        const double square = SquaredNorm(m.input.subspan(piece.begin, piece.size));
         more.bound += bounds.variance.value_or(kNan) * square;
         more.worst_case += bounds.worst_case.value_or(kNan) * square;
       }

@@ -136,6 +136,30 @@ TEST(Certificate, HoldsFramesToTheVarianceTheyTell) {
   EXPECT_EQ(all["verdict"], "holds");
 }
 
+// Levels that differ from frame to frame: the bound is that of those which were sent, far below
+// what holds for any.
+TEST(Certificate, HoldsFittedLevelsToTheirOwnBound) {
+  for (const std::string spec :
+       {"elastic:levels=fit,bucket=256", "elastic:levels=fit|rans|ef"}) {
+    Sender sender(spec);
+    sender.Send(20);
+    const auto any = *MakeCodec(spec).value()->NmseBound(1024);
+    for (const json& line : sender.certificate().TakeLines(1, 1)) {
+      EXPECT_GT(line["bound"], 0) << line;
+      EXPECT_LT(line["bound"], any / 4) << line;
+      EXPECT_LE(line["worst_case"], line["bound"]) << line;
+      EXPECT_LE(line["nmse"],
+                line["worst_case"].get<double>() + 5 * line["spread"].get<double>());
+      EXPECT_NE(line["verdict"], "exceeded") << line;
+    }
+    sender.set_factor(30);
+    sender.Send(20);
+    for (const json& line : sender.certificate().TakeLines(1, 1)) {
+      EXPECT_EQ(line["verdict"], "exceeded") << line;
+    }
+  }
+}
+
 TEST(Certificate, DeadCoordinatesDoNotMakeTheLiveOnesSuspect) {
   Sender sender("dither:bits=3");
   sender.set_dead(512);

@@ -133,7 +133,8 @@ double EliasBound(const LevelSet& levels, double d, double q) {
 
 double ExpectedFrameBits(const ElasticFormat& format, size_t n) {
   const double most = 8.0 * static_cast<double>(MaxElasticFrameBytes(format, n));
-  if (format.coding != IndexCoding::kElias || n == 0) return most;
+  // The runs that are coded together are not those that share a norm if tensors end buckets.
+  if (format.coding != IndexCoding::kElias || n == 0 || !format.tensors.empty()) return most;
   const ElasticLayout layout(format, n);
   const size_t front = FramePayloadOffset(kElasticParameterBytes) + layout.codes_at();
   return std::min(most, 8.0 * static_cast<double>(front) + EliasPayloadBits(format, layout, n));

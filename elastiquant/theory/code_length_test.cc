@@ -117,11 +117,13 @@ TEST(PublishedCodeLength, IsClaimedForFewNonzerosOnly) {
 TEST(EliasBound, HoldsForTheRealCodecAndIsNotVacuous) {
   std::mt19937 random(6);
   double largest_overall = 0;
-  for (const char* spec :
-       {"elastic:bits=3,p=0.5,norm=l2,bucket=0|elias", "elastic:bits=4,norm=l2,bucket=0|elias",
-        "elastic:bits=4,norm=l1,bucket=0|elias", "elastic:bits=3,p=0.5,norm=l3,bucket=0|elias",
-        "elastic:bits=4,levels=uniform,norm=l2,bucket=0|elias",
-        "elastic:bits=8,norm=l2,bucket=0|elias", "elastic:bits=4,norm=linf,bucket=0|elias"}) {
+  for (const char* spec : {"elastic:bits=3,p=0.5,norm=l2,bucket=0|elias",
+                           "elastic:bits=4,norm=l2,bucket=0,levels=exp|elias",
+                           "elastic:bits=4,norm=l1,bucket=0,levels=exp|elias",
+                           "elastic:bits=3,p=0.5,norm=l3,bucket=0|elias",
+                           "elastic:bits=4,levels=uniform,norm=l2,bucket=0|elias",
+                           "elastic:bits=8,norm=l2,bucket=0,levels=exp|elias",
+                           "elastic:bits=4,norm=linf,bucket=0,levels=exp|elias"}) {
     const auto codec = Make(spec);
     double largest = 0;
     for (size_t d : {64u, 1000u, 8192u}) {
@@ -152,8 +154,9 @@ TEST(EliasBound, IsTheTruthForCoordinatesThatAllHaveTheLastLevel) {
 TEST(ExpectedFrameBits, BoundsWholeFrames) {
   std::mt19937 random(6);
   for (const char* spec :
-       {"elastic:bits=4", "elastic:bits=3,norm=l2|elias", "elastic:bits=3,bucket=100000|elias",
-        "elastic:bits=4|rans", "elastic:bits=4,levels=0.1/0.3/1,norm=l2,bucket=64|elias"}) {
+       {"elastic:bits=4,levels=exp", "elastic:bits=3,norm=l2,levels=exp|elias",
+        "elastic:bits=3,bucket=100000,levels=exp|elias", "elastic:bits=4,levels=exp|rans",
+        "elastic:bits=4,levels=0.1/0.3/1,norm=l2,bucket=64|elias"}) {
     const auto format = FormatOf(spec);
     const auto codec = Make(spec);
     for (size_t n : {1u, 511u, 513u, 70000u}) {
@@ -167,8 +170,9 @@ TEST(ExpectedFrameBits, BoundsWholeFrames) {
     }
   }
   // Fixed width is exact.
-  const auto frame = Encode(*Make("elastic:bits=4"), Gaussian(5000), DeriveKey(1, 2, 3, 4));
-  EXPECT_EQ(ExpectedFrameBits(FormatOf("elastic:bits=4"), 5000),
+  const auto frame =
+      Encode(*Make("elastic:bits=4,levels=exp"), Gaussian(5000), DeriveKey(1, 2, 3, 4));
+  EXPECT_EQ(ExpectedFrameBits(FormatOf("elastic:bits=4,levels=exp"), 5000),
             8.0 * static_cast<double>(frame.size()));
 }
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/elastic_format.h"
 
 namespace elastiquant::theory {
 
@@ -25,6 +28,11 @@ struct CodecBounds {
 // variance. Elastic codecs take 1 to 50 ms, and less if `attained` is not wanted; the result
 // depends on nothing but the codec and n, so it can be kept.
 CodecBounds BoundsOf(const Codec& codec, size_t n, bool want_attained = false);
+
+// The same of a frame whose levels were fitted to its message (`levels=fit`): the bounds of the
+// levels that it lists, for messages or runs of n values. None of other frames.
+std::optional<ElasticFormat> FittedFormat(const Codec& codec, std::span<const uint8_t> frame);
+CodecBounds BoundsOf(const ElasticFormat& format, size_t n, bool want_attained = false);
 
 // The variance to plan with: the worst case if it is known, else the bound, else none.
 std::optional<double> PlannedVariance(const CodecBounds& bounds);

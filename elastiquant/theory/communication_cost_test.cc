@@ -11,7 +11,7 @@ namespace elastiquant::theory {
 namespace {
 
 TEST(BoundsOf, CodecsOfEveryKind) {
-  const auto elastic = BoundsOf(*Make("elastic:bits=4"), 100000, true);
+  const auto elastic = BoundsOf(*Make("elastic:bits=4,levels=exp"), 100000, true);
   EXPECT_NEAR(*elastic.variance, .15625, 1e-6);
   EXPECT_NEAR(*elastic.worst_case, .12445, 1e-5);
   EXPECT_NEAR(*elastic.attained, .12445, 1e-5);
@@ -20,7 +20,7 @@ TEST(BoundsOf, CodecsOfEveryKind) {
   EXPECT_LT(*qsgd.worst_case, *qsgd.variance);
   EXPECT_FALSE(qsgd.attained.has_value());
   // A message shorter than a bucket is a shorter bucket.
-  EXPECT_EQ(*BoundsOf(*Make("elastic:bits=4"), 1).worst_case, 0);
+  EXPECT_EQ(*BoundsOf(*Make("elastic:bits=4,levels=exp"), 1).worst_case, 0);
   // Dither has the same variance for every bucket, and no worst case of its own.
   const auto dither = BoundsOf(*Make("elastic:levels=uniform,rounding=dither"), 1000);
   EXPECT_TRUE(dither.variance.has_value());
@@ -79,7 +79,7 @@ TEST(CostOf, IsIterationsTimesBits) {
   EXPECT_EQ(full.variance, 0);
   EXPECT_EQ(full.steps, ConvexSteps(problem, problem.noise / 4, .01));
   EXPECT_NEAR(full.seconds, full.bits / 20e6, 1e-9 * full.seconds);
-  const Cost four = *CostOf("elastic:bits=4", problem, cluster, .01);
+  const Cost four = *CostOf("elastic:bits=4,levels=exp", problem, cluster, .01);
   EXPECT_GT(four.steps, full.steps);
   EXPECT_LT(four.seconds, full.seconds / 6);
 }
@@ -111,7 +111,8 @@ TEST(RankSettings, MinimisesAndFollowsTheLink) {
   for (size_t i = 1; i < slow->size(); ++i) {
     ASSERT_GE((*slow)[i].seconds, (*slow)[i - 1].seconds);
   }
-  EXPECT_LE(slow->front().seconds, CostOf("elastic:bits=4", problem, cluster, .01)->seconds);
+  EXPECT_LE(slow->front().seconds,
+            CostOf("elastic:bits=4,levels=exp", problem, cluster, .01)->seconds);
   cluster.link = {1e10, 0};
   cluster.compute_seconds = 1;
   const auto fast = RankSettings(problem, cluster, .01);

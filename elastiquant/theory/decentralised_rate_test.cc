@@ -69,7 +69,7 @@ TEST(Choco, GossipContractsAsFastAsTheTheoremSays) {
   const MixingFactors factors = FactorsOf(RingMixing(8));
   const Mixing mixing = RingMixing(8);
   constexpr size_t kDimension = 48;
-  for (const char* spec : {"topk:ratio=0.125", "elastic:bits=3,norm=l2,bucket=0"}) {
+  for (const char* spec : {"topk:ratio=0.125", "elastic:bits=3,norm=l2,bucket=0,levels=exp"}) {
     const auto codec = Make(spec);
     const double bound = *codec->NmseBound(kDimension);
     const bool unbiased = codec->codec_class() == CodecClass::kUnbiased;

@@ -78,7 +78,7 @@ TEST(ErrorFeedback, MemoryOfRandomKSettlesWhereSaid) {
 }
 
 TEST(ErrorFeedback, AnUnbiasedCodecDividedIsContractive) {
-  const auto codec = Make("elastic:bits=2,norm=l2,bucket=0");
+  const auto codec = Make("elastic:bits=2,norm=l2,bucket=0,levels=exp");
   const std::vector<float> v(64, 1);
   const double omega = 7;  // sqrt(64) - 1, what equal coordinates cost two levels
   double error = 0;

@@ -61,7 +61,7 @@ class RateTest : public ::testing::TestWithParam<std::string> {
     // The network's infimum is not known, but its loss is not negative.
     least_ = convex_ ? f_->Value(best) : 0;
     distance_ = std::sqrt(Square(Difference(best, f_->Start())));
-    training_.codec = Make("elastic:bits=3,norm=l2,bucket=0");
+    training_.codec = Make("elastic:bits=3,norm=l2,bucket=0,levels=exp");
   }
 
   Constants Measured(const Trace& trace, double omega) const {

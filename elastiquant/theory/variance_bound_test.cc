@@ -163,12 +163,12 @@ TEST_P(RealCodec, HasTheExactVarianceWhichIsWithinTheBound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Specs, RealCodec,
-                         ::testing::Values("elastic:bits=4,bucket=256",
-                                           "elastic:bits=4,norm=l2,bucket=256",
+                         ::testing::Values("elastic:bits=4,bucket=256,levels=exp",
+                                           "elastic:bits=4,norm=l2,bucket=256,levels=exp",
                                            "elastic:bits=3,p=0.5,norm=l2,bucket=256",
-                                           "elastic:bits=8,norm=l2,bucket=256",
-                                           "elastic:bits=3,norm=l1,bucket=256",
-                                           "elastic:bits=2,norm=l2,bucket=256",
+                                           "elastic:bits=8,norm=l2,bucket=256,levels=exp",
+                                           "elastic:bits=3,norm=l1,bucket=256,levels=exp",
+                                           "elastic:bits=2,norm=l2,bucket=256,levels=exp",
                                            "elastic:bits=4,levels=uniform,norm=l2,bucket=256",
                                            "elastic:bits=4,levels=uniform,bucket=256"),
                          [](const auto& spec) { return "Spec" + std::to_string(spec.index); });

@@ -35,7 +35,9 @@ double LargestBetween(double low, double high, double mu, double d, double q) {
   const double first = 1 / high;
   const double vertex = f.Slope() / (2 * f.product);
   // f falls from sum + mu (2-q)+ over 2 product on, with product = mu/d if low is 0.
-  const double last = low > 0 ? 1 / low : std::max(first, 2 * vertex + d);
+  double last = low > 0 ? 1 / low : std::max(first, 2 * vertex + d);
+  // About zero without a level there the sum is 0, and where f begins to fall is known.
+  if (low < 0 && q < 2) last = std::max(last, std::pow(mu * (2 - q) / (2 * f.product), 1 / q));
   if (f.is_quadratic()) return f(std::clamp(vertex, first, last));
   const double from = q < 2 ? first : std::clamp(vertex * (q - 1) / q, first, last);
   const double peak = Bisect([&](double t) { return f.Derivative(t); }, from, last);
@@ -45,6 +47,10 @@ double LargestBetween(double low, double high, double mu, double d, double q) {
 double Dual(const LevelSet& levels, double mu, double d, double q) {
   // At r = 1 nothing is rounded.
   double largest = mu * (1 - 1 / d);
+  if (!levels.has_zero()) {
+    const double first = levels.values[0];
+    largest = std::max(largest, LargestBetween(-first, first, mu, d, q));
+  }
   for (size_t j = 0; j + 1 < levels.count; ++j) {
     largest =
         std::max(largest, LargestBetween(levels.values[j], levels.values[j + 1], mu, d, q));
@@ -72,7 +78,10 @@ double WorstCaseVariance(const LevelSet& levels, double d, double q) {
   // Dual(mu) >= mu (1 - 1/d), and its least value is at most the bound.
   const double most = VarianceBound(levels, d, q) / (1 - 1 / d);
   const auto dual = [&](double log_mu) { return Dual(levels, std::exp(log_mu), d, q); };
-  return GoldenSection(dual, std::log(most * 1e-12), std::log(most)).value;
+  // Without zero a coordinate of 0 costs l_0^2, which mu / d must make up for.
+  const double around = levels.values[0];
+  const double least = std::max(most * 1e-12, d * around * around * (1 + 1e-9));
+  return GoldenSection(dual, std::log(least), std::log(std::max(most, least))).value;
 }
 
 float ExactOptimalRatio(int bits, double d, double q) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "elastiquant/theory/exact_variance.h"
@@ -42,6 +43,50 @@ TEST(WorstCaseVariance, LiesBetweenAVectorAndTheBound) {
   }
   RecordProperty("least_attained_part", std::to_string(least));
   RecordProperty("widest_gap_of_the_bound_up_to_l2", std::to_string(widest));
+}
+
+// Sets without zero: above what any of many vectors has, and attained where one coordinate is
+// the norm and all others are 0, or all are alike.
+TEST(WorstCaseVariance, HoldsWithoutAZero) {
+  const std::vector<std::vector<float>> sets{
+      {1}, {.2f, 1}, {.06f, .26f, .53f, 1}, {.03f, .1f, .19f, .29f, .41f, .56f, .75f, 1}};
+  std::mt19937 generator(4);
+  std::normal_distribution<float> normal;
+  for (const auto& set : sets) {
+    ElasticFormat format;
+    format.bucket = 0;
+    format.levels = LevelsWithoutZero(4, set).value();
+    for (const NormOrder norm : {NormOrder{NormKind::kLinf, 0}, NormOrder{NormKind::kL2, 0},
+                                 NormOrder{NormKind::kL1, 0}, NormOrder{NormKind::kLq, 1.5},
+                                 NormOrder{NormKind::kLq, 3}}) {
+      format.norm = norm;
+      for (const size_t d : {2u, 16u, 512u}) {
+        const double q = OrderOf(norm), size = static_cast<double>(d);
+        const double worst = WorstCaseVariance(format.levels, size, q);
+        EXPECT_LE(worst, VarianceBound(format.levels, size, q) * (1 + 1e-7));
+        std::vector<float> v(d, 0.0f);
+        v[0] = 1;
+        EXPECT_LE(ExactNmse(format, v), worst * (1 + 1e-6) + 1e-6);
+        EXPECT_GE(worst * (1 + 1e-6), (size - 1) * set[0] * set[0]);
+        std::fill(v.begin(), v.end(), 1.0f);
+        EXPECT_LE(ExactNmse(format, v), worst * (1 + 1e-5) + 1e-5);
+        for (int trial = 0; trial < 300; ++trial) {
+          for (float& x : v) {
+            x = normal(generator);
+            for (int power = trial % 5; power > 0; --power) x *= normal(generator);
+            if (trial % 3 == 0 && generator() % 4 > 0) x = 0;
+          }
+          if (trial % 2 == 0) v[0] = 10;
+          EXPECT_LE(ExactNmse(format, v), worst * (1 + 1e-5) + 1e-5)
+              << set.size() << " levels, d " << d << ", q " << q;
+        }
+        // Of the largest norm all the rest may be 0, which is the worst if nothing else costs.
+        if (std::isinf(q) && set.size() == 1) {
+          EXPECT_NEAR(worst, size - 1, 1e-6 * size);
+        }
+      }
+    }
+  }
 }
 
 // The dual in its textbook form for the L2 norm: min over lambda of
@@ -142,8 +187,8 @@ TEST(WorstCaseVariance, IsNearlyReachedByAnAdversaryThatClimbs) {
   std::mt19937 random(8);
   double least = 1;
   for (const char* spec :
-       {"norm=l2,bits=3,p=0.5", "norm=l2,bits=4", "norm=linf,bits=4", "norm=l1,bits=3",
-        "norm=l2,bits=3,levels=uniform", "norm=l3,bits=3"}) {
+       {"norm=l2,bits=3,p=0.5", "norm=l2,bits=4,p=auto", "norm=linf,bits=4,p=auto",
+        "norm=l1,bits=3,p=auto", "norm=l2,bits=3,levels=uniform", "norm=l3,bits=3,p=auto"}) {
     const size_t d = 48;
     auto format = FormatOf("elastic:bucket=48," + std::string(spec));
     const double worst =
@@ -159,9 +204,10 @@ TEST(WorstCaseVariance, IsNearlyReachedByAnAdversaryThatClimbs) {
 
 // The worst vectors themselves, fed through the codec.
 TEST(FindWorstVector, CostsTheRealCodecWhatItSays) {
-  for (const char* spec : {"elastic:bits=4,norm=l2,bucket=512", "elastic:bits=4,bucket=512",
-                           "elastic:bits=3,p=0.5,norm=l2,bucket=512",
-                           "elastic:bits=4,levels=uniform,norm=l2,bucket=512"}) {
+  for (const char* spec :
+       {"elastic:bits=4,norm=l2,bucket=512,levels=exp", "elastic:bits=4,bucket=512,levels=exp",
+        "elastic:bits=3,p=0.5,norm=l2,bucket=512",
+        "elastic:bits=4,levels=uniform,norm=l2,bucket=512"}) {
     const auto format = FormatOf(spec);
     const WorstVector worst = FindWorstVector(format.levels, 512, OrderOf(format.norm));
     const double measured = Mean(Errors(*Make(spec), worst.Values(), 400));

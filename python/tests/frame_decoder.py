@@ -294,9 +294,10 @@ def parse_elastic(parameters):
     *small, reserved, bucket, p, q = struct.unpack("<6BHIff", parameters)
     e = Elastic(*small, bucket, p, q)
     check(2 <= e.bits <= 8, "bits")
-    check(e.family <= 2 and e.norm <= 3 and e.coding <= 2 and reserved == 0, "a field")
+    check(e.family <= 3 and e.norm <= 3 and e.coding <= 2 and reserved == 0, "a field")
     check(e.rounding == 0 or (e.rounding == 1 and e.family == 1), "rounding")
-    check(1 <= e.listed < e.half if e.family == 2 else e.listed == 0, "number of levels")
+    most = {2: e.half - 1, 3: e.half}.get(e.family, 0)
+    check(min(most, 1) <= e.listed <= most, "number of levels")
     check(0 < p < 1 if e.family == 0 else p == 0, "p")
     check(1 <= q < np.inf if e.norm == 3 else q == 0, "q")
     return e
@@ -315,6 +316,9 @@ def levels_of(e, payload):
         check(len(payload) >= 4 * e.listed, "the level list is cut short")
         listed = np.frombuffer(payload, "<f4", e.listed)
         levels = np.concatenate([np.zeros(1, np.float32), listed])
+        if e.family == 3:
+            check(listed[0] >= np.float32(2.0**-126), "the first level is not above 0")
+            levels = listed
     with np.errstate(invalid="ignore", over="ignore"):
         check((np.diff(levels) >= np.float32(2.0**-126)).all(), "levels do not increase")
     check(levels[-1] == 1, "the last level is not 1")
@@ -341,14 +345,28 @@ def decode_codes(e, data, ends, n, tile, run):
     return np.concatenate(codes)
 
 
+def tensors_of(frame):
+    """The sizes of the parts that are cut into buckets by themselves, and what follows them."""
+    if frame.flags == 0:
+        return [frame.n], frame.payload
+    check(frame.flags == 1, "flags")
+    check(len(frame.payload) >= 4, "the list of tensors is cut short")
+    (count,) = struct.unpack_from("<I", frame.payload)
+    check(count > 0 and len(frame.payload) >= 4 + 4 * count, "the list of tensors is cut short")
+    sizes = np.frombuffer(frame.payload, "<u4", count, 4).tolist()
+    check(min(sizes) > 0 and sum(sizes) == frame.n, "the sizes of the tensors")
+    return sizes, frame.payload[4 + 4 * count :]
+
+
 def decode_elastic(frame):
-    check(frame.flags == 0, "flags")
-    e, payload, n = parse_elastic(frame.parameters), frame.payload, frame.n
+    sizes, payload = tensors_of(frame)
+    e, n = parse_elastic(frame.parameters), frame.n
     levels = levels_of(e, payload)
     bucket = e.bucket or max(n, 1)
     goal = 4096 if e.coding == 0 else 32768
     tile = 32768 if bucket > 32768 else max(goal // bucket, 1) * bucket
-    tiles, buckets = -(-n // tile), -(-n // bucket)
+    lengths = [min(bucket, size - at) for size in sizes for at in range(0, size, bucket)]
+    tiles, buckets = -(-n // tile), len(lengths)
     at = 4 * e.listed
     ends_bytes = 0 if e.coding == 0 else 8 * tiles
     check(len(payload) >= at + ends_bytes + 4 * buckets, "the payload is cut short")
@@ -360,7 +378,7 @@ def decode_elastic(frame):
     codes = decode_codes(e, data, ends, n, tile, min(bucket, tile))
     index, negative = codes & (e.half - 1), codes >> (e.bits - 1) == 1
     check((index < len(levels)).all(), "a code names no level")
-    norm = np.repeat(norms, bucket)[:n] if bucket < n else np.resize(norms, n)
+    norm = np.repeat(norms, lengths)
     if e.rounding == 0:
         return norm * np.where(negative, -levels[index], levels[index])
     k = np.where(negative, -index, index)
