@@ -215,6 +215,13 @@ class Encoder {
  private:
   size_t Length(size_t block) const { return DitherBlockLength(layout_.n, block); }
 
+  // Of a dither that is not the frame's own: what is sent has no mean error only if its step
+  // does not depend on how it is rounded.
+  LaneKeys SampleKeys() const {
+    constexpr uint64_t kSalt = 0x7374657053616C74;  // "stepSalt"
+    return MakeLaneKeys({Mix64(key_.value ^ kSalt)});
+  }
+
   Status Measure() {
     FirstError error;
     const size_t blocks = DitherBlocks(layout_.n);
@@ -298,8 +305,7 @@ class Encoder {
   double StepForError() {
     const double norm = L2Norm();
     const double log2_step = StepOfError(spec_.nmse * (norm * norm));
-    ChooseDensity(DitherSample(values_, means_, classes_, MakeLaneKeys(key_), log2_step),
-                  log2_step);
+    ChooseDensity(DitherSample(values_, means_, classes_, SampleKeys(), log2_step), log2_step);
     return log2_step;
   }
   // Squares of floats and their sums are normal doubles.
@@ -340,7 +346,7 @@ class Encoder {
     double low = scales_.LeastStep(), high = scales_.LargestStep();
     double log2_step =
         scales_.StepFor(DitherDensity::kLaplace, kNeutralPhase, guess, low, high);
-    const DitherSample sample(values_, means_, classes_, MakeLaneKeys(key_), log2_step);
+    const DitherSample sample(values_, means_, classes_, SampleKeys(), log2_step);
     ChooseDensity(sample, log2_step);
     if (sample.empty()) return log2_step;
     // An eighth of the sample is enough to come near. Values that are few or discrete want more

@@ -13,7 +13,7 @@ class DitherSample {
  public:
   // Takes of the blocks of each class, at a step of 2^log2_step, as many as the class has of
   // the message's bits, at even distances. `means` and `classes` have one for each block; the
-  // latter is scratch.
+  // latter is scratch. `keys`: of the sample's dither, which must not be the message's.
   DitherSample(std::span<const float> values, std::span<const float> means,
                std::span<uint8_t> classes, LaneKeys keys, double log2_step);
   // An estimate of the bits of all indices at another step, from one in `part` of the sample;

@@ -1,5 +1,6 @@
-// The golden frames in testdata/golden: what to encode, and how the files are named. Frames of
-// these cases may never change, or one release cannot read what another has sent.
+// The golden frames in testdata/golden: what to encode, and how the files are named. If an
+// encoder must change, the frames it made go to testdata/earlier, which must decode for ever,
+// or one release cannot read what another has sent.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // Writes the golden files that do not exist yet. Run on purpose only, after adding a case:
 //   build/core/bin/golden_write testdata/golden
-// A file that exists is left alone; to change the format, delete it and say why in the commit.
+// A file that exists is left alone; to change what an encoder makes, move it to
+// testdata/earlier and say why in the commit.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,6 @@
-// Frames that were made to do harm: behind a right checksum, each must be refused, with the same
-// words on every SIMD target. (Damage at random: Conformance.HostileBytesAreDecodedOrRefused.)
+// Frames that were made to do harm: behind a right checksum, each must be refused, with the
+// same words on every SIMD target. (Damage at random:
+// Conformance.HostileBytesAreDecodedOrRefused.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,8 +49,8 @@ void ExpectRefused(std::span<const uint8_t> frame, size_t elements, const char* 
   for (const std::string& target : SimdTargets()) {
     ASSERT_TRUE(UseSimdTarget(target).ok());
     std::vector<float> values(elements, 0.5f);
-    for (const Status& status : {DecodeFrame(frame, work, values),
-                                 DecodeAddFrame(frame, 0.5f, work, values)}) {
+    for (const Status& status :
+         {DecodeFrame(frame, work, values), DecodeAddFrame(frame, 0.5f, work, values)}) {
       EXPECT_EQ(status.code(), StatusCode::kCorruptData) << target;
       EXPECT_THAT(status.message(), HasSubstr(why)) << target;
     }

@@ -1,10 +1,11 @@
 // What holds of frames that come from strangers.
 //
 // Any bytes give an error or finite values: DecodeFrame fails, or all values are finite and the
-// same on every machine and SIMD target. DecodeAddFrame fails where DecodeFrame does; else, with a
-// finite weight, it makes no NaN of finite values, and infinity only where a product or a sum is
-// beyond the largest float. Nothing is written outside the output, and nothing is allocated that
-// is not in proportion to it. But its size is the frame's to say: ask before you allocate.
+// same on every machine and SIMD target. DecodeAddFrame fails where DecodeFrame does; else,
+// with a finite weight, it makes no NaN of finite values, and infinity only where a product or
+// a sum is beyond the largest float. Nothing is written outside the output, and nothing is
+// allocated that is not in proportion to it. But its size is the frame's to say: ask before you
+// allocate.
 #pragma once
 
 #include <cstddef>

@@ -59,7 +59,10 @@ class ReduceStages {
   Status Gather(size_t bucket);
 
  private:
-  enum Phase : uint32_t { kContribute = 0, kShare = 1, kScales = 2 };
+  enum Phase : uint32_t { kContribute = 0, kShare = 1 };
+  // A tag of its own, but no random numbers: were it a Phase, KeyOf could give it those of the
+  // next bucket's contributions.
+  static constexpr uint32_t kScales = 2;
 
   bool gathers(size_t index) const { return buckets_[index].now == Exchange::kAllGather; }
   bool scatters(size_t index) const { return buckets_[index].now == Exchange::kSparseScatter; }
@@ -137,7 +140,7 @@ class ReduceStages {
   }
   // Each worker begins with the next one, so that no link is asked by all at once.
   int NthPeer(int n) const { return (rank_ + n) % world_size_; }
-  static uint32_t Tag(size_t bucket, Phase phase) {
+  static uint32_t Tag(size_t bucket, uint32_t phase) {
     return static_cast<uint32_t>(3 * bucket) + phase;
   }
 

@@ -19,6 +19,13 @@ size_t PartOf(const Codec& codec, size_t size) {
   return exchange == Exchange::kTwoPhase || exchange == Exchange::kIntegerSum ? kPart : size;
 }
 
+// Random numbers are not those of compress(), which has steps, workers and messages of the same
+// numbers and by default the same seed.
+uint64_t SeedOf(uint64_t seed) {
+  constexpr uint64_t kSalt = 0x74656E736F722E63;  // "tensor.c"
+  return Mix64(Mix64(seed) ^ kSalt);
+}
+
 // How values are coded.
 std::string WayOf(const Codec& codec, uint64_t seed) {
   return codec.spec() + "#" + std::to_string(seed);
@@ -91,7 +98,7 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
   }
   EQ_ASSIGN_OR_RETURN(reduction.reducer,
                       GradientReducer::Create(comm_.get(), std::move(buckets),
-                                              {.seed = Mix64(seed), .threads = threads_}));
+                                              {.seed = SeedOf(seed), .threads = threads_}));
   return &reductions_.emplace(key, std::move(reduction)).first->second;
 }
 
@@ -117,7 +124,7 @@ Status TensorCollectives::Mean(std::span<float> values,
 Status TensorCollectives::EncodeOrNotice(std::span<const float> values, const Codec& codec,
                                          uint64_t seed, std::vector<uint8_t>* frame) {
   const auto rank = static_cast<uint32_t>(comm_->rank());
-  const StreamKey key = DeriveKey(Mix64(seed), calls_, rank, 0);
+  const StreamKey key = DeriveKey(SeedOf(seed), calls_, rank, 0);
   Result<size_t> size = codec.Encode(values, key, work_, *frame);
   const StatusCode code = size.status().code();
   if (code == StatusCode::kNonFinite || code == StatusCode::kOutOfRange) {

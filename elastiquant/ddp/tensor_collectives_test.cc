@@ -84,6 +84,24 @@ TEST(TensorCollectives, GatherIsWhatEachFrameDecodesTo) {
   });
 }
 
+// compress() and these count steps, workers and messages from the same numbers on, and have the
+// same seed unless another is given: errors of the two must not be alike.
+TEST(TensorCollectives, RoundingIsNotThatOfCompressWithTheSameSeed) {
+  constexpr size_t kSize = 1000;
+  const auto codec = Make("dither:bits=2");
+  RunWorkers(1, [&](int, TensorCollectives& workers) {
+    const auto all = workers.Gather(Values(0, kSize), *codec, /*seed=*/0).value();
+    // What a message of compress() decodes to, with the seed as DdpEngine passes it on.
+    Workspace work;
+    std::vector<uint8_t> frame(codec->MaxFrameBytes(kSize));
+    const StreamKey key = DeriveKey(Mix64(0), /*step=*/1, /*worker=*/0, /*message=*/0);
+    const size_t size = codec->Encode(Values(0, kSize), key, work, frame).value();
+    std::vector<float> theirs(kSize);
+    ASSERT_TRUE(DecodeFrame(std::span(frame).first(size), work, theirs).ok());
+    EXPECT_NE(all.at(0), theirs);
+  });
+}
+
 TEST(TensorCollectives, ANanIsAnErrorOfAllThatNamesTheWorkerAndPasses) {
   RunWorkers(2, [](int rank, TensorCollectives& workers) {
     std::vector<float> values = Values(rank, 100);

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "elastiquant/codec/elastic.h"
+#include "elastiquant/codec/untrusted.h"
 #include "elastiquant/layers/json_number.h"
 #include "elastiquant/theory/codec_bounds.h"
 
@@ -117,7 +118,7 @@ void Certificate::Add(const MeasuredMessage& m) {
   if (n == 0 || slices_[m.bucket].empty()) return;
   if (m.codec->codec_class() == CodecClass::kLossless) return;
   const std::lock_guard lock(mutex_);
-  const Result<FrameSummary> frame = InspectFrame(m.frame);
+  const Result<FrameSummary> frame = InspectFrame(m.frame, n);
   const bool exact = frame.ok() && frame->variance;
   // Such a frame tells the mean over all coordinates. Blocks of zeros have no error, so others
   // may have more than the mean: at most as much as if all but the zeros shared the whole.
