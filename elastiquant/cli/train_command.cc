@@ -141,6 +141,9 @@ void AddOptimiser(CLI::App& app, TrainOptions& o) {
   app.add_flag("--decay-1d,!--no-decay-1d", o.decay_1d,
                "Weight decay of biases and norms too (the default)");
   app.add_flag("--nesterov", o.nesterov, "Nesterov momentum");
+  app.add_option("--update", o.update,
+                 "sgd, or powersgd: the gradient is added to the momentum, as published")
+      ->capture_default_str();
   app.add_option("--schedule", o.schedule, "constant, step or cosine")->capture_default_str();
   app.add_option("--warmup", o.warmup_steps, "Steps over which the learning rate rises")
       ->capture_default_str();

@@ -269,6 +269,16 @@ class TrainTest(unittest.TestCase):
         resumed = train(self.out(), "--resume", "--forget-memory", **ef)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
 
+    def test_another_workers_memory_is_refused(self):
+        ef = {"codec": "elastic:bits=2|ef"}
+        self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)
+        own = (self.out() / "checkpoint-4.worker-0.eqc").read_bytes()
+        (self.out() / "checkpoint-4.worker-1.eqc").write_bytes(own)
+        broken = train(self.out(), "--resume", **ef)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("saved by worker 0, and this is worker 1", broken.stderr)
+        self.assertIn("--forget-memory", broken.stderr)
+
     def test_memory_survives_a_change_of_bucket_size(self):
         ef = {"codec": "elastic:bits=2|ef"}
         self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)

@@ -34,7 +34,7 @@ Result<std::vector<double>> ParseWarmUp(const SpecPart& part) {
 }
 
 // Its parts do all the work; it knows their names and the epochs.
-class DgcCodec : public Codec {
+class DgcCodec : public Codec, public LossMemory {
  public:
   DgcCodec(std::shared_ptr<const Codec> inner, std::string spec,
            std::vector<std::shared_ptr<const Codec>> warm_up)
@@ -61,6 +61,11 @@ class DgcCodec : public Codec {
                             StateOut after) const override {
     return inner_->EncodeNext(values, key, work, frame, before, after);
   }
+  void SendExactly(std::span<float> values, StateOut memory) const override {
+    elastiquant::SendExactly(*inner_, values, memory);
+  }
+  bool has_learning_rate() const override { return false; }
+  std::optional<OwnMomentum> momentum() const override { return MomentumOf(*inner_); }
 
  private:
   const std::shared_ptr<const Codec> inner_;

@@ -15,7 +15,7 @@ constexpr size_t kBlock = size_t{1} << 16;
 
 // A codec with memory: frames, class and bounds are those of the codec inside. That one may
 // remember things too, whose fields follow the wrapper's own.
-class MemoryCodec : public Codec {
+class MemoryCodec : public Codec, public LossMemory {
  public:
   explicit MemoryCodec(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
 
@@ -71,11 +71,26 @@ class MemoryCodec : public Codec {
   std::shared_ptr<const Codec> inner_;
 };
 
+// Whether it is published with the learning rate in its memory.
+bool IsEfSign(const Codec& codec) {
+  const std::string spec = codec.spec();
+  return spec.substr(0, spec.find_first_of(":|")) == "efsign";
+}
+
 class ErrorFeedbackCodec : public MemoryCodec {
  public:
-  using MemoryCodec::MemoryCodec;
+  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, bool learning_rate)
+      : MemoryCodec(std::move(inner)), learning_rate_(learning_rate) {}
 
-  std::string spec() const override { return inner().spec() + "|ef"; }
+  std::string spec() const override {
+    const bool says = learning_rate_ || IsEfSign(inner());
+    return inner().spec() + "|ef" +
+           (!says            ? ""
+            : learning_rate_ ? ":lr=inside"
+                             : ":lr=outside");
+  }
+  bool has_learning_rate() const override { return learning_rate_; }
+  std::optional<OwnMomentum> momentum() const override { return std::nullopt; }
   // An owner's memory of what its mean lost needs a mean that is encoded.
   Exchange exchange() const override {
     const Exchange exchange = inner().exchange();
@@ -95,12 +110,22 @@ class ErrorFeedbackCodec : public MemoryCodec {
     ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
     return Send(sum, key, work, frame, before.subspan(1), after.subspan(1));
   }
+  void SendExactly(std::span<float> values, StateOut memory) const override {
+    const std::span<float> residual = memory[0];
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] += residual[i];
+      residual[i] = 0;
+    }
+  }
 
  protected:
   std::vector<std::string> OwnFields() const override { return {"residual"}; }
   std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
-    return std::make_shared<ErrorFeedbackCodec>(std::move(inner));
+    return std::make_shared<ErrorFeedbackCodec>(std::move(inner), learning_rate_);
   }
+
+ private:
+  const bool learning_rate_;
 };
 
 struct DgcOptions {
@@ -125,6 +150,11 @@ class DgcCodec : public MemoryCodec {
     return sparse ? Exchange::kSparse : Exchange::kAllGather;
   }
   bool has_momentum() const override { return options_.momentum > 0; }
+  bool has_learning_rate() const override { return false; }
+  std::optional<OwnMomentum> momentum() const override {
+    if (!has_momentum()) return std::nullopt;
+    return OwnMomentum{options_.momentum, options_.nesterov};
+  }
 
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                             std::span<uint8_t> frame, StateIn before,
@@ -147,6 +177,17 @@ class DgcCodec : public MemoryCodec {
       if (residual[i] != waiting(i)) velocity[i] = 0;
     });
     return size;
+  }
+  void SendExactly(std::span<float> values, StateOut memory) const override {
+    const std::span<float> velocity = memory[0], residual = memory[1];
+    const float scale = ClipScale(values);
+    const float m = options_.momentum;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float g = scale * values[i];
+      velocity[i] = m * velocity[i] + g;
+      values[i] = residual[i] + (options_.nesterov ? m * velocity[i] + g : velocity[i]);
+      residual[i] = 0;
+    }
   }
 
  protected:
@@ -181,15 +222,20 @@ Status CheckLossy(const Codec& inner, std::string_view modifier) {
   return Status::Ok();
 }
 
-Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Codec> inner,
-                                                       const SpecPart&) {
-  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
-  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner))};
+Status BadValue(std::string_view modifier, std::string_view key, std::string_view value,
+                std::string_view valid) {
+  return InvalidArgument("modifier '" + std::string(modifier) + "': " + std::string(key) + "=" +
+                         std::string(value) + " is not valid; use " + std::string(valid));
 }
 
-Status BadValue(std::string_view key, std::string_view value, std::string_view valid) {
-  return InvalidArgument("modifier 'dgc': " + std::string(key) + "=" + std::string(value) +
-                         " is not valid; use " + std::string(valid));
+Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Codec> inner,
+                                                       const SpecPart& part) {
+  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
+  const std::string_view lr = SpecValue(part, "lr", IsEfSign(*inner) ? "inside" : "outside");
+  if (lr != "inside" && lr != "outside") {
+    return BadValue("ef", "lr", lr, "inside (of the memory) or outside");
+  }
+  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), lr == "inside")};
 }
 
 Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
@@ -199,15 +245,16 @@ Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
   const std::string_view momentum = SpecValue(part, "momentum", "0.9");
   if (!ParseNumber(momentum, &options.momentum) ||
       !(options.momentum >= 0 && options.momentum < 1)) {
-    return BadValue("momentum", momentum, "a number from 0 to below 1");
+    return BadValue("dgc", "momentum", momentum, "a number from 0 to below 1");
   }
   const std::string_view nesterov = SpecValue(part, "nesterov", "no");
-  if (nesterov != "yes" && nesterov != "no") return BadValue("nesterov", nesterov, "yes or no");
+  if (nesterov != "yes" && nesterov != "no")
+    return BadValue("dgc", "nesterov", nesterov, "yes or no");
   options.nesterov = nesterov == "yes";
   const std::string_view clip = SpecValue(part, "clip", "0");
   if (!ParseNumber(clip, &options.clip) || !(options.clip >= 0) ||
       !std::isfinite(options.clip)) {
-    return BadValue("clip", clip, "the largest norm a message may have, or 0 for any");
+    return BadValue("dgc", "clip", clip, "the largest norm a message may have, or 0 for any");
   }
   return {std::make_shared<DgcCodec>(std::move(inner), options)};
 }
@@ -216,7 +263,10 @@ Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
 
 const CodecModifier& ErrorFeedbackModifier() {
   static const CodecModifier modifier{
-      "ef", "error feedback: what a message lost is added to the next", {}, WrapErrorFeedback};
+      "ef",
+      "error feedback: what a message lost is added to the next",
+      {{"lr", "outside", "inside or outside of the memory; as published, inside for efsign"}},
+      WrapErrorFeedback};
   return modifier;
 }
 
@@ -229,6 +279,22 @@ const CodecModifier& DgcModifier() {
        {"clip", "0", "largest norm of a worker's message, scaled down to it; 0: any"}},
       WrapDgc};
   return modifier;
+}
+
+bool HasLearningRate(const Codec& codec) {
+  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
+  return remembers != nullptr && remembers->has_learning_rate();
+}
+
+std::optional<OwnMomentum> MomentumOf(const Codec& codec) {
+  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
+  return remembers == nullptr ? std::nullopt : remembers->momentum();
+}
+
+void SendExactly(const Codec& codec, std::span<float> values, StateOut memory) {
+  if (const auto* remembers = dynamic_cast<const LossMemory*>(&codec)) {
+    remembers->SendExactly(values, memory);
+  }
 }
 
 }  // namespace elastiquant

@@ -2,9 +2,27 @@
 // codec.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "elastiquant/codec/registry.h"
 
 namespace elastiquant {
+
+// Of a codec that sends velocities.
+struct OwnMomentum {
+  double factor = 0;
+  bool nesterov = false;
+};
+
+// What codecs with a memory of what they lost, or of a velocity, can do besides.
+class LossMemory {
+ public:
+  virtual ~LossMemory() = default;
+  virtual void SendExactly(std::span<float> values, StateOut memory) const = 0;
+  virtual bool has_learning_rate() const = 0;
+  virtual std::optional<OwnMomentum> momentum() const = 0;
+};
 
 // Error feedback (Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019), with values
 // v, residual e and the codec Q:
@@ -12,7 +30,14 @@ namespace elastiquant {
 // The sum of what was sent and the residual is the sum of the inputs, up to fp32 rounding.
 // State: "residual". Stable for codecs that are contractive; a codec with NMSE above 1 lets the
 // residual grow without limit.
+//   lr=outside  v is the gradient (Seide et al.).
+//   lr=inside   v is the gradient times the learning rate (Karimireddy et al.): what was held
+//               back at one rate is applied with that one, however the rate has changed since.
+// EncodeNext is the same of both. Who has a stream under lr=inside multiplies "residual" by the
+// old rate over the new one when the rate changes (HasLearningRate), so that it stays in units
+// of the gradient.
 const CodecModifier& ErrorFeedbackModifier();
+bool HasLearningRate(const Codec& codec);
 
 // Deep Gradient Compression's memory (Lin et al., ICLR 2018): error feedback of the velocity
 // ("momentum correction"), with factor masking. With momentum m:
@@ -21,5 +46,15 @@ const CodecModifier& ErrorFeedbackModifier();
 //   send Q(w);  w' = w - Q(w);  u' = 0 where something was sent.
 // State: "velocity", "residual". The optimiser behind it must not have momentum of its own.
 const CodecModifier& DgcModifier();
+std::optional<OwnMomentum> MomentumOf(const Codec& codec);  // absent if it sends no velocities
+
+// One message of a stream that is not encoded but sent exactly, such as a step that goes as
+// fp32: what EncodeNext would do if its codec lost nothing. `values` become what is to be sent,
+// and `memory`, of Codec::StateFields(), what is remembered then:
+//   |ef   p = v + e is sent; e' = 0.
+//   |dgc  w + u' is sent; w' = 0. u' stays: factor masking is for coordinates that are sent
+//         ahead of others, and would take all velocity away. So it is ordinary momentum.
+// What else a codec remembers, such as powersgd's basis, stays as it is.
+void SendExactly(const Codec& codec, std::span<float> values, StateOut memory);
 
 }  // namespace elastiquant

@@ -39,6 +39,12 @@ class Stream {
     const std::vector<std::span<float>> out(after_.begin(), after_.end());
     return codec_->EncodeNext(values, DeriveKey(1, step_++, 0, 0), work_, frame, in, out);
   }
+  // What a receiver gets of a message that is not encoded.
+  std::vector<float> SendExactly(std::vector<float> values) {
+    const std::vector<std::span<float>> memory(before_.begin(), before_.end());
+    elastiquant::SendExactly(*codec_, values, memory);
+    return values;
+  }
   const std::vector<float>& field(size_t i) const { return before_[i]; }
 
  private:
@@ -153,6 +159,82 @@ TEST(Dgc, SaysWhichValuesAreValid) {
   EXPECT_EQ((*MakeCodec("bf16|dgc"))->spec(), "bf16|dgc:momentum=0.9,nesterov=no,clip=0");
   EXPECT_TRUE((*MakeCodec("bf16|dgc"))->has_momentum());
   EXPECT_EQ((*MakeCodec("bf16|dgc"))->exchange(), Exchange::kAllGather);
+}
+
+TEST(SendExactly, EmptiesErrorFeedback) {
+  for (const std::string spec : {"topk:k=1|ef", "elastic:bits=2|rotate|ef", "powersgd|ef"}) {
+    Stream stream(spec, 64);
+    std::vector<float> inputs(64), sent(64);
+    const auto add = [](std::vector<float>& to, const std::vector<float>& values) {
+      for (size_t i = 0; i < to.size(); ++i) to[i] += values[i];
+    };
+    for (unsigned t = 0; t < 5; ++t) {
+      const std::vector<float> values = Gaussian(64, t);
+      add(inputs, values);
+      add(sent, t < 4 ? stream.Send(values) : stream.SendExactly(values));
+    }
+    for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(inputs[i], sent[i], 1e-5) << spec;
+    EXPECT_THAT(stream.field(0), ::testing::Each(0.0f)) << spec;
+  }
+}
+
+TEST(SendExactly, LeavesWhatIsNoLoss) {
+  Stream stream("powersgd|ef", 64);
+  (void)stream.Send(Gaussian(64, 1));
+  const std::vector<float> basis = stream.field(1);
+  EXPECT_NE(basis, std::vector<float>(64));
+  (void)stream.SendExactly(Gaussian(64, 2));
+  EXPECT_EQ(stream.field(1), basis);
+  Stream none("powersgd", 64);
+  EXPECT_EQ(none.SendExactly(Gaussian(64, 3)), Gaussian(64, 3));
+}
+
+TEST(SendExactly, IsOrdinaryMomentumUnderDgc) {
+  for (const std::string spec : {"topk:k=1|dgc:momentum=0.5", "dgc:ratio=0.01,momentum=0.5"}) {
+    Stream stream(spec, 4);
+    EXPECT_THAT(stream.SendExactly({1, -2, 4, 0}), ElementsAre(1, -2, 4, 0)) << spec;
+    EXPECT_THAT(stream.SendExactly({1, 1, 0, 0}), ElementsAre(1.5, 0, 2, 0));
+    EXPECT_THAT(stream.Send({0, 0, 0, 0}), ElementsAre(0, 0, 1, 0)) << "k = 1";
+    EXPECT_THAT(stream.SendExactly({0, 0, 0, 0}), ElementsAre(.75 + .375, 0, 0, 0))
+        << "what waited, and the velocity";
+    EXPECT_THAT(stream.field(0), ElementsAre(.375, 0, 0, 0));
+    EXPECT_THAT(stream.field(1), ElementsAre(0, 0, 0, 0));
+  }
+  Stream nesterov("topk:k=1|dgc:momentum=0.5,nesterov=yes,clip=5", 2);
+  EXPECT_THAT(nesterov.SendExactly({6, 8}), ElementsAre(4.5, 6)) << "3, 4 after the clip";
+  EXPECT_THAT(nesterov.SendExactly({0, 0}), ElementsAre(.75, 1));
+}
+
+TEST(ErrorFeedback, NamesWhereTheLearningRateIs) {
+  const std::pair<std::string, std::string> canonical[] = {
+      {"efsign|ef", "efsign:bucket=2048|ef:lr=inside"},
+      {"efsign|ef:lr=outside", "efsign:bucket=2048|ef:lr=outside"},
+      {"efsign|rotate|ef", "efsign:bucket=2048|rotate:block=4096,rounds=1|ef:lr=inside"},
+      {"onebit|ef", "onebit:bucket=2048|ef"},
+      {"onebit|ef:lr=inside", "onebit:bucket=2048|ef:lr=inside"},
+      {"bf16|ef:lr=outside", "bf16|ef"}};
+  for (const auto& [spec, expected] : canonical) {
+    const auto codec = *MakeCodec(spec);
+    EXPECT_EQ(codec->spec(), expected);
+    EXPECT_EQ((*MakeCodec(expected))->spec(), expected);
+    EXPECT_EQ(HasLearningRate(*codec), expected.ends_with("inside")) << spec;
+  }
+  EXPECT_THAT(MakeCodec("efsign|ef:lr=0.1").status().message(),
+              HasSubstr("modifier 'ef': lr=0.1 is not valid; use inside (of the memory)"));
+  EXPECT_FALSE(HasLearningRate(**MakeCodec("dgc")));
+  EXPECT_FALSE(HasLearningRate(**MakeCodec("efsign")));
+}
+
+TEST(Dgc, TellsItsMomentum) {
+  EXPECT_FALSE(MomentumOf(**MakeCodec("topk|ef")));
+  EXPECT_FALSE(MomentumOf(**MakeCodec("topk|dgc:momentum=0")));
+  for (const std::string spec :
+       {"topk|dgc:momentum=0.5,nesterov=yes", "dgc:momentum=0.5,nesterov=yes"}) {
+    const auto momentum = MomentumOf(**MakeCodec(spec));
+    ASSERT_TRUE(momentum) << spec;
+    EXPECT_EQ(momentum->factor, .5);
+    EXPECT_TRUE(momentum->nesterov);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -13,7 +14,9 @@
 namespace elastiquant {
 namespace {
 
+constexpr char kIdentitySection[] = "identity";
 constexpr char kStepSection[] = "step";
+constexpr char kUnitsSection[] = "units";
 constexpr char kLayoutSection[] = "layout";
 constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
 
@@ -39,6 +42,12 @@ bool AnyLossy(const CodecsBySpec& codecs) {
   });
 }
 
+template <typename T>
+std::vector<uint8_t> BytesOf(std::span<const T> values) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size_bytes()};
+}
+
 Traffic operator-(const Traffic& a, const Traffic& b) {
   return {a.bytes_up - b.bytes_up, a.bytes_down - b.bytes_down,
           a.transmit_seconds - b.transmit_seconds};
@@ -47,7 +56,11 @@ Traffic operator-(const Traffic& a, const Traffic& b) {
 }  // namespace
 
 DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
-    : parameters_(std::move(parameters)), options_(std::move(options)), payoff_(false) {}
+    : parameters_(std::move(parameters)),
+      options_(std::move(options)),
+      units_(parameters_.size(), 1.0),
+      memory_units_(units_),
+      payoff_(false) {}
 
 Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communicator,
                                                      std::vector<DdpParameter> parameters,
@@ -65,6 +78,8 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
   // Waits then end with the verdict, which the futures raise.
   communicator.on_peer_lost = [](const Status&) {};
   EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
+  engine->rank_ = communicator.rank;
+  engine->world_size_ = communicator.world_size;
   for (const auto& [spec, codec] : engine->codecs_) {
     if (!IsAdaptive(*codec)) continue;
     engine->adapters_[spec] = std::make_unique<LevelAdapter>(engine->comm_.get(), 0);
@@ -179,13 +194,32 @@ Status DdpEngine::Begin(const std::vector<size_t>& first) {
   incoming_.clear();
   waiting_.clear();
   streaming_ = settled_ && reduction_->layout()[0] == first;
-  return streaming_ ? reduction_->BeginStep(step_, exact_) : Status();
+  return streaming_ ? BeginReduction() : Status();
+}
+
+// What is remembered is in the units of this step's gradients then.
+Status DdpEngine::BeginReduction() {
+  for (size_t p = 0; p < units_.size(); ++p) {
+    if (units_[p] == 0 || units_[p] == memory_units_[p]) continue;
+    reduction_->RescaleMemory(p, memory_units_[p] / units_[p]);
+    memory_units_[p] = units_[p];
+  }
+  EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, exact_));
+  held_.clear();
+  for (size_t p = 0; p < units_.size(); ++p) {
+    if (units_[p] != 0) continue;
+    reduction_->KeepMemory(p);
+    held_.push_back(p);
+  }
+  return {};
 }
 
 // Whether this step is to be sent as it is, by what the last one took.
 Status DdpEngine::WeighExact() {
   if (reduction_ == nullptr) return {};
-  double seconds = since_begin_.Seconds(), exact_seconds = 0;
+  double seconds =
+      options_.step_seconds ? options_.step_seconds(exact_) : since_begin_.Seconds();
+  double exact_seconds = 0;
   if (payoff_.timing()) {
     const Traffic sent = comm_->traffic() - traffic_at_begin_;
     exact_seconds = sent.transmit_seconds * ExactBytes() /
@@ -238,7 +272,7 @@ Status DdpEngine::LearnLayout() {
     }
     EQ_RETURN_IF_ERROR(MakeReduction(regrouped_ ? remembered : incoming_));
   }
-  EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, exact_));
+  EQ_RETURN_IF_ERROR(BeginReduction());
   const std::vector<at::Tensor>& groups = regrouped_ ? regrouped_->groups() : waiting_;
   for (size_t d = 0; d < groups.size(); ++d) EQ_RETURN_IF_ERROR(Send(d, groups[d]));
   waiting_.clear();
@@ -257,6 +291,7 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
                                                      CodecsOfEpoch(), std::move(options)));
+  if (options_.may_discard) reduction_->KeepMemoryOfZeros();
   const Sections memory = std::exchange(loaded_, {});
   return memory.empty() ? Status() : reduction_->LoadMemory(memory);
 }
@@ -333,6 +368,7 @@ void DdpEngine::FinishLoop() {
 Status DdpEngine::FinishStep() {
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish());
   ++step_;
+  RestoreMemory(held_);
   if (outcome.skipped) {
     for (auto& [spec, adapter] : adapters_) adapter->Forget();
   } else {
@@ -420,49 +456,102 @@ std::vector<nlohmann::json> DdpEngine::Layers() {
   return reduction_->certificate().Lines(static_cast<int64_t>(step_), epoch_);
 }
 
+StateIdentity DdpEngine::Identity() const {
+  StateIdentity identity{.rank = rank_, .world_size = world_size_, .layers = {}};
+  for (const DdpParameter& p : parameters_) {
+    identity.layers.push_back({p.shape.name, p.shape.elements, p.codec});
+  }
+  return identity;
+}
+
+Status DdpEngine::CheckMemory(const Sections& sections) const {
+  for (const DdpParameter& p : parameters_) {
+    const std::vector<std::string> fields = codecs_.at(p.codec)->StateFields();
+    EQ_RETURN_IF_ERROR(CodecMemory::Check(p.shape, fields, sections));
+  }
+  return {};
+}
+
 Sections DdpEngine::SaveState() {
   Sections state = loaded_;
-  if (reduction_) reduction_->SaveMemory(&state);
-  const DdpLayout& layout = reduction_ ? reduction_->layout() : remembered_;
-  if (!layout.empty()) state[kLayoutSection] = LayoutSection(layout, parameters_);
+  if (reduction_) {
+    reduction_->SaveMemory(&state);
+  } else if (loaded_.empty()) {
+    for (const DdpParameter& p : parameters_) {
+      CodecMemory::SaveEmpty(p.shape, codecs_.at(p.codec)->StateFields(), &state);
+    }
+  }
+  state[kIdentitySection] = IdentitySection(Identity());
+  state[kLayoutSection] =
+      LayoutSection(reduction_ ? reduction_->layout() : remembered_, parameters_);
   for (const auto& [spec, adapter] : adapters_) {
     const std::string adapted = codecs_[spec]->spec();
     state[kCodecSection + spec].assign(adapted.begin(), adapted.end());
   }
-  const auto* step = reinterpret_cast<const uint8_t*>(&step_);
-  state[kStepSection].assign(step, step + sizeof(step_));
+  state[kStepSection] = BytesOf(std::span<const uint64_t>(&step_, 1));
+  state[kUnitsSection] = BytesOf(std::span<const double>(memory_units_));
   return state;
 }
 
 Status DdpEngine::LoadState(const Sections& sections) {
   Sections memory = sections;
+  const auto identity = memory.extract(kIdentitySection);
+  if (identity.empty()) {
+    return CorruptData("section identity is missing: nothing tells whose state it is");
+  }
+  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
   const auto step = memory.extract(kStepSection);
   if (step.empty() || step.mapped().size() != sizeof(step_)) {
     return CorruptData("section step is missing or has a wrong size");
   }
+  const auto units = memory.extract(kUnitsSection);
+  if (units.empty() || units.mapped().size() != memory_units_.size() * sizeof(double)) {
+    return CorruptData("section units is missing or has a wrong size");
+  }
+  CodecsBySpec codecs = codecs_;
   for (const auto& [spec, adapter] : adapters_) {
     const auto adapted = memory.extract(kCodecSection + spec);
     if (adapted.empty()) {
       return CorruptData("section " + (kCodecSection + spec) +
                          " is missing: the state is of another codec");
     }
-    EQ_ASSIGN_OR_RETURN(codecs_[spec], MakeCodec(std::string(adapted.mapped().begin(),
-                                                             adapted.mapped().end())));
+    EQ_ASSIGN_OR_RETURN(
+        codecs[spec], MakeCodec(std::string(adapted.mapped().begin(), adapted.mapped().end())));
   }
-  // None is known before the first step.
   const auto layout = memory.extract(kLayoutSection);
-  DdpLayout remembered;
-  if (!layout.empty()) {
-    EQ_ASSIGN_OR_RETURN(remembered, ReadLayoutSection(layout.mapped(), parameters_));
-  }
+  if (layout.empty()) return CorruptData("section layout is missing");
+  EQ_ASSIGN_OR_RETURN(DdpLayout remembered, ReadLayoutSection(layout.mapped(), parameters_));
+  EQ_RETURN_IF_ERROR(CheckMemory(memory));
   std::memcpy(&step_, step.mapped().data(), sizeof(step_));
+  std::memcpy(memory_units_.data(), units.mapped().data(), units.mapped().size());
+  codecs_ = std::move(codecs);
   if (reduction_ == nullptr) {
-    remembered_ = std::move(remembered);
+    remembered_ = std::move(remembered);  // none is known before the first step
     loaded_ = std::move(memory);
     return {};
   }
   EQ_RETURN_IF_ERROR(reduction_->UseCodecs(CodecsOfEpoch()));
   return reduction_->LoadMemory(memory);
+}
+
+Status DdpEngine::SetUnits(std::vector<double> units) {
+  if (units.size() != parameters_.size()) {
+    return InvalidArgument(std::to_string(units.size()) + " units for " +
+                           std::to_string(parameters_.size()) + " parameters");
+  }
+  for (const double unit : units) {
+    if (!(unit >= 0) || !std::isfinite(unit)) {
+      return InvalidArgument("a learning rate, or the inverse of a loss scale, is " +
+                             std::to_string(unit) + "; it must be finite and not negative");
+    }
+  }
+  units_ = std::move(units);
+  return {};
+}
+
+void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {
+  if (reduction_ == nullptr) return;
+  for (const size_t p : parameters) reduction_->RestoreMemory(p);
 }
 
 Status DdpEngine::SetEpoch(int epoch) {

@@ -23,6 +23,7 @@
 #include "elastiquant/ddp/payoff.h"
 #include "elastiquant/ddp/regrouped.h"
 #include "elastiquant/layers/level_adapter.h"
+#include "elastiquant/layers/state_identity.h"
 
 namespace elastiquant {
 
@@ -32,6 +33,10 @@ struct DdpOptions {
   int threads = 1;              // codec threads
   uint64_t measure_every = 50;  // steps; 0: never
   bool switch_to_exact = true;  // where compression does not pay
+  // DDP may discard what comes of a parameter that no worker has used: RestoreMemory follows.
+  bool may_discard = false;
+  // What the last step shall count as having taken, for tests; if null, what it took.
+  std::function<double(bool exact)> step_seconds = nullptr;
   // Called by a thread of the engine, or by that of Reduce, with something to tell the user.
   std::function<void(const std::string&)> on_notice = nullptr;
   // Destroys the communicator, which on the worker that hosts the store waits for the others;
@@ -91,11 +96,22 @@ class DdpEngine {
   std::vector<nlohmann::json> Layers();
 
   // Between steps: what a run needs to go on as it would have: what codecs remember, levels
-  // that were fitted, the count of steps, DDP's buckets. Each worker has its own.
+  // that were fitted, the count of steps, DDP's buckets. Each worker has its own, whose section
+  // "identity" (StateIdentity) says so. Before the first step it has the same sections, but
+  // "layout" has no buckets.
   Sections SaveState();
-  // Errors: CorruptData naming the section, at once or, before the first step, from the first
-  // Reduce.
+  // Errors: CorruptData naming what differs from this worker, or the section that is damaged;
+  // nothing has changed then.
   Status LoadState(const Sections& sections);
+  // Between steps, the same on all workers: what a 1 in a parameter's gradient stands for from
+  // the next step on, in units that never change: 1/S where the loss is scaled by S, or, where
+  // the codec has the learning rate in its memory (HasLearningRate), that over S. What is
+  // remembered in the old unit is converted. 0: nothing that is sent will be applied, so that
+  // the memory stays as it is. All are 1 at first. Errors: InvalidArgument.
+  Status SetUnits(std::vector<double> units);
+  // Between steps, the same on all workers: what the last step has sent of these parameters was
+  // discarded. What is remembered of them becomes what it was before that step.
+  void RestoreMemory(const std::vector<size_t>& parameters);
   // Between steps: some codecs send more in the first epochs, counted from 0.
   Status SetEpoch(int epoch);
 
@@ -126,7 +142,10 @@ class DdpEngine {
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
+  Status BeginReduction();
   CodecsBySpec CodecsOfEpoch() const;
+  StateIdentity Identity() const;
+  Status CheckMemory(const Sections& sections) const;
   Status AdaptLevels();
   void OnReduced(size_t bucket, bool is_mean);
   void Return(size_t bucket, bool is_mean);
@@ -140,16 +159,20 @@ class DdpEngine {
   const std::vector<DdpParameter> parameters_;
   const DdpOptions options_;
   std::unique_ptr<Communicator> comm_;
+  int rank_ = 0, world_size_ = 1;
 
   // Of Reduce's thread, and of others between steps.
   std::unique_ptr<DdpReduction> reduction_;
-  DdpLayout incoming_;                    // of this step, so far
-  bool may_rebuild_ = false;              // DDP its buckets
-  bool settled_ = false;                  // the layout was seen in two steps in a row
-  bool begun_ = false;                    // this step, by Reduce or by Offer
-  bool streaming_ = false;                // in this step buckets are sent as they arrive
-  std::vector<at::Tensor> waiting_;       // of a step that is not
-  Sections loaded_;                       // memory, until there is a layout
+  DdpLayout incoming_;               // of this step, so far
+  bool may_rebuild_ = false;         // DDP its buckets
+  bool settled_ = false;             // the layout was seen in two steps in a row
+  bool begun_ = false;               // this step, by Reduce or by Offer
+  bool streaming_ = false;           // in this step buckets are sent as they arrive
+  std::vector<at::Tensor> waiting_;  // of a step that is not
+  Sections loaded_;                  // memory, until there is a layout
+  // By parameter: as SetUnits wants them, and those in which the memory is.
+  std::vector<double> units_, memory_units_;
+  std::vector<size_t> held_;              // parameters whose memory this step leaves alone
   DdpLayout remembered_;                  // of the run that was stopped, for the first step
   std::unique_ptr<Regrouped> regrouped_;  // in such a step
   CodecsBySpec codecs_;                   // with fitted levels

@@ -1,10 +1,12 @@
 #include "elastiquant/ddp/ddp_engine.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,7 +53,7 @@ class Worker {
       std::vector<float> values;
       for (const size_t p : bucket) {
         for (size_t i = 0; i < parameters_[p].shape.elements; ++i) {
-          values.push_back(Gradient(rank_, step, p, i));
+          values.push_back(unused.contains(p) ? 0 : scale * Gradient(rank_, step, p, i));
         }
       }
       if (poison) values[1] = std::nanf("");
@@ -75,6 +77,30 @@ class Worker {
     return means;
   }
 
+  // The mean gradient of a parameter.
+  at::Tensor Mean(int step, size_t p) const {
+    std::vector<float> values(parameters_[p].shape.elements);
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (int r = 0; r < world_; ++r) values[i] += Gradient(r, step, p, i);
+      values[i] /= static_cast<float>(world_);
+    }
+    return at::tensor(values);
+  }
+
+  // The greatest difference of what was sent in all steps from the sum of the true means.
+  double ErrorOfSum(const std::vector<at::Tensor>& sums, const Layout& layout, int last) const {
+    double worst = 0;
+    for (size_t d = 0; d < layout.size(); ++d) {
+      std::vector<at::Tensor> expected;
+      for (const size_t p : layout[d]) {
+        expected.push_back(Mean(0, p));
+        for (int step = 1; step <= last; ++step) expected.back().add_(Mean(step, p));
+      }
+      worst = std::max(worst, (at::cat(expected) - sums[d]).abs().max().item<double>());
+    }
+    return worst;
+  }
+
   // The greatest difference from the true mean.
   double Error(const std::vector<at::Tensor>& means, const Layout& layout, int step) {
     double worst = 0;
@@ -95,11 +121,41 @@ class Worker {
 
   std::shared_ptr<DdpEngine> engine;
   std::function<bool(size_t parameter)> offers = nullptr;  // which to offer
+  float scale = 1;                                         // of gradients
+  std::set<size_t> unused;                                 // parameters without one
 
  private:
   std::vector<DdpParameter> parameters_;
   int rank_ = 0, world_ = 1;
 };
+
+// The values of each parameter.
+std::vector<at::Tensor> ByParameter(const std::vector<at::Tensor>& buckets,
+                                    const Layout& layout) {
+  const std::vector<DdpParameter> parameters = Parameters("fp32");
+  std::vector<at::Tensor> values(parameters.size());
+  for (size_t d = 0; d < layout.size(); ++d) {
+    int64_t at = 0;
+    for (const size_t p : layout[d]) {
+      const auto size = static_cast<int64_t>(parameters[p].shape.elements);
+      values[p] = buckets[d].narrow(0, at, size);
+      at += size;
+    }
+  }
+  return values;
+}
+
+// The state after so many steps.
+Sections RunFor(Worker& worker, int steps) {
+  for (int step = 0; step < steps; ++step) (void)worker.Step(step, kFirst);
+  return worker.engine->SaveState();
+}
+
+std::vector<std::string> Keys(const Sections& sections) {
+  std::vector<std::string> keys;
+  for (const auto& [name, section] : sections) keys.push_back(name);
+  return keys;
+}
 
 // Calls body(rank) on a thread for each rank.
 void RunRanks(int world, const std::function<void(int rank)>& body) {
@@ -215,22 +271,6 @@ TEST(DdpEngine, MemoryOutlivesBucketsAndProcesses) {
   });
 }
 
-// The values of each parameter.
-std::vector<at::Tensor> ByParameter(const std::vector<at::Tensor>& buckets,
-                                    const Layout& layout) {
-  const std::vector<DdpParameter> parameters = Parameters("fp32");
-  std::vector<at::Tensor> values(parameters.size());
-  for (size_t d = 0; d < layout.size(); ++d) {
-    int64_t at = 0;
-    for (const size_t p : layout[d]) {
-      const auto size = static_cast<int64_t>(parameters[p].shape.elements);
-      values[p] = buckets[d].narrow(0, at, size);
-      at += size;
-    }
-  }
-  return values;
-}
-
 TEST(DdpEngine, GoesOnAsItWouldHaveThoughDdpHasItsFirstBuckets) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const auto options = WorldOptions(2), resumed_options = WorldOptions(2);
@@ -258,20 +298,57 @@ TEST(DdpEngine, GoesOnAsItWouldHaveThoughDdpHasItsFirstBuckets) {
   }
 }
 
-TEST(DdpEngine, StateOfAnotherModelIsRefused) {
+TEST(DdpEngine, ADamagedStateIsRefusedAndChangesNothing) {
   Worker worker(WorldOptions(1), 0, "topk|ef");
-  (void)worker.Step(0, kFirst);
-  Sections state = worker.engine->SaveState();
+  EXPECT_EQ(Keys(worker.engine->SaveState()), Keys(RunFor(worker, 1)))
+      << "the same before the first step";
+  const Sections state = worker.engine->SaveState();
   for (const std::string layout : {"[[\"conv.weight\"], [\"other\"]]", "{", "3"}) {
-    state["layout"].assign(layout.begin(), layout.end());
-    EXPECT_EQ(worker.engine->LoadState(state).code(), StatusCode::kCorruptData) << layout;
+    Sections damaged = state;
+    damaged["layout"].assign(layout.begin(), layout.end());
+    EXPECT_EQ(worker.engine->LoadState(damaged).code(), StatusCode::kCorruptData) << layout;
+  }
+  Worker fresh(WorldOptions(1), 0, "topk|ef");
+  for (Worker* to : {&worker, &fresh}) {
+    (void)RunFor(worker, 1);
+    const Sections before = to->engine->SaveState();
+    for (const auto& [name, section] : state) {
+      Sections damaged = state;
+      damaged.erase(name);
+      const Status status = to->engine->LoadState(damaged);
+      EXPECT_EQ(status.code(), StatusCode::kCorruptData) << name;
+      EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+      EXPECT_EQ(to->engine->SaveState(), before);
+    }
   }
 }
 
-TEST(DdpEngine, StateOfAnotherCodecIsRefused) {
-  Worker plain(WorldOptions(1), 0, "elastic:bits=2"), other(WorldOptions(1), 0, "alq:bits=4");
-  EXPECT_EQ(other.engine->LoadState(plain.engine->SaveState()).code(),
-            StatusCode::kCorruptData);
+TEST(DdpEngine, StateOfAnotherWorkerOrCodecIsRefused) {
+  const auto options = WorldOptions(2);
+  std::vector<Sections> states(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=2|ef");
+    states[static_cast<size_t>(rank)] = RunFor(worker, 2);
+  });
+  const auto said = [](const std::shared_ptr<DdpEngine>& engine, const Sections& state) {
+    const Status status = engine->LoadState(state);
+    EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+    return status.message();
+  };
+  const auto again = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(again, rank, "elastic:bits=2|ef");
+    const auto other = static_cast<size_t>(1 - rank);
+    EXPECT_NE(
+        said(worker.engine, states[other]).find("saved by worker " + std::to_string(other)),
+        std::string::npos);
+    EXPECT_TRUE(worker.engine->LoadState(states[1 - other]).ok());
+  });
+  Worker alone(WorldOptions(1), 0, "elastic:bits=2|ef");
+  EXPECT_NE(said(alone.engine, states[0]).find("one of 2 workers"), std::string::npos);
+  Worker alq(WorldOptions(1), 0, "alq:bits=4"), topk(WorldOptions(1), 0, "topk|ef");
+  EXPECT_NE(said(alq.engine, RunFor(topk, 1)).find("codec of 'conv.weight' was 'topk|ef'"),
+            std::string::npos);
 }
 
 TEST(DdpEngine, CertifiesItsLayers) {
@@ -299,26 +376,160 @@ TEST(DdpEngine, CertifiesItsLayers) {
   });
 }
 
+// Steps of which compressed ones count as longer on worker 1, and on worker 0 as shorter.
+DdpOptions Switching(int rank) {
+  DdpOptions ddp;
+  ddp.step_seconds = [rank](bool exact) { return exact ? .1 : rank == 0 ? .05 : .2; };
+  return ddp;
+}
+// From here on steps are sent as fp32.
+constexpr int kFirstExact = Payoff::kSettlingSteps + 1 + Payoff::kTimedSteps;
+
 TEST(DdpEngine, SwitchesToFp32TogetherWhereCompressionDoesNotPay) {
   const auto options = WorldOptions(2);
   std::mutex mutex;
   std::vector<std::string> notices;
   std::vector<std::vector<uint64_t>> exact(2);
   RunRanks(2, [&](int rank) {
-    DdpOptions ddp;
+    DdpOptions ddp = Switching(rank);
     ddp.on_notice = [&](const std::string& notice) {
       const std::lock_guard lock(mutex);
       notices.push_back(notice);
     };
     Worker worker(options, rank, "elastic:bits=8", ddp);
     for (int step = 0; step < 60; ++step) {
+      const bool is_exact = step >= kFirstExact;
       const auto means = worker.Step(step, kRebuilt);
-      EXPECT_LT(worker.Error(means, kRebuilt, step), .1);
+      const double error = worker.Error(means, kRebuilt, step);
+      EXPECT_LT(error, .1) << step;
+      EXPECT_EQ(error < 1e-6, is_exact) << step;
       exact[static_cast<size_t>(rank)].push_back(worker.engine->stats().exact_steps);
     }
   });
   EXPECT_EQ(exact[0], exact[1]) << "all workers choose alike";
-  EXPECT_EQ(notices.size(), exact[0].back() > 9 ? 1u : 0u) << "told by one, if at all";
+  EXPECT_EQ(exact[0].back(), 60 - kFirstExact) << "by the slowest";
+  ASSERT_EQ(notices.size(), 1u) << "told by one";
+  EXPECT_NE(notices[0].find("does not pay"), std::string::npos) << notices[0];
+}
+
+TEST(DdpEngine, WhatWasHeldBackIsSentWithTheFirstStepOfFp32) {
+  for (const std::string codec :
+       {"topk:ratio=0.1|ef", "elastic:bits=2|ef", "powersgd:rank=1|ef"}) {
+    const auto options = WorldOptions(3);
+    RunRanks(3, [&](int rank) {
+      Worker worker(options, rank, codec, Switching(rank));
+      std::vector<at::Tensor> sent;  // since the first step
+      double worst = 0;
+      for (int step = 0; step <= kFirstExact; ++step) {
+        const auto means = worker.Step(step, kRebuilt);
+        for (size_t d = 0; d < means.size(); ++d) {
+          if (step == 0) sent.push_back(at::zeros_like(means[d]));
+          sent[d].add_(means[d]);
+        }
+        worst = worker.ErrorOfSum(sent, kRebuilt, step);
+        if (step == kFirstExact) continue;
+        EXPECT_GT(worst, .1) << codec << ": nothing is held back";
+      }
+      EXPECT_EQ(worker.engine->stats().exact_steps, 1u);
+      EXPECT_LT(worst, 1e-4) << codec;
+    });
+  }
+}
+
+TEST(DdpEngine, MomentumGoesOnInStepsOfFp32) {
+  constexpr int kLast = kFirstExact + 4;
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "dgc:ratio=0.1,momentum=0.5", Switching(rank));
+    at::Tensor before;
+    for (int step = 0; step <= kLast; ++step) {
+      const auto means = worker.Step(step, kRebuilt);
+      const at::Tensor velocity = ByParameter(means, kRebuilt)[0].clone();
+      if (step > kFirstExact + 1) {
+        const at::Tensor gradient = worker.Mean(step, 0);
+        EXPECT_TRUE(at::allclose(velocity, .5 * before + gradient, 1e-5, 1e-5)) << step;
+      }
+      before = velocity;
+    }
+    EXPECT_EQ(worker.engine->stats().exact_steps, 5u);
+  });
+}
+
+TEST(DdpEngine, AStepOfFp32ThatIsSkippedLeavesTheMemory) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "topk:ratio=0.1|ef", Switching(rank));
+    for (int step = 0; step < kFirstExact; ++step) (void)worker.Step(step, kRebuilt);
+    const Sections before = worker.engine->SaveState();
+    (void)worker.Step(kFirstExact, kRebuilt, at::kFloat, rank == 1);
+    EXPECT_EQ(worker.engine->stats().exact_steps, 1u);
+    for (const auto& [name, section] : worker.engine->SaveState()) {
+      if (name.find("memory/") == std::string::npos) continue;
+      EXPECT_EQ(section, before.at(name)) << name;
+    }
+  });
+}
+
+TEST(DdpEngine, MemoryFollowsTheUnitsOfTheGradient) {
+  for (const std::string codec : {"qsgdv:bits=3|ef", "dgc:ratio=0.1", "powersgd:rank=1|ef"}) {
+    const auto options = WorldOptions(2), scaled_options = WorldOptions(2);
+    RunRanks(2, [&](int rank) {
+      Worker plain(options, rank, codec), scaled(scaled_options, rank, codec);
+      for (int step = 0; step < 8; ++step) {
+        scaled.scale = step < 3 ? 4 : step < 6 ? 64 : 8;
+        ASSERT_TRUE(scaled.engine->SetUnits(std::vector<double>(4, 1 / scaled.scale)).ok());
+        const auto expected = plain.Step(step, kRebuilt), found = scaled.Step(step, kRebuilt);
+        for (size_t d = 0; d < expected.size(); ++d) {
+          EXPECT_TRUE(at::equal(found[d], scaled.scale * expected[d])) << codec << " " << step;
+        }
+        if (step != 4) continue;  // the state tells its units
+        const Sections state = scaled.engine->SaveState();
+        ASSERT_TRUE(scaled.engine->SetUnits(std::vector<double>(4, 1)).ok());
+        ASSERT_TRUE(scaled.engine->LoadState(state).ok());
+      }
+    });
+  }
+  Worker worker(WorldOptions(1), 0, "topk|ef");
+  EXPECT_EQ(worker.engine->SetUnits({1, 1, 1}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(worker.engine->SetUnits({1, 1, 1, -1}).code(), StatusCode::kInvalidArgument);
+}
+
+// What the state remembers of one parameter.
+Sections MemoryOf(const Sections& state, const std::string& parameter) {
+  Sections memory;
+  for (const auto& [name, section] : state) {
+    if (name.find("memory/") != std::string::npos && name.ends_with(parameter)) {
+      memory[name] = section;
+    }
+  }
+  return memory;
+}
+
+TEST(DdpEngine, WhatIsNotAppliedIsNotForgotten) {
+  for (const std::string codec : {"elastic:bits=2|ef", "dgc:ratio=0.1", "powersgd:rank=1|ef"}) {
+    const auto options = WorldOptions(2);
+    RunRanks(2, [&](int rank) {
+      DdpOptions ddp = Switching(rank);
+      ddp.may_discard = true;
+      Worker worker(options, rank, codec, ddp);
+      for (int step = 0; step <= kFirstExact; ++step) {
+        const Sections before = worker.engine->SaveState();
+        const bool is_unused = step == 4 || step == kFirstExact, has_rate = step != 6;
+        worker.unused = is_unused ? std::set<size_t>{0} : std::set<size_t>{};
+        ASSERT_TRUE(worker.engine->SetUnits({has_rate ? 1. : 0., 1, 1, 1}).ok());
+        (void)worker.Step(step, kRebuilt);
+        if (is_unused) worker.engine->RestoreMemory({0});
+        const Sections after = worker.engine->SaveState();
+        const bool stays = is_unused || !has_rate;
+        const auto same = [&](const std::string& parameter) {
+          return MemoryOf(after, parameter) == MemoryOf(before, parameter);
+        };
+        EXPECT_EQ(same("conv.weight"), stays) << codec << ", step " << step;
+        EXPECT_FALSE(same("fc.weight")) << codec << ", step " << step;
+      }
+      EXPECT_EQ(worker.engine->stats().exact_steps, 1u);
+    });
+  }
 }
 
 TEST(DdpEngine, AWorkerThatClosesEndsTheOthers) {

@@ -1,6 +1,9 @@
 #include "elastiquant/ddp/ddp_reduction.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "elastiquant/codec/memory.h"
 
 namespace elastiquant {
 namespace {
@@ -77,12 +80,68 @@ Status DdpReduction::BeginStep(uint64_t step, bool exact) {
   }
   active_ = exact ? exact_reducer_.get() : reducer_.get();
   staging_.Begin();
+  kept_.clear();
   return active_->BeginStep(step);
 }
 
 Status DdpReduction::Send(size_t bucket) {
   options_.before_sent(bucket);
+  if (keep_zeros_) KeepZeros(bucket);
+  if (active_ == exact_reducer_.get()) Flush(bucket);
   return active_->MarkReady(bucket);
+}
+
+void DdpReduction::KeepZeros(size_t bucket) {
+  for (const BucketSlot& slot : plan_.plan.buckets[bucket].slots) {
+    const auto values =
+        staging_.bucket(bucket).subspan(slot.offset, shapes_[slot.parameter].elements);
+    if (std::ranges::all_of(values, [](float v) { return v == 0; })) {
+      KeepMemory(slot.parameter);
+    }
+  }
+}
+
+void DdpReduction::RestoreMemory(size_t parameter) {
+  const auto kept = kept_.find(parameter);
+  if (kept != kept_.end()) memory_->PutBack(parameter, kept->second);
+}
+
+// Adds to the values of a bucket what its codec holds back: they go without loss.
+void DdpReduction::Flush(size_t b) {
+  const auto memory = reducer_->Memory(b);
+  if (memory.empty()) return;
+  flushed_.resize(plan_.plan.buckets.size());
+  flushed_[b].resize(memory.size());
+  const Chunk owned = reducer_->OwnedChunk(b);
+  const auto workers = static_cast<float>(comm_->world_size());
+  std::vector<std::span<float>> fields;
+  for (size_t f = 0; f < memory.size(); ++f) {
+    std::vector<float>& field = flushed_[b][f];
+    field.assign(memory[f].begin(), memory[f].end());
+    // The mean's loss is in the mean's units, and here goes with one worker's values.
+    for (float& v : std::span(field).subspan(owned.begin, owned.size)) v *= workers;
+    fields.emplace_back(field);
+  }
+  SendExactly(*codecs_.at(plan_.codecs[b]), staging_.bucket(b), fields);
+}
+
+void DdpReduction::CommitFlushed() {
+  for (size_t b = 0; b < flushed_.size(); ++b) {
+    const auto memory = reducer_->Memory(b);
+    const Chunk owned = reducer_->OwnedChunk(b);
+    const auto workers = static_cast<float>(comm_->world_size());
+    for (size_t f = 0; f < flushed_[b].size(); ++f) {
+      std::vector<float>& field = flushed_[b][f];
+      for (float& v : std::span(field).subspan(owned.begin, owned.size)) v /= workers;
+      std::ranges::copy(field, memory[f].begin());
+    }
+  }
+}
+
+Result<StepOutcome> DdpReduction::Finish() {
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, active_->Finish());
+  if (active_ == exact_reducer_.get() && !outcome.skipped) CommitFlushed();
+  return outcome;
 }
 
 Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient) {

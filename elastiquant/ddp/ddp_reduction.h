@@ -47,8 +47,8 @@ class DdpReduction {
   uint64_t coordinates() const { return coordinates_; }
   std::span<const float> bucket(size_t index) { return staging_.bucket(index); }
 
-  // A step is BeginStep, Arrive of each DDP bucket, Finish. exact: all buckets go as fp32;
-  // collective the first time.
+  // A step is BeginStep, Arrive of each DDP bucket, Finish. exact: all buckets go as fp32, and
+  // with them all that codecs remember (SendExactly); collective the first time.
   Status BeginStep(uint64_t step, bool exact);
   // See Staging::Take: before Arrive of the DDP bucket it is in. Returns whether a bucket of
   // ours was sent with it.
@@ -57,10 +57,18 @@ class DdpReduction {
   Status Arrive(size_t ddp_bucket, const at::Tensor& gradients);
   void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }
   at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
-  Result<StepOutcome> Finish() { return active_->Finish(); }
+  Result<StepOutcome> Finish();
 
   // Between steps: the buckets travel under these from now on.
   Status UseCodecs(const CodecsBySpec& codecs);
+  // Between steps: the unit of a parameter's gradient changes by this (CodecMemory::Rescale).
+  void RescaleMemory(size_t parameter, double factor) { memory_->Rescale(parameter, factor); }
+  // In the next step, or in all, what a parameter's codec remembers is kept as it was before:
+  // of one, or of all whose gradient is zero on this worker.
+  void KeepMemory(size_t parameter) { kept_[parameter] = memory_->Copy(parameter); }
+  void KeepMemoryOfZeros() { keep_zeros_ = true; }
+  // After that step: so that it is again, because what was sent has not been applied.
+  void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
   Status LoadMemory(const Sections& sections) { return memory_->Load(sections); }
 
@@ -72,6 +80,9 @@ class DdpReduction {
                std::span<const DdpParameter> parameters, DdpReductionOptions options);
 
   Status Send(size_t bucket);
+  void KeepZeros(size_t bucket);
+  void Flush(size_t bucket);
+  void CommitFlushed();
   Result<std::unique_ptr<GradientReducer>> MakeReducer(const CodecsBySpec* codecs);
   Result<std::shared_ptr<const Codec>> CodecOf(size_t bucket, const CodecsBySpec& codecs) const;
 
@@ -87,7 +98,11 @@ class DdpReduction {
   // Destroyed before what their threads use.
   std::unique_ptr<GradientReducer> reducer_, exact_reducer_;
   GradientReducer* active_ = nullptr;  // in this step
+  // By bucket, in a step that is sent exactly: what its codec shall remember, by field.
+  std::vector<std::vector<std::vector<float>>> flushed_;
   std::unique_ptr<CodecMemory> memory_;
+  bool keep_zeros_ = false;
+  std::map<size_t, std::vector<float>> kept_;  // by parameter
 };
 
 }  // namespace elastiquant

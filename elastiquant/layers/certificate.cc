@@ -213,25 +213,36 @@ std::vector<json> Certificate::TakeLines(int64_t step, int64_t epoch) {
 
 json Certificate::SaveState() const {
   const std::lock_guard lock(mutex_);
-  json state = json::array();
+  json sums = json::array();
   for (const CertificateSums& s : sums_) {
     json numbers = json::array();
     for (const double x : std::bit_cast<Numbers>(s)) numbers.push_back(NumberOrNull(x));
-    state.push_back(std::move(numbers));
+    sums.push_back(std::move(numbers));
   }
-  return state;
+  return {{"layers", layers_}, {"sums", std::move(sums)}};
 }
 
-void Certificate::LoadState(const json& state) {
-  const std::lock_guard lock(mutex_);
-  if (state.size() != sums_.size()) return;  // other buckets: this epoch's begin anew
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    Numbers numbers{};
-    for (size_t f = 0; f < numbers.size(); ++f) {
-      numbers[f] = state[i][f].is_null() ? kNan : state[i][f].get<double>();
-    }
-    sums_[i] = std::bit_cast<CertificateSums>(numbers);
+Status Certificate::LoadState(const json& state) {
+  const Status no_state = CorruptData("the certificate in the checkpoint is not one");
+  if (!state.is_object() || !state.contains("layers") || !state.contains("sums")) {
+    return no_state;
   }
+  const json& sums = state["sums"];
+  if (!state["layers"].is_array() || !sums.is_array()) return no_state;
+  std::vector<CertificateSums> loaded;
+  for (const json& line : sums) {
+    Numbers numbers{};
+    if (!line.is_array() || line.size() != numbers.size()) return no_state;
+    for (size_t f = 0; f < numbers.size(); ++f) {
+      if (!line[f].is_null() && !line[f].is_number()) return no_state;
+      numbers[f] = line[f].is_null() ? kNan : line[f].get<double>();
+    }
+    loaded.push_back(std::bit_cast<CertificateSums>(numbers));
+  }
+  if (loaded.size() != state["layers"].size() + 1) return no_state;
+  const std::lock_guard lock(mutex_);
+  if (state["layers"] == json(layers_)) sums_ = std::move(loaded);
+  return Status::Ok();
 }
 
 }  // namespace elastiquant

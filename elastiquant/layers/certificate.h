@@ -77,7 +77,9 @@ class Certificate {
 
   // The sums so far, for a checkpoint within an epoch.
   nlohmann::json SaveState() const;
-  void LoadState(const nlohmann::json& state);
+  // Of other buckets or layers: this epoch's sums begin anew. Errors: CorruptData, and nothing
+  // has changed, if it is no such state.
+  Status LoadState(const nlohmann::json& state);
 
  private:
   struct Slice {

@@ -195,8 +195,47 @@ TEST(Certificate, GoesOnFromACheckpointWithinAnEpoch) {
   whole.Send(6);
   broken.Send(6);
   const json state = json::parse(broken.certificate().SaveState().dump());
-  broken.certificate().LoadState(state);
+  ASSERT_TRUE(broken.certificate().LoadState(state).ok());
   EXPECT_EQ(whole.certificate().TakeLines(9, 1), broken.certificate().TakeLines(9, 1));
+}
+
+TEST(Certificate, RefusesWhatIsNoStateOfIts) {
+  Sender sender("qsgd:bits=4");
+  sender.Send(6);
+  const json state = sender.certificate().SaveState();
+  const auto expect_refused = [&](const json& damaged) {
+    EXPECT_EQ(sender.certificate().LoadState(damaged).code(), StatusCode::kCorruptData)
+        << damaged;
+    EXPECT_EQ(sender.certificate().SaveState(), state) << "nothing has changed";
+  };
+  json damaged = state;
+  for (const json& wrong : {json("nan"), json::array(), json()}) {
+    damaged["sums"][1] = wrong;
+    expect_refused(damaged);
+    expect_refused(wrong);
+  }
+  damaged = state;
+  damaged["sums"][1].erase(0);
+  expect_refused(damaged);
+  damaged = state;
+  damaged["sums"][1][2] = "1.5";
+  expect_refused(damaged);
+  damaged = state;
+  damaged["sums"].erase(0);
+  expect_refused(damaged);
+  damaged = state;
+  damaged.erase("layers");
+  expect_refused(damaged);
+}
+
+TEST(Certificate, BeginsAnewWithOtherLayers) {
+  Sender sender("qsgd:bits=4");
+  sender.Send(6);
+  const json state = sender.certificate().SaveState();
+  json others = state;
+  others["layers"][0] = "another";
+  EXPECT_TRUE(sender.certificate().LoadState(others).ok());
+  EXPECT_EQ(sender.certificate().SaveState(), state);
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ std::vector<uint8_t> BytesOf(const std::vector<float>& values) {
   return bytes;
 }
 
-Result<std::vector<float>> ReadSection(const Sections& sections, const std::string& name,
-                                       size_t elements) {
+Status CheckSection(const Sections& sections, const std::string& name, size_t elements) {
   const auto section = sections.find(name);
   if (section == sections.end()) {
     return CorruptData("section " + name + " is missing");
@@ -40,9 +39,14 @@ Result<std::vector<float>> ReadSection(const Sections& sections, const std::stri
                        std::to_string(elements * sizeof(float)) + " bytes, it has " +
                        std::to_string(section->second.size()));
   }
-  std::vector<float> values(elements);
-  if (elements > 0)
-    std::memcpy(values.data(), section->second.data(), elements * sizeof(float));
+  return Status::Ok();
+}
+
+// After CheckSection.
+std::vector<float> ReadSection(const Sections& sections, const std::string& name) {
+  const std::vector<uint8_t>& bytes = sections.at(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -55,7 +59,31 @@ CodecMemory::CodecMemory(const BucketPlan& plan, std::span<const ParameterShape>
       shapes_(shapes),
       fields_(std::move(fields)),
       world_size_(static_cast<float>(world_size)),
-      reducer_(reducer) {}
+      reducer_(reducer) {
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    for (const BucketSlot& slot : plan_.buckets[b].slots) {
+      places_[slot.parameter] = {b, slot.offset};
+    }
+  }
+}
+
+void CodecMemory::SaveEmpty(const ParameterShape& shape, std::span<const std::string> fields,
+                            Sections* sections) {
+  const std::vector<uint8_t> zeros(shape.elements * sizeof(float));
+  for (const std::string& field : fields) {
+    (*sections)[OwnSection(field, shape.name)] = zeros;
+    (*sections)[MeanSection(field, shape.name)] = zeros;
+  }
+}
+
+Status CodecMemory::Check(const ParameterShape& shape, std::span<const std::string> fields,
+                          const Sections& sections) {
+  for (const std::string& field : fields) {
+    EQ_RETURN_IF_ERROR(CheckSection(sections, OwnSection(field, shape.name), shape.elements));
+    EQ_RETURN_IF_ERROR(CheckSection(sections, MeanSection(field, shape.name), shape.elements));
+  }
+  return Status::Ok();
+}
 
 void CodecMemory::Save(Sections* sections) const {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
@@ -76,16 +104,17 @@ void CodecMemory::Save(Sections* sections) const {
 
 Status CodecMemory::Load(const Sections& sections) {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    for (const BucketSlot& slot : plan_.buckets[b].slots) {
+      EQ_RETURN_IF_ERROR(Check(shapes_[slot.parameter], fields_[b], sections));
+    }
+  }
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     for (size_t f = 0; f < memory.size(); ++f) {
       for (const BucketSlot& slot : plan_.buckets[b].slots) {
         const ParameterShape& shape = shapes_[slot.parameter];
-        EQ_ASSIGN_OR_RETURN(
-            const auto own,
-            ReadSection(sections, OwnSection(fields_[b][f], shape.name), shape.elements));
-        EQ_ASSIGN_OR_RETURN(
-            const auto mean,
-            ReadSection(sections, MeanSection(fields_[b][f], shape.name), shape.elements));
+        const auto own = ReadSection(sections, OwnSection(fields_[b][f], shape.name));
+        const auto mean = ReadSection(sections, MeanSection(fields_[b][f], shape.name));
         const auto values = memory[f].subspan(slot.offset, shape.elements);
         // In an unchanged layout one of the two is 0, and the other comes back as it was.
         ForEachOf(slot, shape.elements, reducer_->OwnedChunk(b), [&](size_t i, bool owned) {
@@ -95,6 +124,37 @@ Status CodecMemory::Load(const Sections& sections) {
     }
   }
   return Status::Ok();
+}
+
+template <typename Fn>
+void CodecMemory::ForEachField(size_t parameter, const Fn& fn) const {
+  const auto [bucket, offset] = places_.at(parameter);
+  const auto memory = reducer_->Memory(bucket);
+  for (size_t f = 0; f < memory.size(); ++f) {
+    fn(fields_[bucket][f], memory[f].subspan(offset, shapes_[parameter].elements));
+  }
+}
+
+void CodecMemory::Rescale(size_t parameter, double factor) {
+  ForEachField(parameter, [factor](const std::string& field, std::span<float> values) {
+    if (field != "residual" && field != "velocity") return;
+    for (float& v : values) v = static_cast<float>(v * factor);
+  });
+}
+
+std::vector<float> CodecMemory::Copy(size_t parameter) const {
+  std::vector<float> copy;
+  ForEachField(parameter, [&](const std::string&, std::span<const float> values) {
+    copy.insert(copy.end(), values.begin(), values.end());
+  });
+  return copy;
+}
+
+void CodecMemory::PutBack(size_t parameter, std::span<const float> copy) {
+  ForEachField(parameter, [&](const std::string&, std::span<float> values) {
+    std::ranges::copy(copy.first(values.size()), values.begin());
+    copy = copy.subspan(values.size());
+  });
 }
 
 }  // namespace elastiquant

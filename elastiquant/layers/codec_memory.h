@@ -25,21 +25,43 @@ using Sections = std::map<std::string, std::vector<uint8_t>>;
 // counts for as many workers as there are.
 class CodecMemory {
  public:
+  // Of one parameter whose codec remembers these fields: the sections of an empty memory.
+  static void SaveEmpty(const ParameterShape& shape, std::span<const std::string> fields,
+                        Sections* sections);
+  // Errors: CorruptData naming the first of its sections that is missing or has another size.
+  static Status Check(const ParameterShape& shape, std::span<const std::string> fields,
+                      const Sections& sections);
+
   // fields: by bucket. plan, shapes and reducer must outlive it.
   CodecMemory(const BucketPlan& plan, std::span<const ParameterShape> shapes,
               std::vector<std::vector<std::string>> fields, int world_size,
               GradientReducer* reducer);
 
   void Save(Sections* sections) const;
-  // Errors: CorruptData naming the section that is missing or has another size.
+  // Errors: those of Check, before anything is changed.
   Status Load(const Sections& sections);
 
+  // The unit of one parameter's gradient has changed: losses and velocities that are remembered
+  // of it are multiplied by the factor. Bases have no unit.
+  void Rescale(size_t parameter, double factor);
+  // All fields of one parameter, one behind another: to be put back as they were.
+  std::vector<float> Copy(size_t parameter) const;
+  void PutBack(size_t parameter, std::span<const float> copy);
+
  private:
+  struct Place {
+    size_t bucket = 0, offset = 0;
+  };
+  // Calls fn(name of the field, the parameter's values in it).
+  template <typename Fn>
+  void ForEachField(size_t parameter, const Fn& fn) const;
+
   const BucketPlan& plan_;
   std::span<const ParameterShape> shapes_;
   const std::vector<std::vector<std::string>> fields_;
   const float world_size_;
   GradientReducer* const reducer_;
+  std::map<size_t, Place> places_;  // by parameter
 };
 
 }  // namespace elastiquant

@@ -111,5 +111,33 @@ TEST(CodecMemory, ADamagedSectionIsNamed) {
   EXPECT_NE(status.message().find("fc.weight is missing"), std::string::npos);
 }
 
+TEST(CodecMemory, ADamagedStateChangesNothing) {
+  auto comm = Communicator::Connect({}).value();
+  Worker worker(comm.get(), 4000);
+  const Sections before = worker.Saved();
+  for (const auto& [name, section] : before) {
+    Sections damaged = before;
+    for (auto& [other, bytes] : damaged) std::ranges::fill(bytes, 1);
+    damaged.erase(name);
+    EXPECT_EQ(worker.memory->Load(damaged).code(), StatusCode::kCorruptData);
+    EXPECT_EQ(worker.Saved(), before);
+  }
+}
+
+TEST(CodecMemory, IsRescaledAndPutBackByParameter) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    Worker worker(&comm, 4000);
+    worker.Step();
+    const auto before = worker.HeldBack(2);
+    const std::vector<float> copy = worker.memory->Copy(2);
+    worker.memory->Rescale(2, .5);
+    auto expected = before;
+    for (float& v : expected[2]) v /= 2;
+    EXPECT_EQ(worker.HeldBack(2), expected);
+    worker.memory->PutBack(2, copy);
+    EXPECT_EQ(worker.HeldBack(2), before);
+  });
+}
+
 }  // namespace
 }  // namespace elastiquant

@@ -1,12 +1,17 @@
 #include "elastiquant/train/replica.h"
 
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
 #include <torch/optim/sgd.h>
 
 #include <cstring>
+#include <map>
+#include <tuple>
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/base/random.h"
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/layers/bucket_plan.h"
 
 namespace elastiquant {
 namespace {
@@ -65,35 +70,79 @@ Status LoadAll(const std::string& kind, const std::vector<NamedTensor>& tensors,
   return Status::Ok();
 }
 
-// Two groups: with weight decay, and, if biases and norms are to have none, without.
+double DecayOf(const at::Tensor& parameter, const TrainOptions& options) {
+  return options.decay_1d || parameter.dim() > 1 ? options.weight_decay : 0;
+}
+
+// A group for each weight decay (biases and norms may have none) and each momentum.
 std::vector<torch::optim::OptimizerParamGroup> MakeGroups(
-    const std::vector<NamedTensor>& parameters, const TrainOptions& options) {
-  std::vector<at::Tensor> decayed, rest;
-  for (const NamedTensor& p : parameters) {
-    (options.decay_1d || p.tensor.dim() > 1 ? decayed : rest).push_back(p.tensor);
+    const std::vector<NamedTensor>& parameters, const TrainOptions& options,
+    const std::vector<OwnMomentum>& momentum) {
+  std::map<std::tuple<double, double, bool>, std::vector<at::Tensor>> members;
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const at::Tensor& tensor = parameters[p].tensor;
+    members[{DecayOf(tensor, options), momentum[p].factor, momentum[p].nesterov}].push_back(
+        tensor);
   }
-  const auto group = [&](std::vector<at::Tensor> tensors, double decay) {
-    auto sgd = std::make_unique<torch::optim::SGDOptions>(options.learning_rate);
-    sgd->momentum(options.momentum).weight_decay(decay).nesterov(options.nesterov);
-    return torch::optim::OptimizerParamGroup(std::move(tensors), std::move(sgd));
-  };
   std::vector<torch::optim::OptimizerParamGroup> groups;
-  if (!decayed.empty()) groups.push_back(group(std::move(decayed), options.weight_decay));
-  if (!rest.empty()) groups.push_back(group(std::move(rest), 0));
+  for (auto& [key, tensors] : members) {
+    const auto& [decay, factor, nesterov] = key;
+    auto sgd = std::make_unique<torch::optim::SGDOptions>(options.learning_rate);
+    sgd->momentum(factor).weight_decay(decay).nesterov(nesterov);
+    groups.emplace_back(std::move(tensors), std::move(sgd));
+  }
   return groups;
+}
+
+// The optimiser's, but that of a codec with momentum of its own for what it leaves exact.
+Result<std::vector<OwnMomentum>> MomentumByParameter(std::span<const ParameterShape> shapes,
+                                                     const TrainOptions& options) {
+  const OwnMomentum ordinary{options.momentum, options.nesterov};
+  std::vector<OwnMomentum> momentum(shapes.size(), ordinary);
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  const std::optional<OwnMomentum> own = MomentumOf(*codec);
+  if (!own) return momentum;
+  EQ_ASSIGN_OR_RETURN(const BucketPlan plan, PlanBuckets(shapes, {.exact = options.exact}));
+  for (const PlannedBucket& bucket : plan.buckets) {
+    if (!bucket.exact) continue;
+    for (const BucketSlot& slot : bucket.slots) momentum[slot.parameter] = *own;
+  }
+  return momentum;
+}
+
+std::vector<NamedTensor> ParametersOf(const Model& model) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& p : model.named_parameters()) parameters.push_back({p.key(), p.value()});
+  return parameters;
 }
 
 }  // namespace
 
-Replica::Replica(std::shared_ptr<Model> model, const TrainOptions& options)
-    : model_(std::move(model)) {
-  for (const auto& p : model_->named_parameters()) parameters_.push_back({p.key(), p.value()});
+Result<std::unique_ptr<Replica>> Replica::Make(std::shared_ptr<Model> model,
+                                               const TrainOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const auto momentum,
+                      MomentumByParameter(ShapesOf(ParametersOf(*model)), options));
+  return std::unique_ptr<Replica>(new Replica(std::move(model), options, momentum));
+}
+
+Replica::Replica(std::shared_ptr<Model> model, const TrainOptions& options,
+                 const std::vector<OwnMomentum>& momentum)
+    : model_(std::move(model)), parameters_(ParametersOf(*model_)) {
   for (const auto& b : model_->named_buffers()) buffers_.push_back({b.key(), b.value()});
-  optimizer_ = std::make_unique<torch::optim::SGD>(
-      MakeGroups(parameters_, options), torch::optim::SGDOptions(options.learning_rate));
-  if (options.momentum == 0) return;
+  TrainOptions of_optimizer = options;
+  if (options.update == "powersgd") {  // whose gradient has the decay in it already
+    for (const NamedTensor& p : parameters_) {
+      powersgd_decay_.push_back(DecayOf(p.tensor, options));
+    }
+    of_optimizer.weight_decay = 0;
+  }
+  optimizer_ =
+      std::make_unique<torch::optim::SGD>(MakeGroups(parameters_, of_optimizer, momentum),
+                                          torch::optim::SGDOptions(options.learning_rate));
   // Made here, all zero, instead of by the first step, so that it can be saved and sent always.
-  for (const NamedTensor& p : parameters_) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (momentum[i].factor == 0) continue;
+    const NamedTensor& p = parameters_[i];
     auto state = std::make_unique<torch::optim::SGDParamState>();
     state->momentum_buffer(at::zeros_like(p.tensor));
     momentum_.push_back({p.name, state->momentum_buffer()});
@@ -104,6 +153,13 @@ Replica::Replica(std::shared_ptr<Model> model, const TrainOptions& options)
 Replica::~Replica() = default;
 
 void Replica::Step(double learning_rate) {
+  const c10::NoGradGuard no_grad;
+  // Of x -= lr (g + m) what the optimiser, which does x -= lr m, leaves out.
+  for (size_t i = 0; i < powersgd_decay_.size(); ++i) {
+    at::Tensor& p = parameters_[i].tensor;
+    p.mutable_grad().add_(p, powersgd_decay_[i]);
+    p.sub_(p.grad(), learning_rate);
+  }
   for (auto& group : optimizer_->param_groups()) group.options().set_lr(learning_rate);
   optimizer_->step();
 }

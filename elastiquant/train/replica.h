@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/memory.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/flat_gradients.h"
@@ -24,13 +25,16 @@ namespace elastiquant {
 
 class Replica {
  public:
-  Replica(std::shared_ptr<Model> model, const TrainOptions& options);
+  // Errors: those of PlanBuckets.
+  static Result<std::unique_ptr<Replica>> Make(std::shared_ptr<Model> model,
+                                               const TrainOptions& options);
   ~Replica();
 
   Model& model() { return *model_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  // One step of SGD with the gradients that the parameters hold.
+  // One step of SGD with the gradients that the parameters hold, as TrainOptions::update says.
+  // Parameters that stay exact under a codec with momentum of its own have its momentum here.
   void Step(double learning_rate);
 
   // Of all parameters' bits.
@@ -52,11 +56,16 @@ class Replica {
   void Drift();
 
  private:
+  // momentum: by parameter.
+  Replica(std::shared_ptr<Model> model, const TrainOptions& options,
+          const std::vector<OwnMomentum>& momentum);
+
   std::shared_ptr<Model> model_;
   std::vector<NamedTensor> parameters_;
-  std::vector<NamedTensor> momentum_;  // empty without momentum
+  std::vector<NamedTensor> momentum_;  // of those that have
   std::vector<NamedTensor> buffers_;
   std::unique_ptr<torch::optim::SGD> optimizer_;
+  std::vector<double> powersgd_decay_;  // by parameter, of update=powersgd; else empty
 };
 
 }  // namespace elastiquant

@@ -108,33 +108,42 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
 namespace {
 
 constexpr char kWeightsSection[] = "weights-hash";
+constexpr char kIdentitySection[] = "identity";
 
 std::vector<uint8_t> HashOf(const Replica& replica) {
   const std::string text = std::to_string(replica.Hash());
   return {text.begin(), text.end()};
 }
 
+Status CheckWorker(Checkpoint* loaded, const StateIdentity& mine, const Replica& replica) {
+  EQ_RETURN_IF_ERROR(CheckIdentity((*loaded)[kIdentitySection], mine));
+  if ((*loaded)[kWeightsSection] == HashOf(replica)) return Status::Ok();
+  return CorruptData("it does not go with the run's weights");
+}
+
 }  // namespace
 
-Status SaveWorker(const TrainOptions& options, int rank, int64_t step, const Replica& replica,
-                  Checkpoint checkpoint) {
+Status SaveWorker(const TrainOptions& options, const StateIdentity& mine, int64_t step,
+                  const Replica& replica, Checkpoint checkpoint) {
   std::error_code error;
   fs::create_directories(options.out, error);  // on another machine than worker 0's
   if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
+  checkpoint[kIdentitySection] = IdentitySection(mine);
   checkpoint[kWeightsSection] = HashOf(replica);
-  return SaveWorkerCheckpoint(options.out, step, rank, checkpoint);
+  return SaveWorkerCheckpoint(options.out, step, mine.rank, checkpoint);
 }
 
-Result<Checkpoint> LoadWorker(const TrainOptions& options, int rank, int64_t step,
-                              const Replica& replica) {
-  Result<Checkpoint> loaded = ReadWorkerCheckpoint(options.out, step, rank);
+Result<Checkpoint> LoadWorker(const TrainOptions& options, const StateIdentity& mine,
+                              int64_t step, const Replica& replica) {
+  Result<Checkpoint> loaded = ReadWorkerCheckpoint(options.out, step, mine.rank);
   Status status = loaded.status();
-  if (status.ok() && (*loaded)[kWeightsSection] != HashOf(replica)) {
-    status = CorruptData("the memory of worker " + std::to_string(rank) + " at step " +
-                         std::to_string(step) + " in " + options.out +
-                         " does not go with the run's weights");
+  if (status.ok()) {
+    status = CheckWorker(&*loaded, mine, replica);
+    if (status.ok()) return loaded;
+    status = {status.code(), "the memory of worker " + std::to_string(mine.rank) + " at step " +
+                                 std::to_string(step) + " in " + options.out + ": " +
+                                 status.message()};
   }
-  if (status.ok()) return loaded;
   return Status(status.code(), status.message() +
                                    ". It has what this worker's codec remembers; "
                                    "--forget-memory goes on without");

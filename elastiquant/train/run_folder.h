@@ -6,6 +6,7 @@
 #include <string>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/layers/state_identity.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/progress.h"
 #include "elastiquant/train/replica.h"
@@ -39,13 +40,13 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
 Status SaveRun(const TrainOptions& options, int world_size, const Replica& replica,
                RunState* state);
 
-// What belongs to this worker alone, beside the run's checkpoint of state.step. The weights'
-// hash tells on resuming whether it goes with them.
-Status SaveWorker(const TrainOptions& options, int rank, int64_t step, const Replica& replica,
-                  Checkpoint checkpoint);
-// Errors: NotFound if it is missing, CorruptData if it is damaged or of another run, each with
-// the file and what to do.
-Result<Checkpoint> LoadWorker(const TrainOptions& options, int rank, int64_t step,
-                              const Replica& replica);
+// What belongs to worker `mine` alone, beside the run's checkpoint of state.step. On resuming
+// its identity tells whose it is, and the weights' hash whether it goes with them.
+Status SaveWorker(const TrainOptions& options, const StateIdentity& mine, int64_t step,
+                  const Replica& replica, Checkpoint checkpoint);
+// Errors: NotFound if it is missing, CorruptData if it is damaged, another worker's or of
+// another run, each with the file and what to do.
+Result<Checkpoint> LoadWorker(const TrainOptions& options, const StateIdentity& mine,
+                              int64_t step, const Replica& replica);
 
 }  // namespace elastiquant

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -12,12 +13,14 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/adapt.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/memory.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
+constexpr size_t kScalars = 2;                    // loss and accuracy travel with the gradients
+constexpr char kRateSection[] = "learning-rate";  // of what is remembered
 
 // nullopt: as the codec asks for.
 Result<std::optional<Exchange>> ChooseExchange(const TrainOptions& options, bool has_shapes) {
@@ -112,12 +115,60 @@ Status StepRunner::AdaptCodec() {
   return UseCodec(std::move(codec));
 }
 
+StateIdentity StepRunner::Identity() const {
+  StateIdentity identity{
+      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
+  for (const PlannedBucket& bucket : gradients_->plan().buckets) {
+    for (const BucketSlot& slot : bucket.slots) {
+      const ParameterShape& shape = shapes_[slot.parameter];
+      identity.layers.push_back(
+          {shape.name, shape.elements, bucket.exact ? "fp32" : base_codec_->spec()});
+    }
+  }
+  return identity;
+}
+
 std::string StepRunner::AdaptedCodec() const { return adapter_ ? codec_->spec() : ""; }
 
 Status StepRunner::BeginEpoch(int64_t epoch) {
   const auto codec = CodecForEpoch(base_codec_, static_cast<int>(epoch - 1));
   if (adapter_ || codec->spec() == codec_->spec()) return Status::Ok();
   return UseCodec(codec);
+}
+
+void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
+  memory_->Save(checkpoint);
+  const auto* rate = reinterpret_cast<const uint8_t*>(&memory_rate_);
+  (*checkpoint)[kRateSection].assign(rate, rate + sizeof(memory_rate_));
+}
+
+Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
+  const auto rate = checkpoint.find(kRateSection);
+  if (rate == checkpoint.end() || rate->second.size() != sizeof(memory_rate_)) {
+    return CorruptData(std::string("section ") + kRateSection +
+                       " is missing or has a wrong size");
+  }
+  EQ_RETURN_IF_ERROR(memory_->Load(checkpoint));
+  std::memcpy(&memory_rate_, rate->second.data(), sizeof(memory_rate_));
+  return Status::Ok();
+}
+
+// The memory is in units of the gradient: that what it is worth in the weights stays the same,
+// it is divided by what the rate is multiplied by.
+void StepRunner::ConvertMemory(double learning_rate) {
+  held_.clear();
+  if (!HasLearningRate(*codec_)) return;
+  if (learning_rate == 0) {  // nothing that is sent moves the weights
+    for (size_t p = 0; p < shapes_.size(); ++p) held_.push_back(memory_->Copy(p));
+    return;
+  }
+  const double before = std::exchange(memory_rate_, learning_rate);
+  if (before == 0 || before == learning_rate) return;
+  for (size_t p = 0; p < shapes_.size(); ++p) memory_->Rescale(p, before / learning_rate);
+}
+
+void StepRunner::RestoreMemory() {
+  for (size_t p = 0; p < held_.size(); ++p) memory_->PutBack(p, held_[p]);
 }
 
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
@@ -170,9 +221,11 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   adapting_ = adapter_ && adapter_->Due(step + 1);
   gradients_->Begin();
   gradients_->set_inspect(inspect);
+  ConvertMemory(learning_rate);
   EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step)));
   EQ_RETURN_IF_ERROR(Backward(step, batch));
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, reducer_->Finish());
+  RestoreMemory();
 
   StepRecord record{.step = step + 1,
                     .loss = gradients_->scalars()[0],

@@ -14,6 +14,7 @@
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/codec_memory.h"
 #include "elastiquant/layers/level_adapter.h"
+#include "elastiquant/layers/state_identity.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
@@ -50,10 +51,12 @@ class StepRunner {
   std::string AdaptedCodec() const;
   Status UseCodec(const std::string& spec);
 
+  // Whose memory it is.
+  StateIdentity Identity() const;
   // What the codecs remember on this worker, between steps.
   bool remembers() const { return !codec_->StateFields().empty(); }
-  void SaveMemory(Checkpoint* checkpoint) const { memory_->Save(checkpoint); }
-  Status LoadMemory(const Checkpoint& checkpoint) { return memory_->Load(checkpoint); }
+  void SaveMemory(Checkpoint* checkpoint) const;
+  Status LoadMemory(const Checkpoint& checkpoint);
 
   // What the messages of measured steps show.
   Certificate& certificate() { return *certificate_; }
@@ -70,6 +73,8 @@ class StepRunner {
   Status UseCodec(std::shared_ptr<const Codec> codec);
   Status AdaptCodec();
   Result<std::shared_ptr<const Codec>> CodecOf(const PlannedBucket& bucket) const;
+  void ConvertMemory(double learning_rate);
+  void RestoreMemory();
   void OnReady(size_t bucket);
   void StrikeFaults(int64_t step);
   bool NanIsDue(int64_t step) const;
@@ -87,6 +92,11 @@ class StepRunner {
   std::unique_ptr<Certificate> certificate_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<CodecMemory> memory_;
+  // Of a codec that has the learning rate in its memory (HasLearningRate): that of the last
+  // step that moved the weights, 0 before it; and what a step that does not must leave alone,
+  // by parameter.
+  double memory_rate_ = 0;
+  std::vector<std::vector<float>> held_;
   std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec
   bool dumping_ = false;                   // the gradient of this step
   bool adapting_ = false;                  // to it

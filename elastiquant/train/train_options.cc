@@ -37,6 +37,13 @@ Status ValidateOptimizer(const TrainOptions& o) {
   EQ_RETURN_IF_ERROR(Within("--weight-decay", o.weight_decay, 0, 1, false));
   if (o.nesterov && o.momentum == 0)
     return InvalidArgument("--nesterov needs --momentum above 0");
+  if (o.update != "sgd" && o.update != "powersgd") {
+    return InvalidArgument("--update is '" + o.update + "'; valid are: sgd, powersgd");
+  }
+  if (o.update == "powersgd" && (o.momentum == 0 || o.nesterov)) {
+    return InvalidArgument("--update powersgd adds the gradient to plain momentum: it needs " +
+                           std::string("--momentum above 0, and no --nesterov"));
+  }
   EQ_RETURN_IF_ERROR(ParseScheduleKind(o.schedule).status());
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--warmup", o.warmup_steps, 0));
   EQ_RETURN_IF_ERROR(Within("--step-factor", o.step_factor, 0, 1, false));
@@ -123,6 +130,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
       {"--warmup", o.warmup_steps},
       {"--workers", world_size},
   };
+  if (o.update != "sgd") print["--update"] = o.update;
   // How long the run is matters only to schedules that are stretched over it.
   if (o.schedule != "constant")
     print[o.steps > 0 ? "--steps" : "--epochs"] = o.steps > 0 ? o.steps : o.epochs;

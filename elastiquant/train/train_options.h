@@ -41,6 +41,8 @@ struct TrainOptions {
   double weight_decay = 1e-4;
   bool decay_1d = true;  // weight decay of biases and norms too
   bool nesterov = false;
+  // "sgd": m = momentum m + g; x -= lr m. "powersgd", as that is published: x -= lr (g + m).
+  std::string update = "sgd";
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
   std::vector<double> milestones = {0.5, 0.75};

@@ -34,6 +34,13 @@ TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
   o.momentum = 1;
   EXPECT_THAT(ErrorOf(o), HasSubstr("--momentum is 1.0; it must be in [0.0, 1.0)"));
   o = Valid();
+  o.update = "adam";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--update is 'adam'; valid are: sgd, powersgd"));
+  o.update = "powersgd";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.momentum = 0;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--momentum above 0"));
+  o = Valid();
   o.workers = 0;
   EXPECT_THAT(ErrorOf(o), HasSubstr("--workers"));
   o = Valid();

@@ -57,6 +57,7 @@ class Trainer {
   Result<std::unique_ptr<GradientDump>> MakeDump() const;
   Status ShareStart();
   Status LoadMemory();
+  Status LoadCertificate();
   Status SaveAll();
 
   Status TrainStep();
@@ -118,7 +119,7 @@ Status Trainer::MakeReplica() {
                                    .seed = options_.seed};
   EQ_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, MakeModel(options_.model, model_options));
   coordinates_ = CountParameters(*model);
-  replica_ = std::make_unique<Replica>(std::move(model), options_);
+  EQ_ASSIGN_OR_RETURN(replica_, Replica::Make(std::move(model), options_));
   return Status::Ok();
 }
 
@@ -189,7 +190,7 @@ Status Trainer::SetUp() {
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
   EQ_RETURN_IF_ERROR(agreement_.Agree(LoadMemory()));
-  if (!state_.certificate.is_null()) runner_->certificate().LoadState(state_.certificate);
+  EQ_RETURN_IF_ERROR(agreement_.Agree(LoadCertificate()));
   const LoaderPosition start{state_.step / steps_per_epoch_, state_.step % steps_per_epoch_};
   EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_, start));
   return Status::Ok();
@@ -220,8 +221,14 @@ Status Trainer::LoadMemory() {
   if (!options_.resume) RemoveWorkerCheckpoints(options_.out, comm_.rank());
   if (state_.step == 0 || options_.forget_memory) return Status::Ok();
   EQ_ASSIGN_OR_RETURN(const Checkpoint mine,
-                      LoadWorker(options_, comm_.rank(), state_.step, *replica_));
+                      LoadWorker(options_, runner_->Identity(), state_.step, *replica_));
   return runner_->LoadMemory(mine);
+}
+
+// Worker 0 alone has one.
+Status Trainer::LoadCertificate() {
+  if (state_.certificate.is_null()) return Status::Ok();
+  return runner_->certificate().LoadState(state_.certificate);
 }
 
 // Every worker's own part first: a checkpoint of the run has all that goes with it.
@@ -232,7 +239,7 @@ Status Trainer::SaveAll() {
     Checkpoint mine;
     runner_->SaveMemory(&mine);
     EQ_RETURN_IF_ERROR(agreement_.Agree(
-        SaveWorker(options_, comm_.rank(), state_.step, *replica_, std::move(mine))));
+        SaveWorker(options_, runner_->Identity(), state_.step, *replica_, std::move(mine))));
   }
   if (!is_first()) return Status::Ok();
   state_.codec = runner_->AdaptedCodec();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/memory.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
 #include "python/bindings/tensors.h"
@@ -138,6 +139,8 @@ all), 'sparse' or 'factors'.)");
   codec.def_property_readonly(
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
+  codec.def_property_readonly("_has_learning_rate", &HasLearningRate);
+  codec.def_property_readonly("_has_momentum", &Codec::has_momentum);
   codec.def("nmse_bound", &Codec::NmseBound, py::arg("elements"),
             R"(nmse_bound(self, elements)
 --

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <tuple>
@@ -35,20 +36,32 @@ std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples
   return parameters;
 }
 
-// Calls a Python function from any thread. It goes with the GIL held.
+// A function that goes with the GIL held, whoever drops it last.
+std::shared_ptr<py::function> Shared(py::function function) {
+  return {new py::function(std::move(function)), [](py::function* f) {
+            const py::gil_scoped_acquire gil;
+            delete f;
+          }};
+}
+
+// Calls a Python function from any thread.
 std::function<void(const std::string&)> FromAnyThread(py::function function) {
-  const std::shared_ptr<py::function> shared(new py::function(std::move(function)),
-                                             [](py::function* f) {
-                                               const py::gil_scoped_acquire gil;
-                                               delete f;
-                                             });
-  return [shared](const std::string& text) {
+  return [shared = Shared(std::move(function))](const std::string& text) {
     const py::gil_scoped_acquire gil;
     try {
       (*shared)(text);
     } catch (py::error_already_set& e) {
       e.discard_as_unraisable("elastiquant's notice");
     }
+  };
+}
+
+// Of tests, whose function does not raise.
+std::function<double(bool)> SecondsFrom(const std::optional<py::function>& function) {
+  if (!function) return nullptr;
+  return [shared = Shared(*function)](bool exact) {
+    const py::gil_scoped_acquire gil;
+    return (*shared)(exact).cast<double>();
   };
 }
 
@@ -68,13 +81,16 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                                       const std::vector<ParameterTuple>& parameters,
                                       size_t bucket_elements, uint64_t seed, int threads,
                                       uint64_t measure_every, bool switch_to_exact,
-                                      py::function on_notice) {
+                                      bool may_discard, py::function on_notice,
+                                      const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   DdpOptions options{.bucket_elements = bucket_elements,
                      .seed = seed,
                      .threads = threads,
                      .measure_every = measure_every,
                      .switch_to_exact = switch_to_exact,
+                     .may_discard = may_discard,
+                     .step_seconds = SecondsFrom(step_seconds),
                      .on_notice = FromAnyThread(std::move(on_notice)),
                      .end = [](std::unique_ptr<Communicator> comm) {
                        BackgroundDelete<Communicator>()(comm.release());
@@ -135,7 +151,8 @@ void BindDdp(py::module_& module) {
       module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
              py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
-             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("on_notice"));
+             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("may_discard"),
+             py::arg("on_notice"), py::arg("step_seconds"));
   engine.def(
       "register",
       [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
@@ -149,6 +166,10 @@ void BindDdp(py::module_& module) {
   engine.def("layers", &LayersOf, "A JSON object for each layer.");
   engine.def("save_state", &SaveState);
   engine.def("load_state", &LoadState);
+  engine.def("set_units", [](DdpEngine& e, std::vector<double> units) {
+    ThrowIfError(e.SetUnits(std::move(units)));
+  });
+  engine.def("restore_memory", &DdpEngine::RestoreMemory);
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
   engine.def("close", &DdpEngine::Close, py::call_guard<py::gil_scoped_release>());
 }

@@ -14,15 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from elastiquant import _core, _group
+from elastiquant import _between_steps, _core, _group, _state
 from elastiquant._record import Record
 from elastiquant._stats import LayerStats, Stats
 
 Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
 
 _log = logging.getLogger("elastiquant")
+
+# Of tests: what a step shall count as having taken, by whether it was sent as fp32.
+STEP_SECONDS: Callable[[bool], float] | None = None
 
 
 def compress(
@@ -38,6 +42,8 @@ def compress(
     timeout: float = 20.0,
     link: str | None = None,
     switch: bool = True,
+    grad_scaler: torch.amp.GradScaler | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> Compression:
     """Compresses the gradients that a DDP model's workers exchange.
 
@@ -68,6 +74,11 @@ def compress(
     switch: where uncompressed gradients might be faster, time some steps both ways, send fp32
         unless compressing gains 2 %, and log so; looked at again every 1000 steps. False always
         compresses.
+    grad_scaler: the GradScaler that scales the loss, if there is one, for codecs that remember:
+        what they remember follows its scale, which is read at each forward.
+    optimizer: the one that trains the model, for codecs that have the learning rate in their
+        memory ('efsign|ef', as it is published): what they remember follows the rate of each
+        parameter's group, which is read at each forward.
 
     Every worker gets the same bits. Where a worker has a NaN or infinity, the gradient is NaN
     on all, as without compression, so that GradScaler and clipping work.
@@ -88,6 +99,7 @@ def compress(
     try:
         specs = _specs(names, parameters, codec, exact, policy)
         _check_numbers(bucket_kib, measure_every, seed, threads, timeout)
+        _between_steps.check(names, parameters, specs, optimizer)
         if link is not None:
             _core._check_link(link)
     except Exception as e:  # the others must hear of it, or they would wait
@@ -95,6 +107,8 @@ def compress(
     alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
     bucket_kib = bucket_kib or 128 * model.process_group.size()
     alike |= {"bucket_kib": bucket_kib, "seed": seed, "switch": switch}
+    alike |= {"grad_scaler": grad_scaler is not None, "optimizer": optimizer is not None}
+    remembers = any(_core.Codec(spec).state for spec in set(specs))
     engine = _core._DdpEngine(
         meeting=_group.arrange(model.process_group, timeout, link, alike, error),
         parameters=[
@@ -106,10 +120,17 @@ def compress(
         threads=threads,
         measure_every=measure_every,
         switch_to_fp32=switch,
+        may_discard=remembers and _between_steps.may_discard(model),
         on_notice=_log.warning,
+        step_seconds=STEP_SECONDS,
     )
     engine.register(model.reducer, parameters)
-    compression = Compression(engine, dict(zip(names, specs, strict=True)))
+    compression = Compression(engine, dict(zip(names, specs, strict=True)), dist.get_rank())
+    if remembers:
+        compression._between_steps = _between_steps.BetweenSteps(
+            engine, model, parameters, specs, grad_scaler, optimizer
+        )
+        model.register_forward_pre_hook(_BeforeForward(compression))
     model._elastiquant = compression  # lives as long as the model at least
     return compression
 
@@ -120,10 +141,12 @@ class Compression:
     Training needs none of it. It may be dropped, or used as a context manager that closes.
     """
 
-    def __init__(self, engine: _core._DdpEngine, codecs: dict[str, str]):
+    def __init__(self, engine: _core._DdpEngine, codecs: dict[str, str], rank: int = 0):
         self._engine = engine
         self._codecs = codecs
+        self._rank = rank  # in the job, of which the model's group may be a part
         self._begun = time.monotonic()
+        self._between_steps: _between_steps.BetweenSteps | None = None
         _open.add(self)
 
     @property
@@ -151,28 +174,28 @@ class Compression:
         """The epoch, from 0, for codecs that send more in the first ones (dgc)."""
         self._engine.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """What must be saved for training to go on as it would have.
 
-        It holds what codecs remember of each parameter (error feedback, momentum, bases),
-        levels that were fitted and the count of steps, as tensors by name. **It differs from
-        worker to worker: save each one's own.** It fits any bucket size and order of buckets.
-        Not within a backward.
+        It holds what codecs remember of each parameter (error feedback, momentum, bases), as
+        tensors, and, as strings, levels that were fitted and whose state it is. **It differs
+        from worker to worker: save each one's own.** Its keys begin with the worker's rank, so
+        that torch.distributed.checkpoint saves all; they are the same before the first step.
+        It fits any bucket size and order of buckets. Not within a backward.
         """
-        return {
-            name: torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            for name, data in self._engine.save_state().items()
-        }
+        self._settle()
+        return _state.pack(self._engine.save_state(), self._rank)
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what state_dict() gave, under the same codecs and number of workers.
 
-        Errors: CorruptFrameError naming what is missing or of another size; before the first
-        step it may come with the first backward.
+        Tensors may be on any device. States of other workers beside this one's own are left
+        alone.
+
+        Errors: CorruptFrameError naming what differs (rank, number of workers, a parameter or
+        its codec) or is missing; nothing has changed then.
         """
-        self._engine.load_state(
-            {name: bytes(t.contiguous().numpy()) for name, t in state.items()}
-        )
+        self._engine.load_state(_state.unpack(state, self._rank))
 
     def log_to(self, writer: Any, step: int) -> None:
         """Writes stats() and layers() to a TensorBoard SummaryWriter, as elastiquant/*."""
@@ -195,7 +218,12 @@ class Compression:
 
     def close(self) -> None:
         """Ends communication; later backwards of the model raise. Happens at exit by itself."""
+        self._settle()
         self._engine.close()
+
+    def _settle(self) -> None:
+        if self._between_steps is not None:
+            self._between_steps.settle()
 
     def __enter__(self) -> Compression:
         return self
@@ -208,6 +236,22 @@ class Compression:
 
     def __repr__(self) -> str:
         return f"<elastiquant.Compression: {self.summary()}>"
+
+
+class _BeforeForward:
+    """A hook of the model, which does not keep the compression alive, and goes along with a
+    model that is pickled or copied without doing anything there."""
+
+    def __init__(self, compression: Compression | None = None):
+        self._compression = weakref.ref(compression) if compression is not None else None
+
+    def __call__(self, model: torch.nn.Module, _: Any) -> None:
+        compression = self._compression() if self._compression is not None else None
+        if compression is not None and compression._between_steps is not None:
+            compression._between_steps.begin()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return _BeforeForward, ()
 
 
 # Threads of C++ must not outlive the interpreter.

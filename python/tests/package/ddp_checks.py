@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import logging
 import pickle
 import re
 import sys
@@ -37,6 +38,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 import elastiquant
+from elastiquant import _compress
 
 CHECKS: dict[str, Callable[[], None]] = {}
 
@@ -59,6 +61,22 @@ def raises(kind: type[Exception], words: str) -> contextlib.AbstractContextManag
             raise AssertionError(f"no {kind.__name__}: {words}")
 
     return expecting()
+
+
+@contextlib.contextmanager
+def logged():
+    """What elastiquant says in its log meanwhile, a list of lines."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    log = logging.getLogger("elastiquant")
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
 
 
 def compress(model: DistributedDataParallel, codec: str = "dither:bits=2", **options):
@@ -130,12 +148,15 @@ def replicas_are_bit_identical():
 def levels_adapt_alike():
     model = make_ddp()
     compression = compress(model, "alq")
-    (before,) = (v for k, v in compression.state_dict().items() if k.startswith("codec/"))
+    key = f"rank{dist.get_rank()}/codec/{compression.codecs['0.weight']}"
+    before = compression.state_dict()[key]
     train(model, range(102))
     check_same_everywhere(weights(model))
-    (after,) = (v for k, v in compression.state_dict().items() if k.startswith("codec/"))
-    assert not torch.equal(before, after), "alq kept its levels at step 100"
-    check_same_everywhere(nn.functional.pad(after, (0, -len(after) % 4)).view(torch.float32))
+    after = compression.state_dict()[key]
+    assert before != after, "alq kept its levels at step 100"
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, after)
+    assert set(found) == {after}, found
 
 
 # --- What DDP can do.
@@ -212,6 +233,39 @@ def unused_parameters():
         assert [g is None for g in found] == [g is None for g in expected]
         assert relative_error(flat(found), flat(expected)) < 1e-6
         check_same_everywhere(flat(grads(lossy, step, second)))
+
+
+def memory_of(compression: elastiquant.Compression, parameter: str) -> torch.Tensor:
+    state = compression.state_dict()
+    return torch.cat([v for k, v in state.items() if "memory/" in k and k.endswith(parameter)])
+
+
+@check
+def what_ddp_discards_is_not_forgotten():
+    for spec in (
+        "topk:ratio=0.1|ef",
+        "dither:bits=1|ef",
+        "dgc:ratio=0.05",
+        "powersgd:rank=1|ef",
+    ):
+        model = make_ddp(Branches(), find_unused_parameters=True)
+        compression = compress(model, spec)
+        for step in range(8):
+            model.zero_grad()
+            # From step 5 on the first worker goes another way: then all are used.
+            second = (step % 2 == 1) != (step > 4 and dist.get_rank() == 0)
+            before = {n: memory_of(compression, n) for n in compression.codecs if "weight" in n}
+            inputs, classes = batch(step)
+            nn.functional.cross_entropy(model(inputs, second), classes).backward()
+            for name, was in before.items():
+                unused = name == "never.weight" or (
+                    step < 5 and name == ("first.weight" if second else "second.weight")
+                )
+                same = torch.equal(memory_of(compression, name), was)
+                not_mine = name == ("first.weight" if second else "second.weight")
+                assert same == unused or (not_mine and not unused), (spec, step, name)
+        assert memory_of(compression, "never.weight").count_nonzero() == 0
+        assert memory_of(compression, "second.weight").count_nonzero() > 0
 
 
 class Tied(nn.Module):
@@ -310,9 +364,9 @@ def half_precision_parameters():
 def a_nan_of_one_worker_is_on_all():
     for spec in ("dither:bits=2", "topk:ratio=0.05|ef", "powersgd:rank=2|ef"):
         model = make_ddp()
-        compression = compress(model, spec)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        compression = compress(model, spec, grad_scaler=scaler)
         for step in range(7):
             bad = step in (0, 3)
             optimizer.zero_grad()
@@ -332,6 +386,88 @@ def a_nan_of_one_worker_is_on_all():
         assert (stats.steps, stats.skipped) == (7, 2)
         assert "worker 1" in stats.skip_reason, stats.skip_reason
         assert "2 skipped" in stats.summary()
+
+
+@check
+def memory_follows_the_scale_of_the_loss():
+    for spec in ("topk:ratio=0.05|ef", "dgc:ratio=0.05", "dither:bits=1|ef", "powersgd|ef"):
+        found = []
+        for scale, interval in ((1.0, 1000), (16.0, 2)):
+            model = make_ddp()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+            scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=interval)
+            compress(model, spec, grad_scaler=scaler)
+            for step in range(12):
+                optimizer.zero_grad()
+                scaler.scale(loss_of(model, step)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            found.append(weights(model))
+            check_same_everywhere(weights(model))
+        assert scaler.get_scale() == 16 * 2**6
+        # Scales are powers of 2, so that nothing is rounded otherwise.
+        assert relative_error(found[1], found[0]) < 1e-6, spec
+
+
+@check
+def a_grad_scaler_it_was_not_told_of_is_noticed():
+    for told in (False, True):
+        model = make_ddp()
+        scaler = torch.amp.GradScaler("cpu")
+        compress(model, "topk:ratio=0.1|ef", grad_scaler=scaler if told else None)
+        with logged() as lines:
+            for step in range(5):
+                scaler.scale(loss_of(model, step)).backward()
+        assert len(lines) == (0 if told else 1), lines
+        assert all("grad_scaler=scaler" in line for line in lines)
+    with logged() as lines:
+        model = make_ddp()
+        compress(model, "dither:bits=2")
+        for step in range(5):
+            scaler.scale(loss_of(model, step)).backward()
+    assert lines == [], "without memory there is nothing to say"
+
+
+@check
+def efsign_has_the_learning_rate_in_its_memory():
+    rates = [2.0 ** -(5 + step % 3) for step in range(9)]  # powers of 2, as above
+
+    def trained(spec: str, in_the_loss: bool) -> torch.Tensor:
+        model = make_ddp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        compress(model, spec, optimizer=optimizer)
+        for step, rate in enumerate(rates):
+            if not in_the_loss:
+                optimizer.param_groups[0]["lr"] = rate
+            optimizer.zero_grad()
+            ((rate if in_the_loss else 1) * loss_of(model, step)).backward()
+            optimizer.step()
+        check_same_everywhere(weights(model))
+        return weights(model)
+
+    # p = rate * g + e, as published, made by hand: of a loss that has the rate in it.
+    published = trained("efsign|ef:lr=outside", in_the_loss=True)
+    assert relative_error(trained("efsign|ef", in_the_loss=False), published) < 1e-6
+    outside = trained("efsign|ef:lr=outside", in_the_loss=False)
+    assert relative_error(outside, published) > 1e-3, "another algorithm"
+
+
+@check
+def optimizers_are_held_to_their_codecs():
+    def refused(words: str, spec: str, optimizer) -> None:
+        with raises(ValueError, words):
+            compress(make_ddp(), spec, optimizer=optimizer)
+
+    refused("optimizer=.* trains '0.weight'.*lr=outside", "efsign|ef", None)
+    other = torch.optim.SGD(make_model().parameters(), lr=0.1)
+    refused("trains '0.weight'", "efsign|ef", other)
+    refused("not one of torch.optim", "efsign|ef", 0.1)
+    model = make_ddp()
+    twice = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with raises(ValueError, "sends velocities, and the optimizer has momentum 0.9"):
+        compress(model, "dgc", optimizer=twice)
+    twice.param_groups[0]["momentum"] = 0
+    compress(model, "dgc", optimizer=twice)
 
 
 @check
@@ -518,15 +654,34 @@ def statistics_are_sane():
 
 @check
 def it_says_when_compression_does_not_pay():
-    model = make_ddp()
-    compression = elastiquant.compress(model, "topk:ratio=0.01|ef")
-    train(model, range(40))
-    check_same_everywhere(weights(model))
-    stats = compression.stats()
-    assert stats.steps == 40
-    assert ("as fp32" in stats.summary()) == (stats.fp32_steps > 0)
-    tried = gather(torch.tensor(stats.fp32_steps))
-    assert len({int(t) for t in tried}) == 1, tried
+    def trained(compressed: float) -> tuple[list[str], elastiquant.Stats]:
+        """Of steps that count as so many seconds on the last worker, and .1 s as fp32."""
+        slow = dist.get_rank() == dist.get_world_size() - 1
+        _compress.STEP_SECONDS = lambda fp32: 0.1 if fp32 else compressed if slow else 0.01
+        try:
+            with logged() as lines:
+                model = make_ddp()
+                compression = elastiquant.compress(model, "topk:ratio=0.01|ef")
+                train(model, range(40))
+        finally:
+            _compress.STEP_SECONDS = None
+        check_same_everywhere(weights(model))
+        stats = compression.stats()
+        assert stats.steps == 40
+        tried = {int(t) for t in gather(torch.tensor(stats.fp32_steps))}
+        assert len(tried) == 1, tried
+        return lines, stats
+
+    lines, stats = trained(0.2)
+    assert stats.fp32_steps == 40 - 14, "after 5 steps, 1 and 8 that are timed"
+    assert f"{stats.fp32_steps} of 40 steps as fp32" in stats.summary()
+    if dist.get_rank() == 0:
+        (line,) = lines
+        assert "does not pay" in line and "0.200 s compressed and 0.100 s as fp32" in line
+    else:
+        assert lines == []
+    lines, stats = trained(0.05)
+    assert (lines, stats.fp32_steps) == ([], 9), "the trial, and no more"
 
 
 @check

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from ddp_training import check_same_everywhere, make_ddp, relative_error, train, weights
 
 import elastiquant
@@ -46,8 +47,18 @@ def stop(spec: str, folder: Path) -> None:
             "compression": compression.state_dict(),  # each worker's own
         }
     )
+    dcp.save({"compression": compression}, checkpoint_id=folder / f"{spec}.dcp")
     train(model, range(STOP, END), optimizer)
     torch.save(checkpoint | {"weights": weights(model)}, folder / f"{spec}.{dist.get_rank()}")
+
+
+def check_same(state: dict, expected: dict) -> None:
+    """Keys, types and values."""
+    assert set(state) == set(expected), set(state) ^ set(expected)
+    for key, value in expected.items():
+        assert type(state[key]) is type(value), key
+        same = torch.equal if isinstance(value, torch.Tensor) else str.__eq__
+        assert same(state[key], value), key
 
 
 def resume(spec: str, folder: Path) -> None:
@@ -56,10 +67,11 @@ def resume(spec: str, folder: Path) -> None:
         model, compression, optimizer = start(spec, bucket_kib)
         model.module.load_state_dict(saved["model"])
         optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
-        compression.load_state_dict(saved["compression"])
-        again = compression.state_dict()
-        assert set(again) == set(saved["compression"])
-        assert all(torch.equal(again[k], v) for k, v in saved["compression"].items())
+        if bucket_kib == 4:
+            compression.load_state_dict(saved["compression"])
+        else:
+            dcp.load({"compression": compression}, checkpoint_id=folder / f"{spec}.dcp")
+        check_same(compression.state_dict(), saved["compression"])
         train(model, range(STOP, END), optimizer)
         check_same_everywhere(weights(model))
         if bucket_kib == 4:
@@ -70,18 +82,37 @@ def resume(spec: str, folder: Path) -> None:
         compression.load_state_dict(saved["compression"])
         train(model, range(STOP, STOP + 2), optimizer)
         check_same_everywhere(weights(model))
-    refuse_another_state(saved["compression"])
+    refuse_another_state(spec, saved["compression"])
 
 
-def refuse_another_state(state: dict[str, torch.Tensor]) -> None:
-    _, compression, _ = start("alq", 4)
-    fewer = {k: v for k, v in state.items() if not k.startswith("codec/")}
-    try:
-        compression.load_state_dict(fewer)
-    except elastiquant.CorruptFrameError as e:
-        assert "codec/alq" in str(e), e
-    else:
-        raise AssertionError("a state of another codec was taken")
+def refuse_another_state(spec: str, state: dict) -> None:
+    rank = dist.get_rank()
+
+    def refused(state: dict, words: str, spec: str = spec) -> None:
+        _, compression, _ = start(spec, 4)
+        before = compression.state_dict()
+        try:
+            compression.load_state_dict(state)
+        except elastiquant.CorruptFrameError as e:
+            assert words in str(e), e
+        else:
+            raise AssertionError(f"taken, but: {words}")
+        check_same(compression.state_dict(), before)
+
+    states = [None] * dist.get_world_size()
+    dist.all_gather_object(states, state)
+    other = states[1 - rank]
+    refused(other, f"it is of rank{1 - rank}")
+    renamed = {k.replace(f"rank{1 - rank}/", f"rank{rank}/"): v for k, v in other.items()}
+    refused(renamed, f"saved by worker {1 - rank}, and this is worker {rank}")
+    refused(state, "the codec of '0.weight' was", "bf16|ef")
+    refused({"step": 3}, "no state of compress()")
+    fewer = {k: v for k, v in state.items() if not k.endswith("0.weight")}
+    if fewer != state:
+        refused(fewer, "0.weight is missing")
+    _, compression, _ = start(spec, 4)
+    compression.load_state_dict(state | other)  # of which one is its own
+    check_same(compression.state_dict(), state)
 
 
 def main() -> None:

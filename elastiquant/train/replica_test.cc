@@ -1,0 +1,101 @@
+#include "elastiquant/train/replica.h"
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+namespace elastiquant {
+namespace {
+
+// A matrix and a bias, all 1 at first.
+class Two : public Model {
+ public:
+  Two()
+      : weight_(register_parameter("weight", at::ones({2, 3}))),
+        bias_(register_parameter("bias", at::ones({2}))) {}
+  at::Tensor Forward(const at::Tensor& images) override { return images; }
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+struct Values {
+  double weight, bias;
+};
+
+// After so many steps at a rate of .5 with gradients of 1.
+Values After(int steps, const TrainOptions& options) {
+  const auto replica = Replica::Make(std::make_shared<Two>(), options).value();
+  for (int step = 0; step < steps; ++step) {
+    for (const NamedTensor& p : replica->parameters()) {
+      at::Tensor parameter = p.tensor;
+      parameter.mutable_grad() = at::ones_like(p.tensor);
+    }
+    replica->Step(.5);
+  }
+  Values values{};
+  for (const NamedTensor& p : replica->parameters()) {
+    (p.name == "bias" ? values.bias : values.weight) = p.tensor.flatten()[0].item<double>();
+  }
+  return values;
+}
+
+TrainOptions Options() {
+  TrainOptions options;
+  options.weight_decay = 0;
+  options.momentum = .5;
+  return options;
+}
+
+TEST(Replica, MovesByMomentum) {
+  const Values values = After(2, Options());
+  EXPECT_NEAR(values.weight, 1 - .5 * (1 + 1.5), 1e-6);
+  EXPECT_NEAR(values.bias, values.weight, 1e-6);
+}
+
+TEST(Replica, WhatStaysExactUnderDgcKeepsItsMomentum) {
+  TrainOptions options = Options();
+  options.momentum = 0;
+  options.codec = "dgc:momentum=0.5";
+  Values values = After(2, options);
+  EXPECT_NEAR(values.weight, 1 - .5 * 2, 1e-6) << "its velocity is in what is sent";
+  EXPECT_NEAR(values.bias, 1 - .5 * (1 + 1.5), 1e-6);
+  options.codec = "dgc:momentum=0.5,nesterov=yes";
+  EXPECT_NEAR(After(2, options).bias, 1 - .5 * (1.5 + 1.75), 1e-6);
+  options.exact = "none";
+  EXPECT_NEAR(After(2, options).bias, 1 - .5 * 2, 1e-6);
+  options.codec = "topk|ef";
+  options.exact = "1d";
+  EXPECT_NEAR(After(2, options).bias, 1 - .5 * 2, 1e-6) << "as it was asked for";
+}
+
+TEST(Replica, AddsTheGradientToTheMomentumAsPowerSgdIsPublished) {
+  TrainOptions options = Options();
+  options.update = "powersgd";
+  Values values = After(2, options);
+  EXPECT_NEAR(values.weight, 1 - .5 * ((1 + 1) + (1 + 1.5)), 1e-6);
+  EXPECT_NEAR(values.bias, values.weight, 1e-6);
+  options.weight_decay = .25;
+  options.decay_1d = false;
+  values = After(2, options);
+  const double first = 1.25, after_first = 1 - .5 * 2 * first;
+  const double second = 1 + .25 * after_first, momentum = .5 * first + second;
+  EXPECT_NEAR(values.weight, after_first - .5 * (second + momentum), 1e-6);
+  EXPECT_NEAR(values.bias, 1 - .5 * (2 + 2.5), 1e-6);
+}
+
+TEST(Replica, SavesTheMomentumThatThereIs) {
+  TrainOptions options = Options();
+  options.momentum = 0;
+  options.codec = "dgc";
+  Checkpoint checkpoint;
+  const auto replica = Replica::Make(std::make_shared<Two>(), options).value();
+  replica->Save(&checkpoint);
+  EXPECT_TRUE(checkpoint.contains("momentum/bias"));
+  EXPECT_FALSE(checkpoint.contains("momentum/weight"));
+  EXPECT_TRUE(replica->Load(checkpoint).ok());
+}
+
+}  // namespace
+}  // namespace elastiquant

@@ -1,0 +1,127 @@
+"""What the engine must hear between steps, for codecs that remember: in which units a gradient
+is, and whether what was sent of it has been applied."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from elastiquant import _core
+
+_log = logging.getLogger("elastiquant")
+
+# Forwards at which a GradScaler that compress() was not told of is looked for. By the first,
+# DDP has settled; by the second, so has the script.
+_LOOK_AT = (3, 100)
+
+
+class BetweenSteps:
+    """Called before each forward, and before the state is saved."""
+
+    def __init__(
+        self,
+        engine: _core._DdpEngine,
+        model: DistributedDataParallel,
+        parameters: Sequence[torch.nn.Parameter],
+        specs: Sequence[str],
+        grad_scaler: torch.amp.GradScaler | None,
+        optimizer: torch.optim.Optimizer | None,
+    ):
+        self._engine = engine
+        self._reducer = model.reducer
+        self._parameters = parameters
+        self._has_rate = [_core.Codec(spec)._has_learning_rate for spec in specs]
+        self._grad_scaler = grad_scaler
+        self._optimizer = optimizer
+        self._units: list[float] = []
+        self._may_discard = may_discard(model)
+        self._settled = 0  # steps
+        self._forwards = 0
+
+    def begin(self) -> None:
+        """A forward begins, whose gradients may be sent."""
+        self.settle()
+        units = self._units_now()
+        if units != self._units:
+            self._engine.set_units(units)
+            self._units = units
+        self._forwards += 1
+        if self._grad_scaler is None and self._forwards in _LOOK_AT and _scaler_in_use():
+            self._forwards = _LOOK_AT[-1]  # said once
+            _log.warning(
+                "a GradScaler is in use, and compress() was not told of it: what codecs "
+                "remember is sent in the units of another loss scale whenever that changes. "
+                "Give compress(..., grad_scaler=scaler)"
+            )
+
+    def settle(self) -> None:
+        """DDP has left the gradient of a parameter that no worker has used as it was, and with
+        it what came of what was remembered."""
+        steps = self._engine.stats()["steps"] if self._may_discard else 0
+        if steps == self._settled:
+            return
+        self._settled = steps
+        used = self._reducer._get_local_used_map().tolist()  # DDP has added all workers' up
+        self._engine.restore_memory([i for i, count in enumerate(used) if count == 0])
+
+    def _units_now(self) -> list[float]:
+        scale = self._grad_scaler.get_scale() if self._grad_scaler is not None else 1.0
+        if self._optimizer is None:
+            return [1 / scale] * len(self._parameters)
+        rates = learning_rates(self._optimizer)
+        return [
+            (rates[p] if has_rate else 1.0) / scale
+            for p, has_rate in zip(self._parameters, self._has_rate, strict=True)
+        ]
+
+
+def may_discard(model: DistributedDataParallel) -> bool:
+    """Whether DDP does not use what comes of parameters that no worker has used."""
+    return model.find_unused_parameters and not model.static_graph
+
+
+def learning_rates(optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, float]:
+    return {p: float(group["lr"]) for group in optimizer.param_groups for p in group["params"]}
+
+
+def check(
+    names: Sequence[str],
+    parameters: Sequence[torch.nn.Parameter],
+    specs: Sequence[str],
+    optimizer: Any,
+) -> None:
+    """Raises ValueError where the codecs need an optimiser that was not given."""
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise ValueError(f"optimizer is a {type(optimizer).__name__}, not one of torch.optim")
+    groups: dict[torch.nn.Parameter, dict[str, Any]] = {}
+    if optimizer is not None:
+        groups = {p: group for group in optimizer.param_groups for p in group["params"]}
+    for name, parameter, spec in zip(names, parameters, specs, strict=True):
+        codec = _core.Codec(spec)
+        if codec._has_learning_rate and parameter not in groups:
+            raise ValueError(
+                f"codec '{spec}' has the learning rate in its memory, as published: give "
+                f"compress(..., optimizer=...) the optimizer that trains {name!r}, or name the "
+                "codec '...|ef:lr=outside' for error feedback of the gradient itself"
+            )
+        momentum = groups.get(parameter, {}).get("momentum", 0)
+        if codec._has_momentum and momentum:
+            raise ValueError(
+                f"codec '{spec}' sends velocities, and the optimizer has momentum {momentum} "
+                f"for {name!r}: give that parameter's group momentum=0"
+            )
+
+
+def _scaler_in_use() -> bool:
+    """Whether the process has a GradScaler that has scaled a loss."""
+    return any(
+        issubclass(type(o), torch.amp.GradScaler)
+        and o.is_enabled()
+        and getattr(o, "_scale", None) is not None
+        for o in gc.get_objects()
+    )

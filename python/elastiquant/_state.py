@@ -1,0 +1,62 @@
+"""A worker's state between the engine's sections of bytes and a state_dict() of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from elastiquant import _core
+
+# By the beginning of a section's name; the others are text.
+_TYPES = {
+    "memory/": torch.float32,
+    "mean-memory/": torch.float32,
+    "units": torch.float64,
+    "step": torch.int64,
+}
+
+
+def _type_of(name: str) -> torch.dtype | None:
+    return next((t for prefix, t in _TYPES.items() if name.startswith(prefix)), None)
+
+
+def pack(sections: Mapping[str, bytes], rank: int) -> dict[str, Any]:
+    """Keys differ by rank: a checkpoint of all workers keeps one value for each key."""
+    return {f"rank{rank}/{name}": _to_value(name, data) for name, data in sections.items()}
+
+
+def unpack(state: Mapping[str, Any], rank: int) -> dict[str, bytes]:
+    """Raises CorruptFrameError if there is nothing of this rank."""
+    prefix = f"rank{rank}/"
+    sections = {
+        key.removeprefix(prefix): _to_bytes(key, value)
+        for key, value in state.items()
+        if key.startswith(prefix)
+    }
+    if not sections:
+        found = sorted({key.split("/")[0] for key in state if key.startswith("rank")})
+        of = f"it is of {', '.join(found)}" if found else "it is no state of compress()"
+        raise _core.CorruptFrameError(
+            f"the state has nothing of rank {rank}, which this worker is: {of}. Every worker "
+            "loads what it has saved itself"
+        )
+    return sections
+
+
+def _to_value(name: str, data: bytes) -> torch.Tensor | str:
+    dtype = _type_of(name)
+    if dtype is None:
+        return data.decode()
+    if not data:
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=dtype)
+
+
+def _to_bytes(key: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().contiguous().numpy().tobytes()
+    raise _core.CorruptFrameError(f"{key} is a {type(value).__name__}: it should be a tensor")
