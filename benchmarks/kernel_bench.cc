@@ -49,8 +49,8 @@ class Bench {
     for (float& x : v_) x = normal(generator);
     AddKernels();
     for (const char* spec :
-         {"elastic:p=0.5", "elastic:levels=uniform", "elastic:p=0.69",
-          "elastic:levels=uniform,rounding=dither", "elastic:p=0.5,norm=l2",
+         {"elastic", "elastic:bits=2", "elastic:p=0.5", "elastic:levels=uniform",
+          "elastic:p=0.69", "elastic:levels=uniform,rounding=dither", "elastic:p=0.5,norm=l2",
           "elastic:bits=2,levels=uniform", "elastic:bits=8", "elastic:bits=8,levels=uniform"}) {
       AddCodec(spec);
     }
@@ -107,12 +107,18 @@ class Bench {
     quantize("p=1/2 4", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
       QuantizeHalving(v, n, random, scaler, 4, out);
     });
-    static LevelTable table4, table8;
+    static LevelTable table4, table8, without_zero;
+    constexpr float kFitted[] = {.03f, .1f, .18f, .28f, .39f, .52f, .71f, 1};
+    FillLevelTable(kFitted, &without_zero);
     FillLevelTable(ExponentialLevels(4, .69f)->span(), &table4);
     FillLevelTable(ExponentialLevels(8, .95f)->span(), &table8);
     quantize("8 levels", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
       QuantizeLevels(v, n, random, scaler, table4, 4, out);
     });
+    quantize("8 levels without zero", 1,
+             [](auto v, auto n, auto random, auto& scaler, auto out) {
+               QuantizeLevels(v, n, random, scaler, without_zero, 4, out);
+             });
     quantize("128 levels", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
       QuantizeLevels(v, n, random, scaler, table8, 8, out);
     });
