@@ -29,7 +29,7 @@ TEST(Rotation, KeepsNormsAndIsInvertedByItsTranspose) {
       std::vector<float> rotated(n), back(n, 1.0f);
       Rotate(rotation, values, work, rotated);
       EXPECT_NEAR(SquaredNorm(rotated), SquaredNorm(values), 1e-5 * SquaredNorm(values));
-      ASSERT_TRUE(RotateBack(rotation, rotated, {back, true, 2}, work));
+      ASSERT_TRUE(RotateBack(rotation, rotated, {back, {true, 2}}, work));
       for (size_t i = 0; i < n; ++i) EXPECT_NEAR(back[i], 1 + 2 * values[i], 2e-5);
     }
   }
