@@ -8,6 +8,8 @@
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/stream.h"
+#include "elastiquant/codec/untrusted.h"
 #include "elastiquant/elastiquant.h"
 
 using elastiquant::InvalidArgument;
@@ -20,6 +22,9 @@ struct eq_codec {
 };
 struct eq_workspace {
   elastiquant::Workspace work;
+};
+struct eq_stream {
+  elastiquant::EncoderStream stream;
 };
 
 namespace {
@@ -36,6 +41,7 @@ static_assert(EQ_IO == static_cast<int>(StatusCode::kIo));
 static_assert(EQ_UNAVAILABLE == static_cast<int>(StatusCode::kUnavailable));
 static_assert(EQ_INTERNAL == static_cast<int>(StatusCode::kInternal));
 static_assert(sizeof(eq_frame_info) == 88, "the ABI is stable");
+static_assert(EQ_DEFAULT_MAX_ELEMENTS == elastiquant::kDefaultMaxElements);
 
 constexpr int32_t kMaxThreads = 1024;
 
@@ -154,6 +160,8 @@ eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const float* valu
     if (size == nullptr) return RefuseNull("size");
     // Before a span of n floats is made: n may be nonsense.
     EQ_RETURN_IF_ERROR(elastiquant::CheckEncodeSizes(n, 0, 0));
+    EQ_RETURN_IF_ERROR(
+        elastiquant::CheckRemembersNothing(*codec->codec, "use eq_stream_encode"));
     EQ_ASSIGN_OR_RETURN(
         *size,
         codec->codec->Encode({values, n}, elastiquant::DeriveKey(seed, step, worker, message),
@@ -162,11 +170,75 @@ eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const float* valu
   });
 }
 
+eq_status eq_stream_create(const eq_codec* codec, size_t n, eq_stream** stream) {
+  return Guarded([&]() -> Status {
+    if (stream == nullptr) return RefuseNull("stream");
+    *stream = nullptr;
+    if (codec == nullptr) return RefuseNull("codec");
+    EQ_RETURN_IF_ERROR(elastiquant::CheckEncodeSizes(n, 0, 0));
+    *stream = new eq_stream{elastiquant::EncoderStream(codec->codec, n)};
+    return Status::Ok();
+  });
+}
+
+void eq_stream_destroy(eq_stream* stream) { delete stream; }
+
+eq_status eq_stream_encode(eq_stream* stream, eq_workspace* work, const float* values, size_t n,
+                           uint64_t seed, uint64_t step, uint64_t worker, uint64_t message,
+                           void* frame, size_t capacity, size_t* size) {
+  return Guarded([&]() -> Status {
+    if (stream == nullptr) return RefuseNull("stream");
+    if (work == nullptr) return RefuseNull("work");
+    if (values == nullptr && n > 0) return RefuseNull("values");
+    if (frame == nullptr) return RefuseNull("frame");
+    if (size == nullptr) return RefuseNull("size");
+    EQ_RETURN_IF_ERROR(elastiquant::CheckEncodeSizes(n, 0, 0));
+    EQ_ASSIGN_OR_RETURN(
+        *size, stream->stream.EncodeNext({values, n},
+                                         elastiquant::DeriveKey(seed, step, worker, message),
+                                         work->work, {static_cast<uint8_t*>(frame), capacity}));
+    return Status::Ok();
+  });
+}
+
+eq_status eq_stream_state_bytes(const eq_stream* stream, size_t* bytes) {
+  return Guarded([&]() -> Status {
+    if (stream == nullptr) return RefuseNull("stream");
+    if (bytes == nullptr) return RefuseNull("bytes");
+    *bytes = stream->stream.StateBytes();
+    return Status::Ok();
+  });
+}
+
+eq_status eq_stream_save(const eq_stream* stream, void* state, size_t capacity, size_t* size) {
+  return Guarded([&]() -> Status {
+    if (stream == nullptr) return RefuseNull("stream");
+    if (state == nullptr) return RefuseNull("state");
+    if (size == nullptr) return RefuseNull("size");
+    EQ_ASSIGN_OR_RETURN(*size, stream->stream.Save({static_cast<uint8_t*>(state), capacity}));
+    return Status::Ok();
+  });
+}
+
+eq_status eq_stream_load(eq_stream* stream, const void* state, size_t bytes) {
+  return Guarded([&]() -> Status {
+    if (stream == nullptr) return RefuseNull("stream");
+    if (state == nullptr) return RefuseNull("state");
+    return stream->stream.Load({static_cast<const uint8_t*>(state), bytes});
+  });
+}
+
 eq_status eq_inspect(const void* frame, size_t bytes, eq_frame_info* info) {
+  return eq_inspect_limited(frame, bytes, elastiquant::kMaxFrameElements, info);
+}
+
+eq_status eq_inspect_limited(const void* frame, size_t bytes, uint64_t max_elements,
+                             eq_frame_info* info) {
   return Guarded([&]() -> Status {
     if (frame == nullptr) return RefuseNull("frame");
     if (info == nullptr) return RefuseNull("info");
-    EQ_ASSIGN_OR_RETURN(const auto summary, elastiquant::InspectFrame(FrameSpan(frame, bytes)));
+    EQ_ASSIGN_OR_RETURN(const auto summary,
+                        elastiquant::InspectFrame(FrameSpan(frame, bytes), max_elements));
     *info = eq_frame_info{};
     CopyText(summary.codec, info->codec);
     info->elements = summary.elements;

@@ -18,8 +18,8 @@
  * a function. Handles are opaque; a null handle or pointer is refused with
  * EQ_INVALID_ARGUMENT, never followed.
  *
- * Threads: an eq_codec may be used by many threads at once. An eq_workspace serves one call at
- * a time.
+ * Threads: an eq_codec may be used by many threads at once. An eq_workspace and an eq_stream
+ * serve one call at a time.
  */
 #ifndef ELASTIQUANT_ELASTIQUANT_H_
 #define ELASTIQUANT_ELASTIQUANT_H_
@@ -88,7 +88,7 @@ EQ_API const char* eq_codec_spec(const eq_codec* codec);
 EQ_API eq_status eq_max_frame_bytes(const eq_codec* codec, size_t n, size_t* bytes);
 
 /* Threads and scratch memory for encoding and decoding. Make one and reuse it: once it has
- * served a size, nothing is allocated any more. */
+ * served a size, nothing is allocated any more (but by the eigenvalue solver of atomo-svd). */
 typedef struct eq_workspace eq_workspace;
 
 /* threads: 1 (all on the calling thread) to 1024. Frames do not depend on it. Destroy it with
@@ -106,14 +106,63 @@ EQ_API void eq_workspace_destroy(eq_workspace* work);
  * `message`. The same arguments give the same bytes on every machine.
  * capacity: bytes at `frame`, at least what eq_max_frame_bytes says.
  *   EQ_OK
- *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), or n > 2^32 - 1
- *   EQ_NON_FINITE        a value is NaN or infinite: nothing can be sent
- *   EQ_OUT_OF_RANGE      a value or norm is too large for the codec
+ *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), n > 2^32 - 1, or a
+ *                        codec that remembers what a message lost (`topk|ef`, `dgc`): that
+ * would be dropped, so make a stream of it, below EQ_NON_FINITE        a value is NaN or
+ * infinite: nothing can be sent EQ_OUT_OF_RANGE      a value or norm is too large for the codec
  *   EQ_BUFFER_TOO_SMALL  capacity is less than eq_max_frame_bytes says
  *   EQ_IO                out of memory */
 EQ_API eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const float* values,
                            size_t n, uint64_t seed, uint64_t step, uint64_t worker,
                            uint64_t message, void* frame, size_t capacity, size_t* size);
+
+/* Message after message of one sender, for codecs that remember something of each for the next:
+ * the error feedback of `topk|ef`, the velocity of `dgc`, the basis of `powersgd`. (Any codec
+ * can have a stream. `dgc` sends from the first message on what it sends after its warm-up.)
+ * One call at a time, as a workspace.
+ *
+ *   eq_stream* stream;
+ *   eq_stream_create(codec, n, &stream);
+ *   for each step: eq_stream_encode(stream, work, gradient, n, seed, step, worker, 0, frame,
+ *                                   room, &size);
+ *
+ * Frames are decoded as any others are. */
+typedef struct eq_stream eq_stream;
+
+/* n: the number of values of every message. Nothing is remembered yet. The codec may be
+ * destroyed before the stream. On an error *stream is set to null. EQ_OK EQ_INVALID_ARGUMENT  a
+ * null pointer, or n > 2^32 - 1 EQ_IO                out of memory */
+EQ_API eq_status eq_stream_create(const eq_codec* codec, size_t n, eq_stream** stream);
+
+/* Null is allowed. */
+EQ_API void eq_stream_destroy(eq_stream* stream);
+
+/* eq_encode of the stream's next message. After an error nothing is remembered of it. Returns
+ * what eq_encode returns, for any codec, and EQ_INVALID_ARGUMENT  n is not that of the stream
+ */
+EQ_API eq_status eq_stream_encode(eq_stream* stream, eq_workspace* work, const float* values,
+                                  size_t n, uint64_t seed, uint64_t step, uint64_t worker,
+                                  uint64_t message, void* frame, size_t capacity, size_t* size);
+
+/* *bytes = what eq_stream_save writes: always the same of one stream.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer */
+EQ_API eq_status eq_stream_state_bytes(const eq_stream* stream, size_t* bytes);
+
+/* Writes what is remembered to state[0, *size), with the codec's spec and a checksum.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer
+ *   EQ_BUFFER_TOO_SMALL  capacity is less than eq_stream_state_bytes says */
+EQ_API eq_status eq_stream_save(const eq_stream* stream, void* state, size_t capacity,
+                                size_t* size);
+
+/* Goes on where a stream was saved: what it encodes next has the same bytes. After an error the
+ * stream is as it was.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer, or the state of another codec or number of values
+ *   EQ_CORRUPT_DATA      not a state, cut short, or damaged
+ *   EQ_IO                out of memory */
+EQ_API eq_status eq_stream_load(eq_stream* stream, const void* state, size_t bytes);
 
 /* What a frame says of itself. */
 typedef struct eq_frame_info {
@@ -131,6 +180,17 @@ typedef struct eq_frame_info {
  *   EQ_UNSUPPORTED       a frame of another version, or of a codec that this build lacks
  *   EQ_IO                out of memory */
 EQ_API eq_status eq_inspect(const void* frame, size_t bytes, eq_frame_info* info);
+
+/* 2^28 values, a GiB of floats: more than training sends in one message, and less than brings a
+ * machine down. */
+#define EQ_DEFAULT_MAX_ELEMENTS ((uint64_t)1 << 28)
+
+/* eq_inspect for frames that you do not trust; call it before you allocate info->elements
+ * floats, as a frame of 44 bytes may claim 2^32 - 1 of them. max_elements: how many you accept,
+ * such as EQ_DEFAULT_MAX_ELEMENTS. Returns what eq_inspect returns, and EQ_OUT_OF_RANGE      it
+ * claims more than max_elements */
+EQ_API eq_status eq_inspect_limited(const void* frame, size_t bytes, uint64_t max_elements,
+                                    eq_frame_info* info);
 
 /* values[i] = the frame's value i. Any frame is decoded without its codec. n must be the
  * frame's number of values.

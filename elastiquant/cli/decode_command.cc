@@ -8,21 +8,22 @@
 #include "elastiquant/cli/compute_options.h"
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/npy.h"
-#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant::cli {
 namespace {
 
 struct DecodeOptions {
   ComputeOptions compute;
+  uint64_t max_elements = kDefaultMaxElements;
   std::string in;
   std::string out;
 };
 
 Status Decode(const DecodeOptions& options, std::span<const uint8_t> frame) {
-  EQ_ASSIGN_OR_RETURN(const FrameSummary summary, InspectFrame(frame));
-  // Not a vector: a hostile count costs nothing as long as no page is touched, and the decoder
-  // checks the payload against the count before it writes.
+  EQ_ASSIGN_OR_RETURN(const FrameSummary summary, InspectFrame(frame, options.max_elements));
+  // Not a vector: a count that the payload belies costs nothing as long as no page is touched,
+  // and the decoder checks the one against the other before it writes.
   const std::unique_ptr<float[]> storage(new (std::nothrow) float[summary.elements]);
   if (storage == nullptr) {
     return IoError(fmt::format("no memory for {} floats", summary.elements));
@@ -39,9 +40,16 @@ Status Decode(const DecodeOptions& options, std::span<const uint8_t> frame) {
 Status RunDecode(const DecodeOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
   EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> frame, ReadFile(options.in));
-  Status status = Decode(options, frame);
-  if (status.code() != StatusCode::kCorruptData) return status;
-  return Status(status.code(), options.in + ": " + status.message());
+  const Status status = Decode(options, frame);
+  const std::string text = options.in + ": " + status.message();
+  switch (status.code()) {
+    case StatusCode::kCorruptData:
+      return CorruptData(text);
+    case StatusCode::kOutOfRange:  // more values than --max-elements
+      return InvalidArgument(text);
+    default:
+      return status;
+  }
 }
 
 constexpr char kExample[] = "  elastiquant decode gradient.eqf decoded.npy";
@@ -51,6 +59,9 @@ constexpr char kExample[] = "  elastiquant decode gradient.eqf decoded.npy";
 Command MakeDecodeCommand(CLI::App& program) {
   auto options = std::make_shared<DecodeOptions>();
   CLI::App* app = AddSubcommand(program, "decode", "Decode a frame to a .npy file", kExample);
+  app->add_option("--max-elements", options->max_elements,
+                  "Values that the frame may claim to have; raise it for frames you trust")
+      ->capture_default_str();
   AddComputeOptions(app, &options->compute);
   app->add_option("IN", options->in, "The frame")->required();
   app->add_option("OUT", options->out, "The .npy file to write: float32, 1-D")->required();

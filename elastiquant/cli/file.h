@@ -28,6 +28,10 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path);
 Status WriteFile(const std::string& path,
                  std::initializer_list<std::span<const uint8_t>> parts);
 
+// WriteFile, but all or nothing: until the whole file is there, what was at `path` stays.
+Status ReplaceFile(const std::string& path,
+                   std::initializer_list<std::span<const uint8_t>> parts);
+
 template <typename T>
 std::span<const uint8_t> AsBytes(std::span<const T> values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};

@@ -3,10 +3,13 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+
+#include "elastiquant/codec/frame.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -64,7 +67,8 @@ TEST_F(ProgramTest, EveryListedCodecEncodesAndDecodesBothWays) {
   WriteInput(5000);
   for (const auto& codec : nlohmann::json::parse(Run("codecs --json").out)) {
     const std::string spec = codec.at("spec");
-    const std::string options = fmt::format("--codec '{}' --seed 7", spec);
+    std::string options = fmt::format("--codec '{}' --seed 7", spec);
+    if (!codec.at("state").empty()) options += " --stream " + File(codec.at("name"));
     Encode(options, "frame.eqf");
     const Outcome run =
         Run(fmt::format("decode {} {}", File("frame.eqf"), File("decoded.npy")));
@@ -91,6 +95,80 @@ TEST_F(ProgramTest, ThreadsAndTargetsGiveTheSameBytes) {
       EXPECT_EQ(TextOf(File("decoded.npy")), decoded) << spec << target;
     }
   }
+}
+
+TEST_F(ProgramTest, CodecsWithMemoryAreEncodedInAStreamOrNotAtAll) {
+  WriteInput(1000);
+  for (const std::string spec : {"topk:ratio=0.1|ef", "dgc", "powersgd"}) {
+    const std::string encode = fmt::format("encode --codec '{}' --seed 7 ", spec);
+    const std::string files = fmt::format("{} {}", File("in.npy"), File("alone.eqf"));
+    const Outcome alone = Run(encode + files);
+    EXPECT_EQ(alone.exit_code, kExitUsage) << spec;
+    EXPECT_THAT(alone.err, HasSubstr("remembers")) << spec;
+    EXPECT_THAT(alone.err, HasSubstr("--stream")) << spec;
+    EXPECT_FALSE(std::filesystem::exists(File("alone.eqf")));
+  }
+  // The second message has what the first has lost; so it goes on from a copy of the state.
+  const std::string options = "--codec 'topk:ratio=0.1|ef' --seed 7 --stream " + File("state");
+  const std::string first = Encode(options, "first.eqf");
+  std::filesystem::copy_file(File("state"), File("copy"));
+  const std::string second = Encode(options, "second.eqf");
+  EXPECT_NE(second, first);
+  std::filesystem::rename(File("copy"), File("state"));
+  EXPECT_EQ(Encode(options, "again.eqf"), second);
+  EXPECT_FALSE(std::filesystem::exists(File("state.new")));
+
+  const auto refused = [&](const std::string& codec, const std::string& words, int code) {
+    const std::string before = TextOf(File("state"));
+    const Outcome run = Run(fmt::format("encode --codec '{}' --stream {} {} {}", codec,
+                                        File("state"), File("in.npy"), File("x")));
+    EXPECT_EQ(run.exit_code, code) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(words));
+    EXPECT_EQ(TextOf(File("state")), before);
+    EXPECT_FALSE(std::filesystem::exists(File("x")));
+  };
+  refused("topk:ratio=0.2|ef", "topk:ratio=0.1", kExitUsage);
+  WriteInput(999);
+  refused("topk:ratio=0.1|ef", "1000 values", kExitUsage);
+  WriteInput(1000);
+  std::filesystem::resize_file(File("state"), 100);
+  refused("topk:ratio=0.1|ef", "stream state check failed", kExitCorrupt);
+}
+
+TEST_F(ProgramTest, StepsOfAStreamCountByThemselves) {
+  WriteInput(1000);
+  const std::string options = "--codec dither:bits=2 --seed 7 ";
+  const std::string stream = options + "--stream " + File("state");
+  for (const char* step : {"0", "1", "2"}) {
+    EXPECT_EQ(Encode(stream, "next.eqf"), Encode(options + "--step " + step, "step.eqf"));
+  }
+  EXPECT_EQ(Encode(options, "none.eqf"), Encode(options + "--step 0", "step.eqf"));
+}
+
+TEST_F(ProgramTest, FramesThatClaimTooMuchAreRefusedUnlessAllowed) {
+  WriteInput(1000);
+  Encode("--codec fp16", "frame.eqf");
+  const auto decode = [&](const std::string& most) {
+    return Run(fmt::format("decode {} {} {}", most, File("frame.eqf"), File("decoded.npy")));
+  };
+  const Outcome refused = decode("--max-elements 999");
+  EXPECT_EQ(refused.exit_code, kExitUsage);
+  EXPECT_THAT(refused.err, HasSubstr("1000 values"));
+  EXPECT_THAT(refused.err, HasSubstr("--max-elements"));
+  EXPECT_FALSE(std::filesystem::exists(File("decoded.npy")));
+  EXPECT_EQ(decode("--max-elements 1000").exit_code, kExitDone);
+  // 44 bytes: none of 2^32 - 1 coordinates kept. By default nothing is allocated for it.
+  FrameView giant;
+  giant.codec = CodecId::kSparse;
+  giant.elements = kMaxFrameElements;
+  const std::array<uint8_t, 12> parameters = {0, 32, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0};
+  giant.parameters = parameters;
+  std::vector<uint8_t> frame(44);
+  ASSERT_EQ(SealFrame(giant, frame), frame.size());
+  ASSERT_TRUE(WriteFile(File("frame.eqf"), {frame}).ok());
+  const Outcome bomb = decode("");
+  EXPECT_EQ(bomb.exit_code, kExitUsage);
+  EXPECT_THAT(bomb.err, HasSubstr("a frame of 44 bytes claims 4294967295 values"));
 }
 
 TEST_F(ProgramTest, BadInputIsToldApartByExitCode) {
