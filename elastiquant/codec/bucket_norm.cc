@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "elastiquant/kernels/norms.h"
+#include "elastiquant/kernels/power.h"
 
 namespace elastiquant {
 namespace {
@@ -57,7 +58,7 @@ float NormParts::Finish(double combined, double scale) const {
     case NormKind::kLq:
       return scale == 0 || std::isnan(scale)
                  ? static_cast<float>(scale)
-                 : RoundUp(scale * std::pow(combined, 1 / order_.q));
+                 : RoundUp(scale * PortablePow(combined, 1 / order_.q));
     default:
       return static_cast<float>(combined);
   }

@@ -1,5 +1,5 @@
-// Subtractive dither is exactly unbiased as long as nothing but the rounding sees it: neither the
-// step nor the form of a frame may depend on the dither that the frame is coded with. Short
+// Subtractive dither is exactly unbiased as long as nothing but the rounding sees it: neither
+// the step nor the form of a frame may depend on the dither that the frame is coded with. Short
 // messages would show it best, since their step is chosen from a sample that is all of them.
 #include <gtest/gtest.h>
 
@@ -54,10 +54,11 @@ Bias Measure(const std::string& spec, const std::vector<float>& values, int draw
 
 // The power of this test: an error is uniform over a step, so its standard deviation is
 // 1/sqrt(12) = .289 of it, and at most .289/sqrt(128 T) for the mean of T = 30000 draws of 128
-// coordinates, .000147 (less in truth, as the dither of 16 neighbours is spread out evenly). The
-// limit of 4 such deviations is .00059 of a step. A bias of .001 stands 6.8 deviations from zero,
-// so that the test misses it with probability P(Z < 4 - 6.8) = .3 %, and fails without cause
-// once in 16000 times for each number it looks at. The keys are fixed: it does so always or never.
+// coordinates, .000147 (less in truth, as the dither of 16 neighbours is spread out evenly).
+// The limit of 4 such deviations is .00059 of a step. A bias of .001 stands 6.8 deviations from
+// zero, so that the test misses it with probability P(Z < 4 - 6.8) = .3 %, and fails without
+// cause once in 16000 times for each number it looks at. The keys are fixed: it does so always
+// or never.
 TEST(DitherBias, ShortMessagesHaveNoneOfAThousandthOfAStep) {
   constexpr size_t kSize = 128;
   constexpr int kDraws = 30000;

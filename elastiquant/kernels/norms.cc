@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "elastiquant/kernels/power.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/norms.cc"
 #include <hwy/foreach_target.h>
@@ -175,7 +177,7 @@ size_t CountAtLeast(const float* v, size_t n, float t) {
 double SumPowers(const float* v, size_t n, double scale, double q) {
   double sum = 0;
   for (size_t i = 0; i < n; ++i)
-    sum += std::pow(std::fabs(static_cast<double>(v[i])) * scale, q);
+    sum += PortablePow(std::fabs(static_cast<double>(v[i])) * scale, q);
   return sum;
 }
 

@@ -24,8 +24,7 @@ double Sum(const float* v, size_t n);
 double SumAtLeast(const float* v, size_t n, float t);
 size_t CountAtLeast(const float* v, size_t n, float t);
 
-// Sum (|v_i| * scale)^q for 1 <= q, with |v_i| * scale <= 1. Uses pow: the same on all targets
-// of a machine, but maybe not on all machines.
+// Sum (|v_i| * scale)^q for 1 <= q, with |v_i| * scale <= 1, one after the other.
 double SumPowers(const float* v, size_t n, double scale, double q);
 
 }  // namespace elastiquant
