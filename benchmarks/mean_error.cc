@@ -1,9 +1,10 @@
 // What a way to the mean costs and loses: workers in one process average their gradients, and
 // the result is held against the exact mean.
-//   mean_error ROUNDS CODEC[@EXCHANGE]... -- GRADIENT.npy...
-// A worker for each file (of `train --dump-gradients`), cut into buckets of 65536 coordinates.
-// Prints the bits that a worker sends for each coordinate of a gradient in a step, headers and
-// all, and the NMSE of the mean over the rounds.
+//   mean_error ROUNDS CODEC[/DOWN][@EXCHANGE]... -- GRADIENT.npy...
+// DOWN is the codec of means on their way back; EXCHANGE as `train --exchange` takes it, auto
+// if it is left out. A worker for each file (of `train --dump-gradients`), cut into buckets of
+// 65536 coordinates. Prints the bits that a worker sends for each coordinate of a gradient in a
+// step, headers and all, and the NMSE of the mean over the rounds.
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "elastiquant/cli/npy.h"
+#include "elastiquant/collective/exchange_choice.h"
 #include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/collective/store.h"
 
@@ -24,20 +26,20 @@ using Vectors = std::vector<std::vector<float>>;
 
 // One way, and what came of it; worker 0's figures stand for all.
 struct Way {
-  std::string codec;
-  std::optional<Exchange> exchange;
+  std::string codec, down, exchange = "auto";
+  std::string chosen;
   double bits = 0, nmse = 0;
 };
 
-Result<Way> ParseWay(const std::string& text) {
+Way ParseWay(const std::string& text) {
   const size_t at = text.find('@');
   Way way;
   way.codec = text.substr(0, at);
-  if (at == std::string::npos) return way;
-  for (const Exchange e : {Exchange::kTwoPhase, Exchange::kAllGather, Exchange::kIntegerSum}) {
-    if (text.substr(at + 1) == ExchangeName(e)) way.exchange = e;
+  if (const size_t slash = way.codec.find('/'); slash != std::string::npos) {
+    way.down = way.codec.substr(slash + 1);
+    way.codec.resize(slash);
   }
-  if (!way.exchange) return InvalidArgument("no such exchange: " + text);
+  if (at != std::string::npos) way.exchange = text.substr(at + 1);
   return way;
 }
 
@@ -55,12 +57,22 @@ Status Work(const CommunicatorOptions& options, int rounds, const Vectors& gradi
     for (size_t i = 0; i < n; ++i) mean[i] += g[i] / static_cast<double>(gradients.size());
   }
   EQ_ASSIGN_OR_RETURN(const auto comm, Communicator::Connect(options));
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(way->codec));
+  EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(way->codec));
+  std::shared_ptr<const Codec> down;
+  if (!way->down.empty()) {
+    EQ_ASSIGN_OR_RETURN(down, MakeCodec(way->down));
+  }
+  EQ_ASSIGN_OR_RETURN(
+      const ExchangeChoice choice,
+      ChooseExchange(std::move(codec), std::move(down), way->exchange, comm->world_size()));
   std::vector<float> mine(n);
   std::vector<GradientBucket> buckets;
   for (size_t at = 0; at < n; at += kBucket) {
-    buckets.push_back({std::span(mine).subspan(at, std::min(kBucket, n - at)), codec,
-                       std::to_string(at), way->exchange});
+    buckets.push_back({.gradient = std::span(mine).subspan(at, std::min(kBucket, n - at)),
+                       .codec = choice.codec,
+                       .name = std::to_string(at),
+                       .exchange = choice.exchange,
+                       .down = choice.down});
   }
   const size_t count = buckets.size();
   EQ_ASSIGN_OR_RETURN(const auto reducer,
@@ -75,6 +87,7 @@ Status Work(const CommunicatorOptions& options, int rounds, const Vectors& gradi
     error += SquaredDistance(mine, mean);
   }
   if (options.rank != 0) return {};
+  way->chosen = choice.Describe();
   const double norm = SquaredDistance(std::vector<float>(n), mean);
   way->nmse = error / norm / rounds;
   way->bits =
@@ -109,8 +122,7 @@ Status Main(int argc, char** argv) {
   std::vector<Way> ways;
   int a = 2;
   for (; a < argc && std::string(argv[a]) != "--"; ++a) {
-    EQ_ASSIGN_OR_RETURN(Way way, ParseWay(argv[a]));
-    ways.push_back(std::move(way));
+    ways.push_back(ParseWay(argv[a]));
   }
   Vectors gradients;
   for (++a; a < argc; ++a) {
@@ -122,12 +134,10 @@ Status Main(int argc, char** argv) {
   }
   if (rounds < 1 || ways.empty() || gradients.empty()) return InvalidArgument("see the source");
   EQ_ASSIGN_OR_RETURN(const auto store, StoreHost::Listen(0));
-  std::printf("%-40s %8s %10s\n", "codec and exchange", "bits", "NMSE");
+  std::printf("%-56s %8s %10s\n", "codec and exchange", "bits", "NMSE");
   for (Way& way : ways) {
     EQ_RETURN_IF_ERROR(Run(*store, rounds, gradients, &way));
-    const Exchange exchange = way.exchange.value_or((*MakeCodec(way.codec))->exchange());
-    std::printf("%-40s %8.3f %10.4f\n",
-                (way.codec + " " + std::string(ExchangeName(exchange))).c_str(), way.bits,
+    std::printf("%-56s %8.3f %10.4f\n", (way.codec + " " + way.chosen).c_str(), way.bits,
                 way.nmse);
   }
   return {};
@@ -138,7 +148,8 @@ Status Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: mean_error ROUNDS CODEC[@EXCHANGE]... -- GRADIENT.npy...\n");
+    std::fprintf(stderr,
+                 "usage: mean_error ROUNDS CODEC[/DOWN][@EXCHANGE]... -- GRADIENT.npy...\n");
     return 2;
   }
   const elastiquant::Status status = elastiquant::Main(argc, argv);

@@ -4,7 +4,7 @@
     sudo lab/compare_ddp.py --out runs/compare_ddp
     sudo lab/compare_ddp.py --out runs/compare_ddp --rates 20mbit --methods fp32 dither:bits=2
 
-Each method trains with DistributedDataParallel on 4 workers in network namespaces of their own
+Each method trains with DistributedDataParallel on 4 workers (--nodes) in network namespaces of their own
 (lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not measured
 again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
 OUT/seconds.png are made of all that is there, the fastest of --repeats. A method that hangs or
@@ -147,13 +147,15 @@ def draw(
     import elastiquant_plot as look
 
     known = {k: m for k, m in fastest(measured).items() if "failed" not in m}
+    workers = next(iter(known.values()))["world_size"]
     lines, names, details = [], [], []
     colours, marks = iter(look.SERIES), iter(look.MARKERS)
     with look.style():
         fig, (axes,) = look.figure(
             "Seconds per step over slow links, by how gradients are sent",
-            f"DistributedDataParallel, {measured[0]['model']}, 4 workers on one machine of 2 "
-            "cores, links held to a rate by tc; grey: PyTorch's own",
+            f"DistributedDataParallel, {measured[0]['model']}, {workers} workers "
+            f"on one machine of {os.cpu_count()} cores, links held to a rate by tc; grey: "
+            "PyTorch's own",
             height=5.4,
         )
         for method in methods:

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import logging
 import pathlib
+import resource
 import statistics
 import sys
 import time
@@ -49,6 +50,13 @@ def register(model: DistributedDataParallel, method: str, switch: bool) -> Any:
     import elastiquant
 
     return elastiquant.compress(model, method, switch=switch)
+
+
+def peak_memory() -> int:
+    """The most bytes that any worker's process has had in memory."""
+    peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024])
+    dist.all_reduce(peak, dist.ReduceOp.MAX)
+    return int(peak)
 
 
 def bytes_sent() -> int:
@@ -124,6 +132,7 @@ def main() -> None:
     training = Training(arguments)
     timed(training.step, arguments.warm_up)
     taken = timed(training.step, arguments.steps)
+    peak = peak_memory()
     accuracy = None
     if dist.get_rank() == 0:
         if arguments.test:
@@ -139,6 +148,7 @@ def main() -> None:
             "seconds_per_step": round(statistics.fmean(taken.seconds), 4),
             "median_seconds_per_step": round(statistics.median(taken.seconds), 4),
             "processor_seconds_per_step": round(taken.processor / arguments.steps, 4),
+            "peak_memory": peak,
             "bytes_per_step": round(taken.sent / arguments.steps),
             "test_accuracy": accuracy,
             "fp32_steps": stats.fp32_steps if stats else None,

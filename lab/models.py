@@ -61,4 +61,13 @@ def resnet18() -> nn.Module:
     return _resnet((64, 128, 256, 512), 2, project=True)
 
 
-MODELS = {"resnet20": resnet20, "resnet18": resnet18}
+def mlp() -> nn.Module:
+    """Few and large matrices, as language models have them: 67,125,258 parameters."""
+    widths = (3072, 4096, 4096, 4096, 4096, 1024)
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in zip(widths, widths[1:], strict=False):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], 10))
+
+
+MODELS = {"resnet20": resnet20, "resnet18": resnet18, "mlp": mlp}

@@ -166,9 +166,11 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
                  "Gradients that stay fp32: none, 1d (biases and norms), name patterns; commas")
       ->capture_default_str();
   app.add_option("--exchange", o.exchange,
-                 "How means come about: codec (as it asks for), two-phase, all-gather, "
-                 "sparse-scatter, integer-sum")
+                 "How means come about: auto (by codec and number of workers), codec (as it "
+                 "asks for), two-phase, all-gather, sparse-scatter, integer-sum")
       ->capture_default_str();
+  app.add_option("--codec-down", o.codec_down,
+                 "Spec that means travel back under, of two phases; default: --codec's");
   app.add_option("--adapt-every", o.adapt_every,
                  "Steps after which alq and amq fit their levels; 0: 100, 2000, each 10000")
       ->capture_default_str();

@@ -35,10 +35,11 @@ void IgnoreBrokenPipes() {
 }
 
 // A transfer that failed before it began.
-class FailedTransfer final : public Transfer {
+class FailedTransfer final : public Incoming {
  public:
   explicit FailedTransfer(Status status) : status_(std::move(status)) {}
   Result<size_t> Wait() override { return status_; }
+  std::span<const uint8_t> bytes() const override { return {}; }
 
  private:
   Status status_;
@@ -52,7 +53,7 @@ class LoneCommunicator final : public Communicator {
   std::unique_ptr<Transfer> Send(int to, uint32_t, std::span<const uint8_t>) override {
     return NoSuchPeer(to);
   }
-  std::unique_ptr<Transfer> Receive(int from, uint32_t, std::span<uint8_t>) override {
+  std::unique_ptr<Incoming> Receive(int from, uint32_t, size_t) override {
     return NoSuchPeer(from);
   }
   Status Barrier() override { return {}; }
@@ -64,10 +65,11 @@ class LoneCommunicator final : public Communicator {
     return {};
   }
   Traffic traffic() const override { return {}; }
+  size_t peak_buffer_bytes() const override { return 0; }
   void Abort(const Status&) override {}
 
  private:
-  static std::unique_ptr<Transfer> NoSuchPeer(int peer) {
+  static std::unique_ptr<Incoming> NoSuchPeer(int peer) {
     return std::make_unique<FailedTransfer>(
         InvalidArgument("a job of one worker has no peer " + std::to_string(peer)));
   }
@@ -82,11 +84,12 @@ class GlooCommunicator final : public Communicator {
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
   std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes) override;
-  std::unique_ptr<Transfer> Receive(int from, uint32_t tag, std::span<uint8_t> bytes) override;
+  std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override;
   Status Barrier() override { return AllGather(0).status(); }
   Result<std::vector<uint64_t>> AllGather(uint64_t value) override;
   Status Broadcast(int root, std::span<uint8_t> bytes) override;
   Traffic traffic() const override;
+  size_t peak_buffer_bytes() const override { return buffers_.peak_bytes(); }
   void Abort(const Status& why) override;
 
  private:
@@ -100,18 +103,20 @@ class GlooCommunicator final : public Communicator {
   // The control plane: past the uplink, not counted.
   struct Control {
     int peer;
-    size_t size;
-    std::unique_ptr<Transfer> transfer;
+    std::span<uint8_t> to;  // empty: sent
+    std::unique_ptr<Incoming> incoming;
+    std::unique_ptr<Transfer> outgoing;
   };
   Control SendControl(int to, uint32_t tag, std::span<const uint8_t> bytes);
   Control ReceiveControl(int from, uint32_t tag, std::span<uint8_t> bytes);
-  Status AwaitControl(std::vector<Control> messages);
+  static Status AwaitControl(std::vector<Control> messages);
   void AwaitDownlink(const MessageHeader& header);
 
   const CommunicatorOptions options_;
   // Destroyed from the last to the first.
   std::shared_ptr<StoreHost> store_host_;
   std::unique_ptr<Liveness> liveness_;
+  BufferPool buffers_;
   Flights flights_;
   std::unique_ptr<GlooGroup> group_;
   std::unique_ptr<Uplink> uplink_;
@@ -145,11 +150,13 @@ class GlooCommunicator::SendTransfer final : public Transfer {
   const std::shared_ptr<OutgoingMessage> message_;
 };
 
-class GlooCommunicator::ReceiveTransfer final : public Transfer {
+class GlooCommunicator::ReceiveTransfer final : public Incoming {
  public:
-  ReceiveTransfer(GlooCommunicator* comm, int from, uint32_t tag, std::span<uint8_t> bytes,
-                  bool is_data)
-      : comm_(comm), from_(from), is_data_(is_data), message_(*comm->group_, from, tag, bytes) {
+  ReceiveTransfer(GlooCommunicator* comm, int from, uint32_t tag, size_t room, bool is_data)
+      : comm_(comm),
+        from_(from),
+        is_data_(is_data),
+        message_(*comm->group_, from, tag, room, comm->buffers_) {
     comm_->flights_.Add(&message_);
   }
   ~ReceiveTransfer() override { comm_->flights_.Remove(&message_); }
@@ -163,6 +170,7 @@ class GlooCommunicator::ReceiveTransfer final : public Transfer {
     }
     return static_cast<size_t>(header->size);
   }
+  std::span<const uint8_t> bytes() const override { return message_.bytes(); }
 
  private:
   GlooCommunicator* const comm_;
@@ -252,19 +260,18 @@ std::unique_ptr<Transfer> GlooCommunicator::Send(int to, uint32_t tag,
   if (Status s = CheckPeer(to, tag, bytes.size()); !s.ok()) {
     return std::make_unique<FailedTransfer>(s);
   }
-  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes);
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   bytes_up_ += message->wire_size();
   uplink_->Send(std::move(message));
   return transfer;
 }
 
-std::unique_ptr<Transfer> GlooCommunicator::Receive(int from, uint32_t tag,
-                                                    std::span<uint8_t> bytes) {
-  if (Status s = CheckPeer(from, tag, bytes.size()); !s.ok()) {
+std::unique_ptr<Incoming> GlooCommunicator::Receive(int from, uint32_t tag, size_t room) {
+  if (Status s = CheckPeer(from, tag, room); !s.ok()) {
     return std::make_unique<FailedTransfer>(s);
   }
-  return std::make_unique<ReceiveTransfer>(this, from, tag, bytes, /*is_data=*/true);
+  return std::make_unique<ReceiveTransfer>(this, from, tag, room, /*is_data=*/true);
 }
 
 // A message that came at t kept the downlink busy until one frame later, unless others came
@@ -284,27 +291,33 @@ void GlooCommunicator::AwaitDownlink(const MessageHeader& header) {
 
 GlooCommunicator::Control GlooCommunicator::SendControl(int to, uint32_t tag,
                                                         std::span<const uint8_t> bytes) {
-  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes);
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   message->Post(*group_, LinkTime{});
-  return {to, bytes.size(), std::move(transfer)};
+  return {to, {}, nullptr, std::move(transfer)};
 }
 
 GlooCommunicator::Control GlooCommunicator::ReceiveControl(int from, uint32_t tag,
                                                            std::span<uint8_t> bytes) {
-  return {from, bytes.size(),
-          std::make_unique<ReceiveTransfer>(this, from, tag, bytes, /*is_data=*/false)};
+  auto transfer =
+      std::make_unique<ReceiveTransfer>(this, from, tag, bytes.size(), /*is_data=*/false);
+  return {from, bytes, std::move(transfer), nullptr};
 }
 
 Status GlooCommunicator::AwaitControl(std::vector<Control> messages) {
   for (Control& message : messages) {
-    EQ_ASSIGN_OR_RETURN(const size_t size, message.transfer->Wait());
-    if (size != message.size) {
+    if (message.incoming == nullptr) {
+      EQ_RETURN_IF_ERROR(message.outgoing->Wait().status());
+      continue;
+    }
+    EQ_ASSIGN_OR_RETURN(const size_t size, message.incoming->Wait());
+    if (size != message.to.size()) {
       return Internal("worker " + std::to_string(message.peer) + " sent " +
                       std::to_string(size) + " bytes in a collective call, not " +
-                      std::to_string(message.size) +
+                      std::to_string(message.to.size()) +
                       ": the workers do not make the same sequence of calls");
     }
+    std::ranges::copy(message.incoming->bytes(), message.to.begin());
   }
   return {};
 }

@@ -49,8 +49,15 @@ struct Traffic {
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // For a receive: the bytes that came, at most the buffer's size. For a send: its size.
+  // How many bytes came, or were sent.
   virtual Result<size_t> Wait() = 0;
+};
+
+// One that comes in, in memory of its own.
+class Incoming : public Transfer {
+ public:
+  // What came, after Wait().
+  virtual std::span<const uint8_t> bytes() const = 0;
 };
 
 // Thread-safe: any thread may post; messages between a pair with the same tag keep their order.
@@ -63,14 +70,13 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // The spans must not be empty and must stay valid until Wait() returned. A receive may post a
-  // larger buffer than the message needs, never a smaller one. tag < 2^24. A wait has no time
-  // limit of its own, because a slow link may need long: it ends with the message, or with an
-  // error when a worker is lost.
+  // A message has at least one byte, and is copied: the span may be written to again. A receive
+  // may have more room than the message needs, never less. tag < 2^24. A wait has no time limit
+  // of its own, because a slow link may need long: it ends with the message, or with an error
+  // when a worker is lost. Every transfer must be waited for, unless a worker was lost.
   virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
                                          std::span<const uint8_t> bytes) = 0;
-  virtual std::unique_ptr<Transfer> Receive(int from, uint32_t tag,
-                                            std::span<uint8_t> bytes) = 0;
+  virtual std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) = 0;
 
   // Control plane, not counted as traffic, not slowed by the emulated link. Collective: every
   // rank calls the same sequence from one thread.
@@ -79,6 +85,8 @@ class Communicator {
   virtual Status Broadcast(int root, std::span<uint8_t> bytes) = 0;
 
   virtual Traffic traffic() const = 0;  // since Connect
+  // The most bytes that messages under way have had room for at once, in both directions.
+  virtual size_t peak_buffer_bytes() const = 0;
 
   // This worker cannot go on: all others stop too, naming it and the reason. Waits in progress
   // here end with an error. The caller still has to end its own process.

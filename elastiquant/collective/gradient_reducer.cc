@@ -9,7 +9,8 @@
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/codec/shared_scale.h"
+#include "elastiquant/collective/bucket_pieces.h"
+#include "elastiquant/collective/exchange_choice.h"
 #include "elastiquant/collective/low_rank_reducer.h"
 #include "elastiquant/collective/reduce_stages.h"
 
@@ -17,9 +18,10 @@ namespace elastiquant {
 namespace {
 
 constexpr size_t kMaxBuckets = (size_t{1} << 24) / 3;  // three tags each
-constexpr size_t kStages = 4;
+enum StageNumber : size_t { kAnnounce, kEncode, kReduce, kGather, kStages };
 
-// Runs the stages, each on its thread, over the buckets of a step as they become ready.
+// Runs the stages, each on its thread, over the buckets of a step as they become ready: of
+// large ones over their pieces.
 class CompressedReducer final : public GradientReducer {
  public:
   CompressedReducer(Communicator* comm, std::vector<GradientBucket> buckets,
@@ -29,11 +31,12 @@ class CompressedReducer final : public GradientReducer {
   Status BeginStep(uint64_t step) override;
   Status MarkReady(size_t bucket) override;
   Result<StepOutcome> Finish() override;
-  Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override {
-    return stages_.SetCodec(bucket, std::move(codec));
-  }
+  Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override;
   std::vector<std::span<float>> Memory(size_t bucket) override;
-  Chunk OwnedChunk(size_t bucket) const override { return stages_.owned_chunk(bucket); }
+  // A bucket of more than one piece has no memory.
+  Chunk OwnedChunk(size_t bucket) const override {
+    return stages_.owned_chunk(pieces_.first(bucket));
+  }
   ReducerStats TakeStats() override { return stages_.tally().TakeStats(); }
 
  private:
@@ -43,13 +46,16 @@ class CompressedReducer final : public GradientReducer {
       &ReduceStages::Announce, &ReduceStages::Encode, &ReduceStages::Reduce,
       &ReduceStages::Gather};
 
+  ReducerOptions OfPieces(ReducerOptions options);
   void Run(size_t stage);
   void Fail(const Status& status);
-  bool AwaitReady(size_t bucket, size_t stage);
-  void Advance(size_t stage, size_t buckets);
+  bool AwaitReady(size_t piece, size_t stage);
+  void Advance(size_t stage, size_t pieces);
 
   Communicator* const comm_;
-  ReduceStages stages_;
+  const BucketPieces pieces_;
+  bool is_mean_ = true;       // the pieces of this bucket so far; of the last stage
+  ReduceStages stages_;       // whose buckets are the pieces
   uint64_t coordinates_ = 0;  // of all buckets
 
   std::mutex mutex_;
@@ -57,7 +63,7 @@ class CompressedReducer final : public GradientReducer {
   std::vector<bool> ready_;  // by bucket
   uint64_t generation_ = 0;  // counts steps begun
   size_t stages_done_ = 0;
-  std::array<size_t, kStages> buckets_done_{};  // by stage, in this step
+  std::array<size_t, kStages> pieces_done_{};  // by stage, in this step
   bool in_step_ = false;
   bool stop_ = false;
   Status error_;
@@ -67,11 +73,34 @@ class CompressedReducer final : public GradientReducer {
 
 CompressedReducer::CompressedReducer(Communicator* comm, std::vector<GradientBucket> buckets,
                                      const ReducerOptions& options)
-    : comm_(comm), stages_(comm, std::move(buckets), options), ready_(stages_.size()) {
+    : comm_(comm),
+      pieces_(buckets),
+      stages_(comm, pieces_.Cut(buckets), OfPieces(options)),
+      ready_(buckets.size()) {
   for (size_t b = 0; b < stages_.size(); ++b) coordinates_ += stages_.bucket(b).gradient.size();
   for (size_t s = 0; s < kStages; ++s) {
     threads_[s] = std::thread([this, s] { Run(s); });
   }
+}
+
+// Whose callbacks tell of pieces; those that were given, of buckets.
+ReducerOptions CompressedReducer::OfPieces(ReducerOptions options) {
+  if (options.on_measured) {
+    options.on_measured = [this, tell = std::move(options.on_measured)](MeasuredMessage m) {
+      const BucketPiece& piece = pieces_[m.bucket];
+      m.bucket = piece.bucket;
+      m.part.begin += piece.part.begin;
+      tell(m);
+    };
+  }
+  if (options.on_reduced) {
+    options.on_reduced = [this, tell = std::move(options.on_reduced)](size_t p, bool is_mean) {
+      const size_t bucket = pieces_[p].bucket;
+      is_mean_ = is_mean && (is_mean_ || p == pieces_.first(bucket));
+      if (p + 1 == pieces_.end(bucket)) tell(bucket, is_mean_);
+    };
+  }
+  return options;
 }
 
 CompressedReducer::~CompressedReducer() {
@@ -96,7 +125,7 @@ Status CompressedReducer::BeginStep(uint64_t step) {
   stages_.BeginStep(step);
   std::fill(ready_.begin(), ready_.end(), false);
   stages_done_ = 0;
-  buckets_done_ = {};
+  pieces_done_ = {};
   in_step_ = true;
   ++generation_;
   changed_.notify_all();
@@ -124,10 +153,11 @@ Result<StepOutcome> CompressedReducer::Finish() {
   EQ_RETURN_IF_ERROR(error_);
   if (!in_step_) return Internal("Finish was called outside a step");
   for (size_t b = 0; b < ready_.size(); ++b) {
-    if (ready_[b] || stages_.bucket(b).derived) continue;
+    const GradientBucket& first = stages_.bucket(pieces_.first(b));
+    if (ready_[b] || first.derived) continue;
     lock.unlock();
     const Status status = Internal("Finish was called before bucket " + std::to_string(b) +
-                                   " (" + stages_.bucket(b).name + ") was marked ready");
+                                   " (" + first.name + ") was marked ready");
     Fail(status);
     return status;
   }
@@ -137,21 +167,33 @@ Result<StepOutcome> CompressedReducer::Finish() {
   stages_.tally().AddSeconds(&ReducerStats::wait_seconds, watch);
   stages_.tally().AddCoordinates(coordinates_);
   StepOutcome outcome;
-  if (const auto skip = stages_.tally().TakeSkip()) {
+  if (auto skip = stages_.tally().TakeSkip()) {
     outcome.skipped = true;
-    const size_t b = skip->bucket;
-    outcome.reason = Describe(*skip, b < ready_.size() ? stages_.bucket(b).name : "");
+    std::string name;
+    if (skip->bucket < pieces_.count()) {
+      const BucketPiece& piece = pieces_[skip->bucket];
+      name = stages_.bucket(skip->bucket).name;
+      skip->bucket = static_cast<uint32_t>(piece.bucket);
+      skip->coordinate += piece.part.begin;
+    }
+    outcome.reason = Describe(*skip, name);
   } else {
     stages_.Commit();
   }
   return outcome;
 }
 
-std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
-  std::vector<std::span<float>> fields;
-  for (size_t f = 0; f < stages_.memory(bucket).fields(); ++f) {
-    fields.push_back(stages_.memory(bucket).field(f));
+Status CompressedReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) {
+  for (size_t p = pieces_.first(bucket); p < pieces_.end(bucket); ++p) {
+    EQ_RETURN_IF_ERROR(stages_.SetCodec(p, codec));
   }
+  return {};
+}
+
+std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
+  BucketMemory& memory = stages_.memory(pieces_.first(bucket));
+  std::vector<std::span<float>> fields;
+  for (size_t f = 0; f < memory.fields(); ++f) fields.push_back(memory.field(f));
   return fields;
 }
 
@@ -164,10 +206,10 @@ void CompressedReducer::Run(size_t s) {
       seen = generation_;
     }
     Status status;
-    for (size_t b = 0; b < stages_.size() && status.ok(); ++b) {
-      if (!AwaitReady(b, s)) break;
-      status = (stages_.*kStageFunctions[s])(b);
-      if (status.ok()) Advance(s, b + 1);  // or the next stage would work on what it left
+    for (size_t p = 0; p < stages_.size() && status.ok(); ++p) {
+      if (!AwaitReady(p, s)) break;
+      status = (stages_.*kStageFunctions[s])(p);
+      if (status.ok()) Advance(s, p + 1);  // or the next stage would work on what it left
     }
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
@@ -177,20 +219,21 @@ void CompressedReducer::Run(size_t s) {
 }
 
 // False when the step cannot go on.
-bool CompressedReducer::AwaitReady(size_t bucket, size_t stage) {
-  const bool in_order = stage > 0 && stages_.in_order(bucket);
+bool CompressedReducer::AwaitReady(size_t piece, size_t stage) {
+  const bool in_order = stage > 0 && stages_.in_order(piece);
   const auto ready = [&] {
-    return ready_[bucket] && (!in_order || buckets_done_[stage - 1] > bucket);
+    return ready_[pieces_[piece].bucket] && (!in_order || pieces_done_[stage - 1] > piece) &&
+           (stage != kEncode || stages_.may_keep_more() || pieces_done_[kReduce] >= piece);
   };
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ready() || !error_.ok() || stop_; });
   return ready() && error_.ok() && !stop_;
 }
 
-// Of a step, stage `stage` has done so many buckets.
-void CompressedReducer::Advance(size_t stage, size_t buckets) {
+// Of a step, stage `stage` has done so many pieces.
+void CompressedReducer::Advance(size_t stage, size_t pieces) {
   std::lock_guard lock(mutex_);
-  buckets_done_[stage] = buckets;
+  pieces_done_[stage] = pieces;
   changed_.notify_all();
 }
 
@@ -210,7 +253,8 @@ uint64_t Fingerprint(const std::vector<GradientBucket>& buckets,
                      const ReducerOptions& options) {
   uint64_t mix = Mix64(options.seed ^ Mix64(buckets.size()));
   for (const GradientBucket& bucket : buckets) {
-    const std::string spec = bucket.codec->spec();
+    const std::string spec =
+        bucket.codec->spec() + (bucket.down ? ">" + bucket.down->spec() : "");
     const uint32_t crc = Crc32c({reinterpret_cast<const uint8_t*>(spec.data()), spec.size()});
     mix = Mix64(mix ^ Mix64(bucket.gradient.size()) ^ crc);
     mix = Mix64(mix ^ static_cast<uint64_t>(bucket.way()));
@@ -231,26 +275,8 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
       return Unsupported("codec '" + buckets[b].codec->spec() + "' remembers more than " +
                          std::to_string(BucketMemory::kMaxFields) + " vectors");
     }
-    if (buckets[b].codec->has_momentum() && buckets[b].way() == Exchange::kTwoPhase) {
-      return InvalidArgument("codec '" + buckets[b].codec->spec() +
-                             "' sends velocities, which cannot be encoded twice: its exchange "
-                             "must be all-gather");
-    }
-    const bool cuts_sparse =
-        buckets[b].way() == Exchange::kSparseScatter || buckets[b].way() == Exchange::kSparse;
-    if (cuts_sparse && buckets[b].codec->exchange() != Exchange::kSparse) {
-      return InvalidArgument("codec '" + buckets[b].codec->spec() +
-                             "' cannot go by sparse scatter-reduce, which takes the frames of "
-                             "sparse codecs with values of 32 or 16 bits, or exact");
-    }
-    const bool adds_codes = buckets[b].way() == Exchange::kIntegerSum;
-    if (adds_codes && (buckets[b].codec->shared_scale() == nullptr ||
-                       world_size > SharedScale::kMaxWorkers)) {
-      return InvalidArgument("codec '" + buckets[b].codec->spec() +
-                             "' cannot go by integer sums, which take the codes of terngrad, "
-                             "without |ef or |rotate, of up to " +
-                             std::to_string(SharedScale::kMaxWorkers) + " workers");
-    }
+    EQ_RETURN_IF_ERROR(
+        CheckExchange(*buckets[b].codec, buckets[b].down.get(), buckets[b].way(), world_size));
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");
     }

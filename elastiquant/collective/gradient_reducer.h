@@ -33,6 +33,9 @@ struct GradientBucket {
   // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
   // called, and is not measured.
   bool derived = false;
+  // Another codec for the means on their way back, of kTwoPhase only; null: `codec`. It must
+  // remember the same.
+  std::shared_ptr<const Codec> down = nullptr;
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
 };

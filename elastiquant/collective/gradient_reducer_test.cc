@@ -139,12 +139,12 @@ class SpoilingCommunicator final : public Communicator {
   std::unique_ptr<Transfer> Send(int to, uint32_t tag,
                                  std::span<const uint8_t> bytes) override {
     const std::lock_guard lock(mutex_);
-    sent_.push_back(std::make_unique<Bytes>(bytes.begin(), bytes.end()));
-    spoil_(tag, *sent_.back());
-    return comm_->Send(to, tag, *sent_.back());
+    Bytes sent(bytes.begin(), bytes.end());
+    spoil_(tag, sent);
+    return comm_->Send(to, tag, sent);
   }
-  std::unique_ptr<Transfer> Receive(int from, uint32_t tag, std::span<uint8_t> bytes) override {
-    return comm_->Receive(from, tag, bytes);
+  std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override {
+    return comm_->Receive(from, tag, room);
   }
   Status Barrier() override { return comm_->Barrier(); }
   Result<std::vector<uint64_t>> AllGather(uint64_t value) override {
@@ -154,13 +154,13 @@ class SpoilingCommunicator final : public Communicator {
     return comm_->Broadcast(root, bytes);
   }
   Traffic traffic() const override { return comm_->traffic(); }
+  size_t peak_buffer_bytes() const override { return comm_->peak_buffer_bytes(); }
   void Abort(const Status& why) override { comm_->Abort(why); }
 
  private:
   Communicator* const comm_;
   const std::function<void(uint32_t, Bytes&)> spoil_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Bytes>> sent_;
 };
 
 void Fill(Vectors& gradients, int rank, uint64_t step) {

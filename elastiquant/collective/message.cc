@@ -1,19 +1,24 @@
 #include "elastiquant/collective/message.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
 namespace elastiquant {
 
+OutgoingMessage::OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes,
+                                 BufferPool& pool)
+    : to_(to), tag_(tag), size_(kMessageHeaderBytes + bytes.size()), wire_(pool.Take(size_)) {
+  std::ranges::copy(bytes, wire_.span().subspan(kMessageHeaderBytes).begin());
+}
+
 void OutgoingMessage::Post(GlooGroup& group, LinkTime arrival) {
   std::lock_guard lock(mutex_);
   if (aborted_) return;
-  const MessageHeader header{bytes_.size(), arrival.time_since_epoch().count()};
-  wire_ = std::make_unique_for_overwrite<uint8_t[]>(wire_size());
-  std::memcpy(wire_.get(), &header, sizeof(header));
-  std::memcpy(wire_.get() + sizeof(header), bytes_.data(), bytes_.size());
-  auto work = group.Send(to_, tag_, {wire_.get(), wire_size()});
+  const MessageHeader header{size_ - kMessageHeaderBytes, arrival.time_since_epoch().count()};
+  std::memcpy(wire_.span().data(), &header, sizeof(header));
+  auto work = group.Send(to_, tag_, wire_.span());
   if (work.ok()) work_ = std::move(*work);
   status_ = work.status();
   state_ = State::kPosted;
@@ -32,7 +37,7 @@ Status OutgoingMessage::Complete() {
   if (status.ok()) status = work_->Wait();
   lock.lock();
   status_ = status;
-  if (status.ok()) wire_.reset();  // long before the message goes
+  if (status.ok()) wire_ = {};  // long before the message goes
   state_ = State::kComplete;
   changed_.notify_all();
   return status_;
@@ -45,11 +50,10 @@ void OutgoingMessage::Abort() {
   changed_.notify_all();
 }
 
-IncomingMessage::IncomingMessage(GlooGroup& group, int from, uint32_t tag,
-                                 std::span<uint8_t> bytes)
-    : bytes_(bytes),
-      wire_(std::make_unique_for_overwrite<uint8_t[]>(kMessageHeaderBytes + bytes.size())) {
-  auto work = group.Receive(from, tag, {wire_.get(), kMessageHeaderBytes + bytes.size()});
+IncomingMessage::IncomingMessage(GlooGroup& group, int from, uint32_t tag, size_t room,
+                                 BufferPool& pool)
+    : wire_(pool.Take(kMessageHeaderBytes + room)) {
+  auto work = group.Receive(from, tag, wire_.span());
   status_ = work.status();
   if (work.ok()) work_ = std::move(*work);
 }
@@ -58,13 +62,18 @@ Result<MessageHeader> IncomingMessage::Complete() {
   EQ_RETURN_IF_ERROR(status_);
   EQ_RETURN_IF_ERROR(work_->Wait());
   MessageHeader header;
-  std::memcpy(&header, wire_.get(), sizeof(header));
-  if (header.size > bytes_.size()) {
+  const size_t room = wire_.span().size() - sizeof(header);
+  std::memcpy(&header, wire_.span().data(), sizeof(header));
+  if (header.size > room) {
     return CorruptData("a message header says " + std::to_string(header.size) +
-                       " bytes, but at most " + std::to_string(bytes_.size()) + " can come");
+                       " bytes, but at most " + std::to_string(room) + " can come");
   }
-  std::memcpy(bytes_.data(), wire_.get() + sizeof(header), header.size);
+  size_ = header.size;
   return header;
+}
+
+std::span<const uint8_t> IncomingMessage::bytes() const {
+  return wire_.span().subspan(kMessageHeaderBytes, size_);
 }
 
 void IncomingMessage::Abort() {

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/collective/buffer_pool.h"
 #include "elastiquant/collective/communicator.h"
 #include "elastiquant/collective/gloo_group.h"
 #include "elastiquant/collective/link.h"
@@ -33,10 +34,10 @@ class Message {
 
 class OutgoingMessage final : public Message {
  public:
-  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes)
-      : to_(to), tag_(tag), bytes_(bytes) {}
+  // Copies the bytes.
+  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes, BufferPool& pool);
 
-  size_t wire_size() const { return kMessageHeaderBytes + bytes_.size(); }
+  size_t wire_size() const { return size_; }
   // Hands the message to Gloo.
   void Post(GlooGroup& group, LinkTime arrival);
   // Returns when the message has been posted and sent. Any number of threads may call it.
@@ -48,8 +49,8 @@ class OutgoingMessage final : public Message {
 
   const int to_;
   const uint32_t tag_;
-  const std::span<const uint8_t> bytes_;
-  std::unique_ptr<uint8_t[]> wire_;  // header and bytes, from Post on
+  const size_t size_;
+  BufferPool::Buffer wire_;  // header and bytes
   std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kNew;
@@ -60,16 +61,19 @@ class OutgoingMessage final : public Message {
 
 class IncomingMessage final : public Message {
  public:
-  IncomingMessage(GlooGroup& group, int from, uint32_t tag, std::span<uint8_t> bytes);
+  // Of `room` bytes at most.
+  IncomingMessage(GlooGroup& group, int from, uint32_t tag, size_t room, BufferPool& pool);
 
   // Returns when all has come. To be called once.
   Result<MessageHeader> Complete();
+  // What has come, after that.
+  std::span<const uint8_t> bytes() const;
   void Abort() override;
 
  private:
-  const std::span<uint8_t> bytes_;
-  const std::unique_ptr<uint8_t[]> wire_;  // room for the header and as many bytes
-  Status status_;                          // of the posting
+  const BufferPool::Buffer wire_;  // room for the header and the bytes
+  size_t size_ = 0;                // that have come
+  Status status_;                  // of the posting
   std::unique_ptr<GlooWork> work_;
 };
 

@@ -6,16 +6,14 @@
 
 namespace elastiquant {
 
-// Our frame of the whole bucket.
+// Our frame of the whole bucket, in encode_frame_.
 Result<std::span<const uint8_t>> ReduceStages::EncodeBucket(size_t bucket) {
   BucketBuffers& buffers = buckets_[bucket];
-  for (PeerBuffers& peer : buffers.peers) {
-    if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
-  }
-  EQ_ASSIGN_OR_RETURN(buffers.own_bytes,
+  const std::span<uint8_t> room = encode_frame_.AtLeast(buffers.own_room);
+  EQ_ASSIGN_OR_RETURN(const size_t size,
                       EncodeOrNotice(encode_work_, bucket, buffers.bucket.gradient,
-                                     buffers.Whole(), kContribute, rank_, buffers.own_frame));
-  const std::span<const uint8_t> frame = buffers.own_frame.span().first(buffers.own_bytes);
+                                     buffers.Whole(), kContribute, rank_, room));
+  const std::span<const uint8_t> frame = room.first(size);
   if (measuring(bucket)) {
     EQ_RETURN_IF_ERROR(Measure(bucket, buffers.Whole(), kContribute, buffers.bucket.gradient,
                                frame, &sent_, encode_work_));
@@ -26,11 +24,8 @@ Result<std::span<const uint8_t>> ReduceStages::EncodeBucket(size_t bucket) {
 Status ReduceStages::EncodeWhole(size_t bucket) {
   if (buckets_[bucket].bucket.gradient.empty()) return {};
   EQ_ASSIGN_OR_RETURN(const auto frame, EncodeBucket(bucket));
-  for (int n = 1; n < world_size_; ++n) {
-    const int r = NthPeer(n);
-    Peer(bucket, r).send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
-  }
-  return {};
+  Keep(bucket, frame);
+  return SendToAll(contributed_, bucket, kParts, frame);
 }
 
 // Everybody adds the same frames in the same order, his own among them.
@@ -42,10 +37,9 @@ Status ReduceStages::ReduceWhole(size_t bucket) {
   std::optional<SkipNotice> notice;
   std::vector<std::span<const uint8_t>> frames;
   for (int r = 0; r < world_size_; ++r) {
-    std::span<const uint8_t> frame = buffers.own_frame.span().first(buffers.own_bytes);
+    std::span<const uint8_t> frame = buffers.kept.span();
     if (r != rank_) {
-      PeerBuffers& peer = Peer(bucket, r);
-      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, peer.their_part, peer.receive_part));
+      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, kParts));
     }
     EQ_RETURN_IF_ERROR(AddFrame(bucket, r, frame, sum, &notice));
     frames.push_back(frame);

@@ -14,36 +14,36 @@ namespace elastiquant {
 namespace {
 
 // A notice must always fit.
-FrameBuffer BufferOf(size_t frame_bytes) {
-  return FrameBuffer(std::max(frame_bytes, kSkipNoticeBytes));
-}
+size_t RoomFor(size_t frame_bytes) { return std::max(frame_bytes, kSkipNoticeBytes); }
+
+size_t& RoomOf(PeerBuffers& peer, Mail mail) { return peer.room[static_cast<size_t>(mail)]; }
 
 // Each chunk's frames are the codec's.
 void AddTwoPhaseBuffers(BucketBuffers* buffers, int rank, int world_size) {
   const size_t n = buffers->bucket.gradient.size();
-  const auto frame = [&](Chunk chunk) {
-    if (chunk.size == 0 || world_size == 1) return FrameBuffer();
-    return BufferOf(buffers->bucket.codec->MaxFrameBytes(chunk.size));
+  const auto frame = [&](Chunk chunk, Phase phase) {
+    if (chunk.size == 0 || world_size == 1) return size_t{0};
+    return RoomFor(buffers->codec(phase).MaxFrameBytes(chunk.size));
   };
   buffers->own = ChunkOf(n, world_size, rank);
-  buffers->own_frame = frame(buffers->own);
+  buffers->own_room = frame(buffers->own, Phase::kShare);
   for (int r = 0; r < world_size; ++r) {
     if (r == rank) continue;
     PeerBuffers& peer = buffers->peers[static_cast<size_t>(r)];
     peer.chunk = ChunkOf(n, world_size, r);
-    peer.contribution = frame(peer.chunk);
-    peer.their_mean = frame(peer.chunk);
-    peer.their_part = frame(buffers->own);
+    peer.contribution_room = frame(peer.chunk, Phase::kContribute);
+    RoomOf(peer, Mail::kParts) = frame(buffers->own, Phase::kContribute);
+    RoomOf(peer, Mail::kMeans) = frame(peer.chunk, Phase::kShare);
   }
 }
 
 void AddWholeBuffers(BucketBuffers* buffers, int rank, int world_size) {
   const size_t n = buffers->bucket.gradient.size();
   if (n == 0) return;
-  const size_t bytes = buffers->bucket.codec->MaxFrameBytes(n);
-  buffers->own_frame = BufferOf(bytes);
+  buffers->own_room = RoomFor(buffers->bucket.codec->MaxFrameBytes(n));
   for (int r = 0; r < world_size; ++r) {
-    if (r != rank) buffers->peers[static_cast<size_t>(r)].their_part = BufferOf(bytes);
+    if (r == rank) continue;
+    RoomOf(buffers->peers[static_cast<size_t>(r)], Mail::kParts) = buffers->own_room;
   }
 }
 
@@ -51,18 +51,19 @@ void AddWholeBuffers(BucketBuffers* buffers, int rank, int world_size) {
 void AddSparseBuffers(BucketBuffers* buffers, int rank, int world_size) {
   const size_t n = buffers->bucket.gradient.size();
   if (n == 0 || world_size == 1) return;
-  const auto part = [](Chunk chunk) { return BufferOf(MaxSparsePartBytes(chunk.size)); };
-  const auto sum = [](Chunk chunk) { return BufferOf(MaxSparseSumBytes(chunk.size)); };
+  const auto part = [](Chunk chunk) { return RoomFor(MaxSparsePartBytes(chunk.size)); };
+  const auto sum = [](Chunk chunk) { return RoomFor(MaxSparseSumBytes(chunk.size)); };
   buffers->own = ChunkOf(n, world_size, rank);
-  buffers->own_part = part(buffers->own);
-  buffers->own_sum = sum(buffers->own);
+  buffers->own_part_room = part(buffers->own);
+  buffers->own_sum_room = sum(buffers->own);
   for (int r = 0; r < world_size; ++r) {
     if (r == rank) continue;
     PeerBuffers& peer = buffers->peers[static_cast<size_t>(r)];
     peer.chunk = ChunkOf(n, world_size, r);
-    peer.contribution = part(peer.chunk);
-    peer.their_mean = sum(peer.chunk);
-    if (peer.their_part.size < buffers->own_part.size) peer.their_part = part(buffers->own);
+    peer.contribution_room = part(peer.chunk);
+    RoomOf(peer, Mail::kMeans) = sum(peer.chunk);
+    size_t& parts = RoomOf(peer, Mail::kParts);
+    parts = std::max(parts, buffers->own_part_room);
   }
 }
 
@@ -77,7 +78,7 @@ BucketScales MakeBucketScales(const SharedScale& codes, size_t n, int world_size
   scales.own.resize(count);
   scales.shared.resize(count);
   scales.theirs.resize(count);
-  scales.frame = BufferOf(Fp32Codec().MaxFrameBytes(count));
+  scales.room = RoomFor(Fp32Codec().MaxFrameBytes(count));
   scales.among = codes.Among(world_size);
   return scales;
 }
@@ -87,17 +88,16 @@ void AddIntegerSumBuffers(BucketBuffers* buffers, int rank, int world_size) {
   const GradientBucket& bucket = buffers->bucket;
   const SharedScale& codes = *bucket.codec->shared_scale();
   const auto mean = [&](Chunk chunk) {
-    return chunk.size == 0 ? FrameBuffer()
-                           : BufferOf(codes.MaxMeanBytes(chunk.size, world_size));
+    return chunk.size == 0 ? 0 : RoomFor(codes.MaxMeanBytes(chunk.size, world_size));
   };
   buffers->scales = MakeBucketScales(codes, bucket.gradient.size(), world_size);
-  buffers->own_part = BufferOf(bucket.codec->MaxFrameBytes(buffers->own.size));
-  buffers->own_frame = mean(buffers->own);
+  buffers->own_part_room = RoomFor(bucket.codec->MaxFrameBytes(buffers->own.size));
+  buffers->own_room = mean(buffers->own);
   for (int r = 0; r < world_size; ++r) {
     if (r == rank) continue;
     PeerBuffers& peer = buffers->peers[static_cast<size_t>(r)];
-    peer.their_mean = mean(peer.chunk);
-    peer.their_scales = BufferOf(buffers->scales.frame.size);
+    RoomOf(peer, Mail::kMeans) = mean(peer.chunk);
+    RoomOf(peer, Mail::kScales) = buffers->scales.room;
   }
 }
 

@@ -12,18 +12,12 @@ namespace elastiquant {
 Status ReduceStages::Announce(size_t bucket) {
   BucketBuffers& buffers = buckets_[bucket];
   if (!adds_codes(bucket) || buffers.bucket.gradient.empty()) return {};
-  for (PeerBuffers& peer : buffers.peers) {
-    if (peer.send_scales) EQ_RETURN_IF_ERROR(peer.send_scales->Wait().status());
-  }
   const Stopwatch watch;
-  EQ_ASSIGN_OR_RETURN(buffers.scales.frame_bytes, MeasureScales(bucket));
+  buffers.scales.frame.resize(buffers.scales.room);
+  EQ_ASSIGN_OR_RETURN(const size_t size, MeasureScales(bucket));
+  buffers.scales.frame.resize(size);
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
-  const auto frame = buffers.scales.frame.span().first(buffers.scales.frame_bytes);
-  for (int n = 1; n < world_size_; ++n) {
-    const int r = NthPeer(n);
-    Peer(bucket, r).send_scales = comm_->Send(r, Tag(bucket, kScales), frame);
-  }
-  return {};
+  return SendToAll(announced_, bucket, kScales, buffers.scales.frame);
 }
 
 // A frame of our scales, or of why there are none.
@@ -37,7 +31,7 @@ Result<size_t> ReduceStages::MeasureScales(size_t bucket) {
     if (status.ok()) continue;
     return NoticeOf(status, bucket, buffers.Part(chunk), chunk.begin, scales.frame);
   }
-  return Fp32Codec().Encode(scales.own, StreamKey{}, announce_work_, scales.frame.span());
+  return Fp32Codec().Encode(scales.own, StreamKey{}, announce_work_, scales.frame);
 }
 
 // The largest of all workers' scales, unless one of them has sent a notice.
@@ -45,10 +39,9 @@ Status ReduceStages::GatherScales(size_t bucket, std::optional<SkipNotice>* noti
   BucketScales& scales = buckets_[bucket].scales;
   std::ranges::fill(scales.shared, 0.0f);
   for (int r = 0; r < world_size_; ++r) {
-    std::span<const uint8_t> frame = scales.frame.span().first(scales.frame_bytes);
+    std::span<const uint8_t> frame = scales.frame;
     if (r != rank_) {
-      PeerBuffers& peer = Peer(bucket, r);
-      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, peer.their_scales, peer.receive_scales));
+      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, kScales));
     }
     EQ_ASSIGN_OR_RETURN(const bool skips, IsNotice(bucket, r, frame, notice));
     if (skips) continue;
@@ -61,7 +54,7 @@ Status ReduceStages::GatherScales(size_t bucket, std::optional<SkipNotice>* noti
 }
 
 // Our part of every chunk under the shared scales, of our own too. A notice travels on in their
-// place: the receives of all phases have been posted.
+// place: the others wait for messages of all phases.
 Status ReduceStages::EncodeCodes(size_t bucket) {
   BucketBuffers& buffers = buckets_[bucket];
   if (buffers.bucket.gradient.empty()) return {};
@@ -72,37 +65,36 @@ Status ReduceStages::EncodeCodes(size_t bucket) {
     PeerBuffers& peer = Peer(bucket, r);
     const Chunk part = r == rank_ ? buffers.own : peer.chunk;
     if (part.size == 0) continue;
-    if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
-    const FrameBuffer& buffer = r == rank_ ? buffers.own_part : peer.contribution;
+    const std::span<uint8_t> room =
+        encode_frame_.AtLeast(r == rank_ ? buffers.own_part_room : peer.contribution_room);
     size_t size = kSkipNoticeBytes;
     if (notice) {
-      WriteSkipNotice(*notice, buffer.span());
+      WriteSkipNotice(*notice, room);
     } else {
-      EQ_ASSIGN_OR_RETURN(size, EncodePartOf(bucket, r, part, buffer));
+      EQ_ASSIGN_OR_RETURN(size, EncodePartOf(bucket, r, part, room));
     }
     if (r == rank_) {
-      buffers.own_part_bytes = size;
+      Keep(bucket, room.first(size));
     } else {
-      peer.send_contribution =
-          comm_->Send(r, Tag(bucket, kContribute), buffer.span().first(size));
+      EQ_RETURN_IF_ERROR(contributed_.Send(r, Tag(bucket, kParts), room.first(size)));
     }
   }
   return {};
 }
 
 Result<size_t> ReduceStages::EncodePartOf(size_t bucket, int chunk, Chunk part,
-                                          const FrameBuffer& frame) {
+                                          std::span<uint8_t> frame) {
   BucketBuffers& buffers = buckets_[bucket];
   const std::span<const float> values = buffers.Part(part);
   const Stopwatch watch;
   EQ_ASSIGN_OR_RETURN(const size_t size,
                       buffers.bucket.codec->shared_scale()->Encode(
                           values, buffers.scales.Own(chunk), buffers.scales.Shared(chunk),
-                          KeyOf(bucket, kContribute, chunk), encode_work_, frame.span()));
+                          KeyOf(bucket, kContribute, chunk), encode_work_, frame));
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   if (measuring(bucket)) {
-    EQ_RETURN_IF_ERROR(Measure(bucket, part, kContribute, values, frame.span().first(size),
-                               &sent_, encode_work_));
+    EQ_RETURN_IF_ERROR(
+        Measure(bucket, part, kContribute, values, frame.first(size), &sent_, encode_work_));
   }
   return size;
 }
@@ -122,10 +114,9 @@ Status ReduceStages::AddCodes(size_t bucket, std::span<float> sums,
   BucketBuffers& buffers = buckets_[bucket];
   std::ranges::fill(sums, 0.0f);
   for (int r = 0; r < world_size_; ++r) {
-    std::span<const uint8_t> frame = buffers.own_part.span().first(buffers.own_part_bytes);
+    std::span<const uint8_t> frame = buffers.kept.span();
     if (r != rank_) {
-      PeerBuffers& peer = Peer(bucket, r);
-      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, peer.their_part, peer.receive_part));
+      EQ_ASSIGN_OR_RETURN(frame, Take(bucket, r, kParts));
     }
     EQ_ASSIGN_OR_RETURN(const bool skips, IsNotice(bucket, r, frame, notice));
     if (skips) continue;
@@ -142,19 +133,17 @@ Status ReduceStages::AddCodes(size_t bucket, std::span<float> sums,
 Status ReduceStages::ShareCodes(size_t bucket, std::span<const float> sums,
                                 const std::optional<SkipNotice>& notice) {
   BucketBuffers& buffers = buckets_[bucket];
-  EQ_RETURN_IF_ERROR(AwaitSentMeans(bucket));
-  const std::span<uint8_t> room = buffers.own_frame.span();
+  const std::span<uint8_t> room = reduce_frame_.AtLeast(buffers.own_room);
   if (notice) {
-    SendMean(bucket, room.first(WriteSkipNotice(*notice, room)));
     Skip(bucket, *notice);
-    return {};
+    return SendToAll(shared_means_, bucket, kMeans, room.first(WriteSkipNotice(*notice, room)));
   }
   const Stopwatch watch;
   EQ_ASSIGN_OR_RETURN(const size_t size, buffers.bucket.codec->shared_scale()->EncodeMean(
                                              sums, world_size_, buffers.scales.Shared(rank_),
                                              KeyOf(bucket, kShare, rank_), reduce_work_, room));
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
-  SendMean(bucket, room.first(size));
+  EQ_RETURN_IF_ERROR(SendToAll(shared_means_, bucket, kMeans, room.first(size)));
   const Stopwatch decoding;
   EQ_RETURN_IF_ERROR(DecodeFrame(room.first(size), reduce_work_, buffers.Part(buffers.own)));
   tally_.AddSeconds(&ReducerStats::decode_seconds, decoding);

@@ -19,20 +19,27 @@ Status ReduceStages::EncodeScattered(size_t bucket) {
   EQ_ASSIGN_OR_RETURN(const auto notice, ReadSkipNotice(frame));
   const std::span<float> decoded = std::span(decoded_).first(buffers.bucket.gradient.size());
   if (!notice) EQ_RETURN_IF_ERROR(DecodeFrame(frame, encode_work_, decoded));
-  const auto part_of = [&](Chunk chunk, const FrameBuffer& buffer) -> Result<size_t> {
-    if (notice) return WriteSkipNotice(*notice, buffer.span());
-    return EncodeSparsePart(frame, decoded.subspan(chunk.begin, chunk.size), encode_work_,
-                            buffer.span());
+  const auto part_of = [&](Chunk chunk, size_t room) -> Result<std::span<const uint8_t>> {
+    const std::span<uint8_t> part = part_frame_.AtLeast(room);
+    size_t size = kSkipNoticeBytes;
+    if (notice) {
+      WriteSkipNotice(*notice, part);
+    } else {
+      EQ_ASSIGN_OR_RETURN(
+          size, EncodeSparsePart(frame, decoded.subspan(chunk.begin, chunk.size), encode_work_,
+                                 part));
+    }
+    return std::span<const uint8_t>(part.first(size));
   };
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
     if (peer.chunk.size == 0) continue;
-    EQ_ASSIGN_OR_RETURN(const size_t size, part_of(peer.chunk, peer.contribution));
-    peer.send_contribution =
-        comm_->Send(r, Tag(bucket, kContribute), peer.contribution.span().first(size));
+    EQ_ASSIGN_OR_RETURN(const auto part, part_of(peer.chunk, peer.contribution_room));
+    EQ_RETURN_IF_ERROR(contributed_.Send(r, Tag(bucket, kParts), part));
   }
-  EQ_ASSIGN_OR_RETURN(buffers.own_part_bytes, part_of(buffers.own, buffers.own_part));
+  EQ_ASSIGN_OR_RETURN(const auto own, part_of(buffers.own, buffers.own_part_room));
+  Keep(bucket, own);
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   return {};
 }
@@ -45,8 +52,7 @@ Status ReduceStages::ReduceScattered(size_t bucket) {
   std::fill(sum.begin(), sum.end(), 0.0f);
   std::optional<SkipNotice> notice;
   for (int r = 0; r < world_size_; ++r) {
-    const auto own = buffers.own_part.span().first(buffers.own_part_bytes);
-    EQ_RETURN_IF_ERROR(r == rank_ ? AddFrame(bucket, r, own, sum, &notice)
+    EQ_RETURN_IF_ERROR(r == rank_ ? AddFrame(bucket, r, buffers.kept.span(), sum, &notice)
                                   : AddPart(bucket, r, sum, &notice));
   }
   if (!notice) notice = FindInSum(bucket, sum, buffers.own.begin);
@@ -56,17 +62,17 @@ Status ReduceStages::ReduceScattered(size_t bucket) {
 Status ReduceStages::ShareSum(size_t bucket, std::span<const float> sum,
                               const std::optional<SkipNotice>& notice) {
   BucketBuffers& buffers = buckets_[bucket];
-  EQ_RETURN_IF_ERROR(AwaitSentMeans(bucket));
+  const std::span<uint8_t> room = reduce_frame_.AtLeast(buffers.own_sum_room);
   size_t size = 0;
   if (notice) {
-    size = WriteSkipNotice(*notice, buffers.own_sum.span());
+    size = WriteSkipNotice(*notice, room);
   } else {
     const Stopwatch watch;
-    EQ_ASSIGN_OR_RETURN(size, EncodeSparseSum(sum, KeyOf(bucket, kShare, rank_), reduce_work_,
-                                              buffers.own_sum.span()));
+    EQ_ASSIGN_OR_RETURN(size,
+                        EncodeSparseSum(sum, KeyOf(bucket, kShare, rank_), reduce_work_, room));
     tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   }
-  SendMean(bucket, buffers.own_sum.span().first(size));
+  EQ_RETURN_IF_ERROR(SendToAll(shared_means_, bucket, kMeans, room.first(size)));
   if (notice) {
     Skip(bucket, *notice);
   } else {
@@ -81,7 +87,7 @@ Status ReduceStages::WeighExchanges(size_t bucket,
                                     std::span<const float> sum) {
   const size_t n = sum.size();
   const auto peers = static_cast<uint64_t>(world_size_ - 1);
-  const FrameBuffer scratch(std::max(MaxSparsePartBytes(n), MaxSparseSumBytes(n)));
+  std::vector<uint8_t> scratch(std::max(MaxSparsePartBytes(n), MaxSparseSumBytes(n)));
   std::vector<float> decoded(n);
   uint64_t all_gather = 0, scatter = 0;
   for (int owner = 0; owner < world_size_; ++owner) {
@@ -89,7 +95,7 @@ Status ReduceStages::WeighExchanges(size_t bucket,
     if (chunk.size == 0) continue;
     EQ_ASSIGN_OR_RETURN(const size_t bytes,
                         EncodeSparseSum(sum.subspan(chunk.begin, chunk.size), StreamKey{},
-                                        reduce_work_, scratch.span()));
+                                        reduce_work_, scratch));
     scatter += peers * (bytes + kMessageHeaderBytes);
   }
   for (int r = 0; r < world_size_; ++r) {
@@ -102,7 +108,7 @@ Status ReduceStages::WeighExchanges(size_t bucket,
       EQ_ASSIGN_OR_RETURN(
           const size_t bytes,
           EncodeSparsePart(frame, std::span(decoded).subspan(chunk.begin, chunk.size),
-                           reduce_work_, scratch.span()));
+                           reduce_work_, scratch));
       scatter += bytes + kMessageHeaderBytes;
     }
   }

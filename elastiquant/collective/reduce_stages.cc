@@ -14,6 +14,9 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
       rank_(comm->rank()),
       world_size_(comm->world_size()),
       reduced_(buckets.size()),
+      announced_(comm),
+      contributed_(comm),
+      shared_means_(comm),
       announce_work_(options.threads),
       encode_work_(options.threads),
       reduce_work_(options.threads),
@@ -32,11 +35,6 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
   decoded_.resize(longest_sparse);
 }
 
-ReduceStages::~ReduceStages() {
-  // The buffers go now; the step's outcome is known.
-  for (BucketBuffers& buffers : buckets_) (void)AwaitSends(buffers);
-}
-
 Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) {
   BucketBuffers& buffers = buckets_[index];
   GradientBucket changed = buffers.bucket;
@@ -47,25 +45,10 @@ Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) 
                            buffers.bucket.codec->spec() +
                            "' in a run: it has another exchange or memory");
   }
-  EQ_RETURN_IF_ERROR(AwaitSends(buffers));  // its frames may be longer: other buffers
   BucketBuffers fresh = MakeBucketBuffers(std::move(changed), rank_, world_size_);
   fresh.memory = std::move(buffers.memory);
   buffers = std::move(fresh);
   return {};
-}
-
-// Of all, whatever comes of some: their buffers may go then.
-Status ReduceStages::AwaitSends(BucketBuffers& buffers) {
-  Status first_error;
-  for (PeerBuffers& peer : buffers.peers) {
-    for (auto* send : {&peer.send_contribution, &peer.send_mean, &peer.send_scales}) {
-      if (*send == nullptr) continue;
-      const Status status = (*send)->Wait().status();
-      if (first_error.ok()) first_error = status;
-      send->reset();
-    }
-  }
-  return first_error;
 }
 
 // A lone worker keeps what its own frame decodes to.
@@ -78,28 +61,64 @@ Exchange ReduceStages::WayOfStep(BucketBuffers& buffers) const {
 }
 
 void ReduceStages::BeginStep(uint64_t step) {
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    buckets_[b].now = WayOfStep(buckets_[b]);
-    const bool parts_come =
-        gathers(b) ? buckets_[b].Whole().size > 0 : buckets_[b].own.size > 0;
-    for (int n = 1; n < world_size_; ++n) {
-      const int r = NthPeer(n);
-      PeerBuffers& peer = Peer(b, r);
-      if (adds_codes(b) && buckets_[b].Whole().size > 0) {
-        peer.receive_scales = comm_->Receive(r, Tag(b, kScales), peer.their_scales.span());
-      }
-      if (parts_come) {
-        peer.receive_part = comm_->Receive(r, Tag(b, kContribute), peer.their_part.span());
-      }
-      if (!gathers(b) && peer.chunk.size > 0) {
-        peer.receive_mean = comm_->Receive(r, Tag(b, kShare), peer.their_mean.span());
-      }
-    }
-  }
+  for (BucketBuffers& buffers : buckets_) buffers.now = WayOfStep(buffers);
+  posted_ = {};
+  for (const Mail mail : {kParts, kMeans, kScales}) PostReceives(0, mail);
   for (std::atomic<bool>& reduced : reduced_) reduced = true;
   step_ = step;
   measuring_ = options_.measure_every > 0 && step % options_.measure_every == 0;
   (void)tally_.TakeSkip();
+}
+
+// For what comes from a worker in this step; 0 if nothing does.
+size_t ReduceStages::RoomOf(size_t bucket, int rank, Mail mail) const {
+  const BucketBuffers& buffers = buckets_[bucket];
+  const PeerBuffers& peer = Peer(bucket, rank);
+  const bool comes = mail == kScales ? adds_codes(bucket) && buffers.Whole().size > 0
+                     : mail == kMeans
+                         ? !gathers(bucket) && peer.chunk.size > 0
+                         : (gathers(bucket) ? buffers.Whole() : buffers.own).size > 0;
+  return comes ? peer.room[static_cast<size_t>(mail)] : 0;
+}
+
+size_t ReduceStages::RoomOf(size_t bucket, Mail mail) const {
+  size_t room = 0;
+  for (int n = 1; n < world_size_; ++n) room += RoomOf(bucket, NthPeer(n), mail);
+  return room;
+}
+
+// All workers do this in the same order, and a stage's own bucket is always posted, so that of
+// the messages that any worker waits for the first can always be sent.
+void ReduceStages::PostReceives(size_t bucket, Mail mail) {
+  Posted& posted = posted_[static_cast<size_t>(mail)];
+  for (; posted.next < buckets_.size(); ++posted.next) {
+    const size_t room = RoomOf(posted.next, mail);
+    if (posted.next > bucket && posted.bytes + room > kMostPostedBytes) return;
+    posted.bytes += room;
+    for (int n = 1; n < world_size_; ++n) {
+      const int r = NthPeer(n);
+      const size_t of_peer = RoomOf(posted.next, r, mail);
+      if (of_peer == 0) continue;
+      Peer(posted.next, r).receive[static_cast<size_t>(mail)] =
+          comm_->Receive(r, Tag(posted.next, mail), of_peer);
+    }
+  }
+}
+
+void ReduceStages::Release(size_t bucket, Mail mail) {
+  for (PeerBuffers& peer : buckets_[bucket].peers) {
+    peer.receive[static_cast<size_t>(mail)].reset();
+  }
+  posted_[static_cast<size_t>(mail)].bytes -= RoomOf(bucket, mail);
+  PostReceives(bucket + 1, mail);
+}
+
+// Until Reduce is done with the bucket.
+void ReduceStages::Keep(size_t bucket, std::span<const uint8_t> frame) {
+  BufferPool::Buffer& kept = buckets_[bucket].kept;
+  kept = kept_.Take(frame.size());
+  std::ranges::copy(frame, kept.span().begin());
+  kept_bytes_ += frame.size();
 }
 
 void ReduceStages::Commit() {
@@ -110,20 +129,21 @@ void ReduceStages::Commit() {
 
 StreamKey ReduceStages::KeyOf(size_t bucket, Phase phase, int chunk) const {
   const auto n = static_cast<uint64_t>(world_size_);
-  const uint64_t message = (2 * bucket + phase) * n + static_cast<uint64_t>(chunk);
+  const uint64_t message =
+      (2 * bucket + static_cast<uint64_t>(phase)) * n + static_cast<uint64_t>(chunk);
   return DeriveKey(options_.seed, step_, static_cast<uint64_t>(rank_), message);
 }
 
 // A frame of `values`, or of why there is none.
 Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
                                             std::span<const float> values, Chunk part,
-                                            Phase phase, int chunk, const FrameBuffer& frame) {
+                                            Phase phase, int chunk, std::span<uint8_t> frame) {
   const Stopwatch watch;
   const StreamKey key = KeyOf(bucket, phase, chunk);
   BucketBuffers& buffers = buckets_[bucket];
   const BucketMemory::Part memory = buffers.memory.PartOf(part);
-  Result<size_t> size = buffers.bucket.codec->EncodeNext(values, key, work, frame.span(),
-                                                         memory.before(), memory.after());
+  Result<size_t> size = buffers.codec(phase).EncodeNext(values, key, work, frame,
+                                                        memory.before(), memory.after());
   tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
   if (size.ok()) return size;
   return NoticeOf(size.status(), bucket, values, part.begin, frame);
@@ -131,35 +151,40 @@ Result<size_t> ReduceStages::EncodeOrNotice(Workspace& work, size_t bucket,
 
 Result<size_t> ReduceStages::NoticeOf(const Status& why, size_t bucket,
                                       std::span<const float> values, size_t begin,
-                                      const FrameBuffer& frame) const {
+                                      std::span<uint8_t> frame) const {
   if (why.code() != StatusCode::kNonFinite && why.code() != StatusCode::kOutOfRange) return why;
   const auto b = static_cast<uint32_t>(bucket);
   const auto worker = static_cast<uint32_t>(rank_);
   const SkipNotice too_large{b, worker, 0, SkipNotice::Cause::kOutOfRange};
-  return WriteSkipNotice(FindNonFinite(values, begin, b, worker).value_or(too_large),
-                         frame.span());
+  return WriteSkipNotice(FindNonFinite(values, begin, b, worker).value_or(too_large), frame);
 }
 
 Status ReduceStages::Encode(size_t bucket) {
-  if (gathers(bucket)) return EncodeWhole(bucket);
-  if (adds_codes(bucket)) return EncodeCodes(bucket);
-  if (scatters(bucket)) return EncodeScattered(bucket);
+  EQ_RETURN_IF_ERROR(gathers(bucket)      ? EncodeWhole(bucket)
+                     : adds_codes(bucket) ? EncodeCodes(bucket)
+                     : scatters(bucket)   ? EncodeScattered(bucket)
+                                          : EncodeParts(bucket));
+  Release(bucket, kScales);
+  return {};
+}
+
+// Of every other worker's chunk.
+Status ReduceStages::EncodeParts(size_t bucket) {
   for (int n = 1; n < world_size_; ++n) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
     if (peer.chunk.size == 0) continue;
-    if (peer.send_contribution) EQ_RETURN_IF_ERROR(peer.send_contribution->Wait().status());
     const std::span<const float> values = buckets_[bucket].Part(peer.chunk);
-    EQ_ASSIGN_OR_RETURN(const size_t size,
-                        EncodeOrNotice(encode_work_, bucket, values, peer.chunk, kContribute, r,
-                                       peer.contribution));
-    const auto frame = peer.contribution.span().first(size);
+    const std::span<uint8_t> room = encode_frame_.AtLeast(peer.contribution_room);
+    EQ_ASSIGN_OR_RETURN(const size_t size, EncodeOrNotice(encode_work_, bucket, values,
+                                                          peer.chunk, kContribute, r, room));
+    const auto frame = room.first(size);
     // Before it is sent: afterwards its owner's mean may overwrite the values.
     if (measuring(bucket)) {
       EQ_RETURN_IF_ERROR(
           Measure(bucket, peer.chunk, kContribute, values, frame, &sent_, encode_work_));
     }
-    peer.send_contribution = comm_->Send(r, Tag(bucket, kContribute), frame);
+    EQ_RETURN_IF_ERROR(contributed_.Send(r, Tag(bucket, kParts), frame));
   }
   return {};
 }
@@ -186,15 +211,20 @@ Status ReduceStages::Measure(size_t bucket, Chunk part, Phase phase,
   }
   if (phase == kContribute) tally_.AddError(error, norm);
   if (options_.on_measured) {
-    options_.on_measured({bucket, part, buffers.bounded(), to->input, to->error, frame});
+    options_.on_measured({bucket, part, buffers.bounded(phase), to->input, to->error, frame});
   }
   return {};
 }
 
 Status ReduceStages::Reduce(size_t bucket) {
-  if (gathers(bucket)) return ReduceWhole(bucket);
-  if (adds_codes(bucket)) return ReduceCodes(bucket);
-  return scatters(bucket) ? ReduceScattered(bucket) : ReduceOwnChunk(bucket);
+  EQ_RETURN_IF_ERROR(gathers(bucket)      ? ReduceWhole(bucket)
+                     : adds_codes(bucket) ? ReduceCodes(bucket)
+                     : scatters(bucket)   ? ReduceScattered(bucket)
+                                          : ReduceOwnChunk(bucket));
+  kept_bytes_ -= buckets_[bucket].kept.span().size();
+  buckets_[bucket].kept = {};
+  Release(bucket, kParts);
+  return {};
 }
 
 Status ReduceStages::ReduceOwnChunk(size_t bucket) {
@@ -231,8 +261,7 @@ Status ReduceStages::AddParts(size_t bucket, std::span<float> sum,
 
 Status ReduceStages::AddPart(size_t bucket, int rank, std::span<float> sum,
                              std::optional<SkipNotice>* notice) {
-  PeerBuffers& peer = Peer(bucket, rank);
-  EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, rank, peer.their_part, peer.receive_part));
+  EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, rank, kParts));
   return AddFrame(bucket, rank, frame, sum, notice);
 }
 
@@ -255,33 +284,27 @@ Result<bool> ReduceStages::IsNotice(size_t bucket, int rank, std::span<const uin
   return true;
 }
 
-Status ReduceStages::AwaitSentMeans(size_t bucket) {
-  for (PeerBuffers& peer : buckets_[bucket].peers) {
-    if (peer.send_mean) EQ_RETURN_IF_ERROR(peer.send_mean->Wait().status());
+Status ReduceStages::SendToAll(SendQueue& sends, size_t bucket, Mail mail,
+                               std::span<const uint8_t> frame) {
+  for (int n = 1; n < world_size_; ++n) {
+    EQ_RETURN_IF_ERROR(sends.Send(NthPeer(n), Tag(bucket, mail), frame));
   }
   return {};
-}
-
-void ReduceStages::SendMean(size_t bucket, std::span<const uint8_t> frame) {
-  for (int n = 1; n < world_size_; ++n) {
-    const int r = NthPeer(n);
-    Peer(bucket, r).send_mean = comm_->Send(r, Tag(bucket, kShare), frame);
-  }
 }
 
 Status ReduceStages::ShareMean(size_t bucket, std::span<const float> mean,
                                std::optional<SkipNotice> notice) {
   BucketBuffers& buffers = buckets_[bucket];
-  EQ_RETURN_IF_ERROR(AwaitSentMeans(bucket));
+  const std::span<uint8_t> room = reduce_frame_.AtLeast(buffers.own_room);
   size_t size = 0;
   if (notice) {
-    size = WriteSkipNotice(*notice, buffers.own_frame.span());
+    size = WriteSkipNotice(*notice, room);
   } else {
-    EQ_ASSIGN_OR_RETURN(size, EncodeOrNotice(reduce_work_, bucket, mean, buffers.own, kShare,
-                                             rank_, buffers.own_frame));
+    EQ_ASSIGN_OR_RETURN(
+        size, EncodeOrNotice(reduce_work_, bucket, mean, buffers.own, kShare, rank_, room));
   }
-  const auto frame = buffers.own_frame.span().first(size);
-  SendMean(bucket, frame);
+  const auto frame = room.first(size);
+  EQ_RETURN_IF_ERROR(SendToAll(shared_means_, bucket, kMeans, frame));
   EQ_ASSIGN_OR_RETURN(notice, ReadSkipNotice(frame));
   if (notice) {
     Skip(bucket, *notice);
@@ -305,6 +328,7 @@ void ReduceStages::Skip(size_t bucket, const SkipNotice& notice) {
 
 Status ReduceStages::Gather(size_t bucket) {
   if (!gathers(bucket)) EQ_RETURN_IF_ERROR(GatherMeans(bucket));
+  Release(bucket, kMeans);
   if (options_.on_reduced) options_.on_reduced(bucket, reduced_[bucket]);
   return {};
 }
@@ -314,7 +338,7 @@ Status ReduceStages::GatherMeans(size_t bucket) {
     const int r = NthPeer(n);
     PeerBuffers& peer = Peer(bucket, r);
     if (peer.chunk.size == 0) continue;
-    EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, r, peer.their_mean, peer.receive_mean));
+    EQ_ASSIGN_OR_RETURN(const auto frame, Take(bucket, r, kMeans));
     Result<std::optional<SkipNotice>> notice = ReadSkipNotice(frame);
     if (!notice.ok()) return FrameError(bucket, r, notice.status());
     if (*notice) {
@@ -331,17 +355,11 @@ Status ReduceStages::GatherMeans(size_t bucket) {
   return {};
 }
 
-Result<std::span<const uint8_t>> ReduceStages::Take(size_t bucket, int rank,
-                                                    const FrameBuffer& buffer,
-                                                    std::unique_ptr<Transfer>& receive) {
-  Result<size_t> size = receive->Wait();
-  receive.reset();
-  if (!size.ok()) {
-    return size.status().code() == StatusCode::kUnavailable
-               ? size.status()
-               : FrameError(bucket, rank, size.status());
-  }
-  return std::span<const uint8_t>(buffer.span().first(*size));
+Result<std::span<const uint8_t>> ReduceStages::Take(size_t bucket, int rank, Mail mail) {
+  Incoming& receive = *Peer(bucket, rank).receive[static_cast<size_t>(mail)];
+  const Status status = receive.Wait().status();
+  if (status.ok()) return receive.bytes();
+  return status.code() == StatusCode::kUnavailable ? status : FrameError(bucket, rank, status);
 }
 
 Status ReduceStages::FrameError(size_t bucket, int rank, const Status& status) const {

@@ -2,6 +2,7 @@
 // runs on a thread of its own, so that one bucket is encoded while another is on its way.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/collective/reduce_buffers.h"
 #include "elastiquant/collective/reduce_tally.h"
+#include "elastiquant/collective/send_queue.h"
 #include "elastiquant/collective/skip_notice.h"
 
 namespace elastiquant {
@@ -21,8 +23,6 @@ class ReduceStages {
  public:
   ReduceStages(Communicator* comm, std::vector<GradientBucket> buckets,
                const ReducerOptions& options);
-  // Waits for what is still being sent.
-  ~ReduceStages();
 
   size_t size() const { return buckets_.size(); }
   const GradientBucket& bucket(size_t index) const { return buckets_[index].bucket; }
@@ -39,9 +39,11 @@ class ReduceStages {
     return buckets_[index].now != Exchange::kTwoPhase || options_.on_reduced;
   }
 
-  // Posts all receives of a step: a message that finds its buffer waiting saves a round trip.
-  // No stage may be running.
+  // Posts the first receives of a step. No stage may be running.
   void BeginStep(uint64_t step);
+  // Whether the next bucket may be encoded though Reduce has not caught up: of a frame that it
+  // adds with the others' a copy is kept until then.
+  bool may_keep_more() const { return kept_bytes_ <= kMostKeptBytes; }
   // After a step that was not skipped: what the codecs shall remember is remembered.
   void Commit();
 
@@ -59,10 +61,12 @@ class ReduceStages {
   Status Gather(size_t bucket);
 
  private:
-  enum Phase : uint32_t { kContribute = 0, kShare = 1 };
-  // A tag of its own, but no random numbers: were it a Phase, KeyOf could give it those of the
-  // next bucket's contributions.
-  static constexpr uint32_t kScales = 2;
+  using enum Phase;
+  using enum Mail;
+  // Messages that find their buffer waiting save a round trip, so those of the next buckets are
+  // posted too, as long as those of one kind need no more room than this.
+  static constexpr size_t kMostPostedBytes = size_t{16} << 20;
+  static constexpr size_t kMostKeptBytes = size_t{8} << 20;
 
   bool gathers(size_t index) const { return buckets_[index].now == Exchange::kAllGather; }
   bool scatters(size_t index) const { return buckets_[index].now == Exchange::kSparseScatter; }
@@ -71,7 +75,19 @@ class ReduceStages {
   bool weighing(size_t index) const { return buckets_[index].choice.measuring(); }
   Exchange WayOfStep(BucketBuffers& buffers) const;
 
-  static Status AwaitSends(BucketBuffers& buffers);
+  // Of one kind, all receives of the buckets before `next` have been posted.
+  struct Posted {
+    size_t next = 0;
+    size_t bytes = 0;  // the room of those that are not done
+  };
+  size_t RoomOf(size_t bucket, int rank, Mail mail) const;
+  size_t RoomOf(size_t bucket, Mail mail) const;
+  // The stage that takes such mail is at this bucket.
+  void PostReceives(size_t bucket, Mail mail);
+  // It is done with what has come for it.
+  void Release(size_t bucket, Mail mail);
+  void Keep(size_t bucket, std::span<const uint8_t> frame);
+
   bool measuring(size_t index) const { return measuring_ && !buckets_[index].bucket.derived; }
 
   // Of an all-gather.
@@ -94,12 +110,13 @@ class ReduceStages {
   Result<size_t> MeasureScales(size_t bucket);
   Status GatherScales(size_t bucket, std::optional<SkipNotice>* notice);
   Status EncodeCodes(size_t bucket);
-  Result<size_t> EncodePartOf(size_t bucket, int chunk, Chunk part, const FrameBuffer& frame);
+  Result<size_t> EncodePartOf(size_t bucket, int chunk, Chunk part, std::span<uint8_t> frame);
   Status ReduceCodes(size_t bucket);
   Status AddCodes(size_t bucket, std::span<float> sums, std::optional<SkipNotice>* notice);
   Status ShareCodes(size_t bucket, std::span<const float> sums,
                     const std::optional<SkipNotice>& notice);
 
+  Status EncodeParts(size_t bucket);
   Status ReduceOwnChunk(size_t bucket);
   Status GatherMeans(size_t bucket);
   Status AddParts(size_t bucket, std::span<float> sum, std::optional<SkipNotice>* notice);
@@ -112,18 +129,17 @@ class ReduceStages {
                         std::optional<SkipNotice>* notice) const;
   Status ShareMean(size_t bucket, std::span<const float> mean,
                    std::optional<SkipNotice> notice);
-  Status AwaitSentMeans(size_t bucket);
-  void SendMean(size_t bucket, std::span<const uint8_t> frame);
+  Status SendToAll(SendQueue& sends, size_t bucket, Mail mail, std::span<const uint8_t> frame);
   StreamKey KeyOf(size_t bucket, Phase phase, int chunk) const;
   // `part` is where `values` belong in the bucket, `chunk` its number.
   Result<size_t> EncodeOrNotice(Workspace& work, size_t bucket, std::span<const float> values,
-                                Chunk part, Phase phase, int chunk, const FrameBuffer& frame);
+                                Chunk part, Phase phase, int chunk, std::span<uint8_t> frame);
   // In place of the frame of `values`, which begin at `begin` of the bucket; `why` there is
   // none.
   Result<size_t> NoticeOf(const Status& why, size_t bucket, std::span<const float> values,
-                          size_t begin, const FrameBuffer& frame) const;
-  Result<std::span<const uint8_t>> Take(size_t bucket, int rank, const FrameBuffer& buffer,
-                                        std::unique_ptr<Transfer>& receive);
+                          size_t begin, std::span<uint8_t> frame) const;
+  // What has come from a worker, valid until Release.
+  Result<std::span<const uint8_t>> Take(size_t bucket, int rank, Mail mail);
   void Skip(size_t bucket, const SkipNotice& notice);
   Status FrameError(size_t bucket, int rank, const Status& status) const;
   // What a stage needs to measure a frame of its own.
@@ -138,21 +154,29 @@ class ReduceStages {
   PeerBuffers& Peer(size_t bucket, int rank) {
     return buckets_[bucket].peers[static_cast<size_t>(rank)];
   }
+  const PeerBuffers& Peer(size_t bucket, int rank) const {
+    return buckets_[bucket].peers[static_cast<size_t>(rank)];
+  }
   // Each worker begins with the next one, so that no link is asked by all at once.
   int NthPeer(int n) const { return (rank_ + n) % world_size_; }
-  static uint32_t Tag(size_t bucket, uint32_t phase) {
-    return static_cast<uint32_t>(3 * bucket) + phase;
+  static uint32_t Tag(size_t bucket, Mail mail) {
+    return static_cast<uint32_t>(kMails * bucket) + static_cast<uint32_t>(mail);
   }
 
   Communicator* const comm_;
   const ReducerOptions options_;
   const int rank_;
   const int world_size_;
+  BufferPool kept_;  // BucketBuffers::kept
   std::vector<BucketBuffers> buckets_;
   std::vector<std::atomic<bool>> reduced_;  // by bucket: in this step all could encode it
-  std::vector<float> sum_;                  // Reduce's
-  Measurement sent_, shared_;               // Encode's and Reduce's
-  std::vector<float> decoded_;              // Encode's: what a sparse frame decodes to
+  std::atomic<size_t> kept_bytes_{0};
+  std::array<Posted, kMails> posted_;                 // each of the stage that takes what comes
+  SendQueue announced_, contributed_, shared_means_;  // Announce's, Encode's and Reduce's
+  FrameScratch encode_frame_, part_frame_, reduce_frame_;  // Encode's two, and Reduce's
+  std::vector<float> sum_;                                 // Reduce's
+  Measurement sent_, shared_;                              // Encode's and Reduce's
+  std::vector<float> decoded_;  // Encode's: what a sparse frame decodes to
   Workspace announce_work_, encode_work_, reduce_work_, gather_work_;
   uint64_t step_ = 0;
   bool measuring_ = false;

@@ -73,6 +73,7 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
     if (codec != nullptr) continue;
     EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
   }
+  EQ_RETURN_IF_ERROR(engine->ChooseExchanges(communicator.world_size));
   engine->payoff_ = Payoff(engine->options_.switch_to_exact && communicator.world_size > 1 &&
                            AnyLossy(engine->codecs_));
   // Waits then end with the verdict, which the futures raise.
@@ -89,6 +90,18 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
 }
 
 DdpEngine::~DdpEngine() { Close(); }
+
+Status DdpEngine::ChooseExchanges(int world_size) {
+  exchange_.asked = options_.exchange;
+  for (const auto& [spec, down] : options_.down) {
+    EQ_ASSIGN_OR_RETURN(exchange_.down[spec], MakeCodec(down));
+  }
+  for (const auto& [spec, codec] : codecs_) {
+    EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice, exchange_.Choose(spec, codec, world_size));
+    exchanges_[spec] = choice.Describe();
+  }
+  return {};
+}
 
 void DdpEngine::Close() {
   if (comm_ == nullptr) return;
@@ -287,6 +300,7 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   options.reducer = {.seed = Mix64(options_.seed),
                      .threads = options_.threads,
                      .measure_every = options_.measure_every};
+  options.exchange = exchange_;
   options.before_sent = [this](size_t bucket) { CaptureForLevels(bucket); };
   options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,

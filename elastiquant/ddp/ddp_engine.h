@@ -30,9 +30,11 @@ namespace elastiquant {
 struct DdpOptions {
   size_t bucket_elements = 65536;
   uint64_t seed = 0;
-  int threads = 1;              // codec threads
-  uint64_t measure_every = 50;  // steps; 0: never
-  bool switch_to_exact = true;  // where compression does not pay
+  int threads = 1;                               // codec threads
+  uint64_t measure_every = 50;                   // steps; 0: never
+  bool switch_to_exact = true;                   // where compression does not pay
+  std::string exchange = "auto";                 // as ChooseExchange takes it
+  std::map<std::string, std::string> down = {};  // by spec: that means travel back under
   // DDP may discard what comes of a parameter that no worker has used: RestoreMemory follows.
   bool may_discard = false;
   // What the last step shall count as having taken, for tests; if null, what it took.
@@ -89,6 +91,9 @@ class DdpEngine {
   // is copied. Errors are for the futures of Reduce.
   void Offer(size_t parameter, const at::Tensor& gradient);
 
+  // By spec that parameters name, how means come about: ExchangeChoice::Describe.
+  const std::map<std::string, std::string>& exchanges() const { return exchanges_; }
+
   DdpStats stats();
   // Between steps: counts and Layers() begin anew.
   void ResetStats();
@@ -139,6 +144,7 @@ class DdpEngine {
               const std::vector<size_t>& parameters);
   Status Send(size_t ddp_bucket, const at::Tensor& gradients);
   void CaptureForLevels(size_t bucket);
+  Status ChooseExchanges(int world_size);
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
@@ -160,6 +166,8 @@ class DdpEngine {
   const DdpOptions options_;
   std::unique_ptr<Communicator> comm_;
   int rank_ = 0, world_size_ = 1;
+  DdpExchange exchange_;
+  std::map<std::string, std::string> exchanges_;
 
   // Of Reduce's thread, and of others between steps.
   std::unique_ptr<DdpReduction> reduction_;

@@ -354,7 +354,7 @@ TEST(DdpEngine, StateOfAnotherWorkerOrCodecIsRefused) {
 TEST(DdpEngine, CertifiesItsLayers) {
   const auto options = WorldOptions(2);
   RunRanks(2, [&](int rank) {
-    Worker worker(options, rank, "elastic:bits=4");
+    Worker worker(options, rank, "elastic:bits=4,levels=exp");
     for (int step = 0; step < 12; ++step) (void)worker.Step(step, kRebuilt);
     const auto lines = worker.engine->Layers();
     ASSERT_EQ(lines.size(), 3u) << "two layers, and all";

@@ -16,6 +16,15 @@ std::vector<ParameterShape> ShapesOf(std::span<const DdpParameter> parameters) {
 
 }  // namespace
 
+Result<ExchangeChoice> DdpExchange::Choose(const std::string& spec,
+                                           std::shared_ptr<const Codec> codec,
+                                           int world_size) const {
+  const auto back = down.find(spec);
+  const bool lossless = codec->codec_class() == CodecClass::kLossless;
+  return ChooseExchange(std::move(codec), back == down.end() ? nullptr : back->second,
+                        lossless ? "codec" : asked, world_size);
+}
+
 DdpReduction::DdpReduction(Communicator* comm, DdpLayout layout, DdpPlan plan,
                            std::span<const DdpParameter> parameters,
                            DdpReductionOptions options)
@@ -52,11 +61,16 @@ Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer(const CodecsB
   EQ_ASSIGN_OR_RETURN(const auto fp32, MakeCodec("fp32"));
   std::vector<GradientBucket> buckets;
   for (size_t b = 0; b < plan_.plan.buckets.size(); ++b) {
-    std::shared_ptr<const Codec> codec = fp32;
+    ExchangeChoice choice;
+    choice.codec = fp32;
     if (codecs != nullptr) {
-      EQ_ASSIGN_OR_RETURN(codec, CodecOf(b, *codecs));
+      EQ_ASSIGN_OR_RETURN(choice, ChoiceOf(b, *codecs));
     }
-    buckets.push_back({staging_.bucket(b), std::move(codec), plan_.plan.buckets[b].name});
+    buckets.push_back({.gradient = staging_.bucket(b),
+                       .codec = std::move(choice.codec),
+                       .name = plan_.plan.buckets[b].name,
+                       .exchange = choice.exchange,
+                       .down = std::move(choice.down)});
   }
   ReducerOptions options = options_.reducer;
   options.on_reduced = options_.on_reduced;
@@ -68,10 +82,14 @@ Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer(const CodecsB
   return GradientReducer::Create(comm_, std::move(buckets), options);
 }
 
-Result<std::shared_ptr<const Codec>> DdpReduction::CodecOf(size_t bucket,
-                                                           const CodecsBySpec& codecs) const {
-  return CodecForShapes(codecs.at(plan_.codecs[bucket]),
-                        TensorsOf(plan_.plan.buckets[bucket], shapes_));
+Result<ExchangeChoice> DdpReduction::ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const {
+  const std::string& spec = plan_.codecs[bucket];
+  EQ_ASSIGN_OR_RETURN(ExchangeChoice choice,
+                      options_.exchange.Choose(spec, codecs.at(spec), comm_->world_size()));
+  EQ_ASSIGN_OR_RETURN(
+      choice.codec,
+      CodecForShapes(std::move(choice.codec), TensorsOf(plan_.plan.buckets[bucket], shapes_)));
+  return choice;
 }
 
 Status DdpReduction::BeginStep(uint64_t step, bool exact) {
@@ -166,8 +184,8 @@ Status DdpReduction::UseCodecs(const CodecsBySpec& codecs) {
   const CodecsBySpec before = std::exchange(codecs_, codecs);
   for (size_t b = 0; b < plan_.codecs.size(); ++b) {
     if (codecs.at(plan_.codecs[b]) == before.at(plan_.codecs[b])) continue;
-    EQ_ASSIGN_OR_RETURN(auto codec, CodecOf(b, codecs));
-    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(codec)));
+    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(b, codecs));
+    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(choice.codec)));
   }
   return {};
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "elastiquant/collective/communicator.h"
+#include "elastiquant/collective/exchange_choice.h"
 #include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/staging.h"
@@ -25,9 +26,20 @@ namespace elastiquant {
 // As they are now, by the spec that parameters name: with fitted levels, for the epoch.
 using CodecsBySpec = std::map<std::string, std::shared_ptr<const Codec>>;
 
+// How means come about.
+struct DdpExchange {
+  std::string asked = "auto";  // as ChooseExchange takes it; not of lossless codecs
+  CodecsBySpec down = {};      // of some specs, that means travel back under
+
+  // Of what travels under the codec, which parameters name `spec`.
+  Result<ExchangeChoice> Choose(const std::string& spec, std::shared_ptr<const Codec> codec,
+                                int world_size) const;
+};
+
 struct DdpReductionOptions {
   size_t bucket_elements = 65536;
   ReducerOptions reducer;  // without callbacks
+  DdpExchange exchange = {};
   // Called by Take and Arrive: the bucket's values are here, and nowhere else yet.
   std::function<void(size_t bucket)> before_sent;
   // Called by a thread of the reducer when it has done a bucket of ours.
@@ -84,7 +96,7 @@ class DdpReduction {
   void Flush(size_t bucket);
   void CommitFlushed();
   Result<std::unique_ptr<GradientReducer>> MakeReducer(const CodecsBySpec* codecs);
-  Result<std::shared_ptr<const Codec>> CodecOf(size_t bucket, const CodecsBySpec& codecs) const;
+  Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
 
   Communicator* const comm_;
   const DdpLayout layout_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "elastiquant/base/crc32c.h"
+#include "elastiquant/collective/exchange_choice.h"
 #include "elastiquant/collective/skip_notice.h"
 
 namespace elastiquant {
@@ -90,11 +91,13 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
   Reduction reduction;
   reduction.values.resize(size);
   const size_t part = PartOf(*codec, size);
+  EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice,
+                      ChooseExchange(codec, nullptr, "auto", comm_->world_size()));
   std::vector<GradientBucket> buckets;
   for (size_t at = 0; at < size; at += part) {
     const size_t n = std::min(part, size - at);
-    buckets.push_back({std::span(reduction.values).subspan(at, n), codec,
-                       "values from " + std::to_string(at)});
+    buckets.push_back({std::span(reduction.values).subspan(at, n), choice.codec,
+                       "values from " + std::to_string(at), choice.exchange});
   }
   EQ_ASSIGN_OR_RETURN(reduction.reducer,
                       GradientReducer::Create(comm_.get(), std::move(buckets),
@@ -145,19 +148,21 @@ Result<std::vector<std::vector<float>>> TensorCollectives::Gather(std::span<cons
   const auto world = static_cast<size_t>(comm_->world_size());
   const auto mine = static_cast<size_t>(comm_->rank());
   const size_t room = std::max(codec.MaxFrameBytes(values.size()), kSkipNoticeBytes);
-  std::vector<std::vector<uint8_t>> frames(world, std::vector<uint8_t>(room));
-  std::vector<std::unique_ptr<Transfer>> receives(world), sends;
+  std::vector<std::unique_ptr<Incoming>> receives(world);
+  std::vector<std::unique_ptr<Transfer>> sends;
   for (size_t r = 0; r < world; ++r) {
-    if (r != mine) receives[r] = comm_->Receive(static_cast<int>(r), 0, frames[r]);
+    if (r != mine) receives[r] = comm_->Receive(static_cast<int>(r), 0, room);
   }
-  EQ_RETURN_IF_ERROR(EncodeOrNotice(values, codec, seed, &frames[mine]));
+  std::vector<uint8_t> own(room);
+  EQ_RETURN_IF_ERROR(EncodeOrNotice(values, codec, seed, &own));
+  std::vector<std::span<const uint8_t>> frames(world, own);
   for (size_t r = 0; r < world; ++r) {
-    if (r != mine) sends.push_back(comm_->Send(static_cast<int>(r), 0, frames[mine]));
+    if (r != mine) sends.push_back(comm_->Send(static_cast<int>(r), 0, own));
   }
   for (size_t r = 0; r < world; ++r) {
     if (r == mine) continue;
-    EQ_ASSIGN_OR_RETURN(const size_t size, receives[r]->Wait());
-    frames[r].resize(size);
+    EQ_RETURN_IF_ERROR(receives[r]->Wait().status());
+    frames[r] = receives[r]->bytes();
   }
   for (auto& send : sends) EQ_RETURN_IF_ERROR(send->Wait().status());
 

@@ -22,26 +22,12 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kScalars = 2;                    // loss and accuracy travel with the gradients
 constexpr char kRateSection[] = "learning-rate";  // of what is remembered
 
-// nullopt: as the codec asks for.
-Result<std::optional<Exchange>> ChooseExchange(const TrainOptions& options, bool has_shapes) {
-  std::optional<Exchange> exchange;
-  for (const Exchange e : {Exchange::kTwoPhase, Exchange::kAllGather, Exchange::kSparseScatter,
-                           Exchange::kIntegerSum}) {
-    if (options.exchange == ExchangeName(e)) exchange = e;
-  }
-  if (exchange == Exchange::kTwoPhase && has_shapes) {
-    return InvalidArgument("--exchange two-phase cuts tensors up, which codec '" +
-                           options.codec + "' needs whole: leave --exchange out");
-  }
-  return exchange;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
                                                      Communicator* comm, Replica* replica,
                                                      std::unique_ptr<GradientDump> dump) {
-  std::unique_ptr<StepRunner> runner(new StepRunner(comm, replica, std::move(dump)));
+  std::unique_ptr<StepRunner> runner(new StepRunner(options, comm, replica, std::move(dump)));
   EQ_ASSIGN_OR_RETURN(runner->faults_, ParseFaults(options.inject));
   EQ_RETURN_IF_ERROR(runner->MakeReducer(options));
   return runner;
@@ -66,16 +52,17 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
   std::vector<std::vector<std::string>> fields;  // that each bucket's codec remembers
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     const PlannedBucket& planned = gradients_->plan().buckets[b];
-    std::shared_ptr<const Codec> codec = exact;
+    ExchangeChoice choice;
+    choice.codec = exact;
     if (!planned.exact) {
-      EQ_ASSIGN_OR_RETURN(codec, CodecOf(planned));
+      EQ_ASSIGN_OR_RETURN(choice, ChoiceOf(planned));
     }
-    std::optional<Exchange> exchange;
-    if (!planned.exact) {
-      EQ_ASSIGN_OR_RETURN(exchange, ChooseExchange(options, /*has_shapes=*/codec != codec_));
-    }
-    fields.push_back(codec->StateFields());
-    buckets.push_back({gradients_->bucket(b), std::move(codec), planned.name, exchange});
+    fields.push_back(choice.codec->StateFields());
+    buckets.push_back({.gradient = gradients_->bucket(b),
+                       .codec = std::move(choice.codec),
+                       .name = planned.name,
+                       .exchange = choice.exchange,
+                       .down = std::move(choice.down)});
   }
   certificate_ = std::make_unique<Certificate>(gradients_->plan(), shapes_);
   const ReducerOptions reducer_options{
@@ -90,8 +77,11 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
   return Status::Ok();
 }
 
-Result<std::shared_ptr<const Codec>> StepRunner::CodecOf(const PlannedBucket& bucket) const {
-  return CodecForShapes(codec_, TensorsOf(bucket, shapes_));
+Result<ExchangeChoice> StepRunner::ChoiceOf(const PlannedBucket& bucket) const {
+  EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ExchangeOf(options_, codec_, comm_->world_size()));
+  EQ_ASSIGN_OR_RETURN(choice.codec,
+                      CodecForShapes(std::move(choice.codec), TensorsOf(bucket, shapes_)));
+  return choice;
 }
 
 Status StepRunner::UseCodec(std::shared_ptr<const Codec> codec) {
@@ -99,8 +89,8 @@ Status StepRunner::UseCodec(std::shared_ptr<const Codec> codec) {
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     const PlannedBucket& planned = gradients_->plan().buckets[b];
     if (planned.exact) continue;
-    EQ_ASSIGN_OR_RETURN(auto of_bucket, CodecOf(planned));
-    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(of_bucket)));
+    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(planned));
+    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(choice.codec)));
   }
   return Status::Ok();
 }

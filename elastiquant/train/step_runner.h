@@ -66,21 +66,23 @@ class StepRunner {
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
  private:
-  StepRunner(Communicator* comm, Replica* replica, std::unique_ptr<GradientDump> dump)
-      : comm_(comm), replica_(replica), dump_(std::move(dump)) {}
+  StepRunner(const TrainOptions& options, Communicator* comm, Replica* replica,
+             std::unique_ptr<GradientDump> dump)
+      : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeReducer(const TrainOptions& options);
   Status UseCodec(std::shared_ptr<const Codec> codec);
   Status AdaptCodec();
-  Result<std::shared_ptr<const Codec>> CodecOf(const PlannedBucket& bucket) const;
   void ConvertMemory(double learning_rate);
   void RestoreMemory();
+  Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket) const;
   void OnReady(size_t bucket);
   void StrikeFaults(int64_t step);
   bool NanIsDue(int64_t step) const;
   Status Backward(int64_t step, const Batch& batch);
   void AddCommunication(const Traffic& before, StepRecord* record);
 
+  const TrainOptions options_;
   Communicator* comm_;
   Replica* replica_;
   std::unique_ptr<GradientDump> dump_;

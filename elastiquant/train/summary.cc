@@ -21,7 +21,9 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["model"] = options.model;
   summary["data"] = options.data;
   summary["codec"] = options.codec;
-  summary["codec_spec"] = MakeCodec(options.codec).value()->spec();
+  const std::shared_ptr<const Codec> codec = MakeCodec(options.codec).value();
+  summary["codec_spec"] = codec->spec();
+  summary["exchange"] = ExchangeOf(options, codec, facts.world_size).value().Describe();
   summary["world_size"] = facts.world_size;
   summary["batch"] = options.batch;
   summary["seed"] = options.seed;
@@ -41,8 +43,8 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
       file, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
   const json& accuracy = summary["test_accuracy"];
   fmt::print(
-      "{}\n{}: test accuracy {}, {:.2f} bits per coordinate, {:.4f} s per step\n",
-      file.string(), summary["codec"].get<std::string>(),
+      "{}\n{} by {}: test accuracy {}, {:.2f} bits per coordinate, {:.4f} s per step\n",
+      file.string(), options.codec, summary["exchange"].get<std::string>(),
       accuracy.is_null() ? "not measured" : fmt::format("{:.2f} %", accuracy.get<double>()),
       summary["bits_per_coordinate"].get<double>(),
       summary["seconds_per_step"].is_null() ? 0.0 : summary["seconds_per_step"].get<double>());

@@ -52,13 +52,8 @@ Status ValidateOptimizer(const TrainOptions& o) {
 }
 
 Status ValidateCodec(const TrainOptions& o) {
-  if (o.exchange != "codec" && o.exchange != "two-phase" && o.exchange != "all-gather" &&
-      o.exchange != "sparse-scatter" && o.exchange != "integer-sum") {
-    return InvalidArgument(
-        "--exchange is '" + o.exchange +
-        "'; valid are: codec, two-phase, all-gather, sparse-scatter, integer-sum");
-  }
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  EQ_RETURN_IF_ERROR(ExchangeOf(o, codec, o.workers).status());
   if (!codec->has_momentum() || o.momentum == 0) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
                          "' has momentum of its own, and --momentum " + Number(o.momentum) +
@@ -106,13 +101,38 @@ Status ValidateOptions(const TrainOptions& options) {
   return Status::Ok();
 }
 
+Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
+                                  std::shared_ptr<const Codec> codec, int world_size) {
+  std::shared_ptr<const Codec> down;
+  if (!options.codec_down.empty()) {
+    EQ_ASSIGN_OR_RETURN(down, MakeCodec(options.codec_down));
+  }
+  auto choice = ChooseExchange(std::move(codec), std::move(down), options.exchange, world_size);
+  if (choice.ok()) return choice;
+  std::string given = "--exchange " + options.exchange;
+  if (!options.codec_down.empty()) given += " --codec-down " + options.codec_down;
+  return Status(choice.status().code(), given + ": " + choice.status().message());
+}
+
+namespace {
+
+// What "auto" chooses is what counts; checkpoints from before there was a choice say "codec".
+std::string ExchangeInPrint(const TrainOptions& o, int world_size) {
+  const auto codec = MakeCodec(o.codec).value();
+  const auto choice = ExchangeOf(o, codec, world_size);
+  if (o.exchange != "auto" || !choice.ok()) return o.exchange;
+  return choice->exchange ? choice->Describe() : "codec";
+}
+
+}  // namespace
+
 nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
   nlohmann::json print = {
       {"--model", o.model},
       {"--data", o.data},
       {"--codec", MakeCodec(o.codec).value()->spec()},
       {"--exact", o.exact},
-      {"--exchange", o.exchange},
+      {"--exchange", ExchangeInPrint(o, world_size)},
       {"--adapt-every", o.adapt_every},
       {"--bucket-kib", o.bucket_kib},
       {"--batch", o.batch},
@@ -131,6 +151,9 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
       {"--workers", world_size},
   };
   if (o.update != "sgd") print["--update"] = o.update;
+  if (!o.codec_down.empty()) {
+    print["--codec-down"] = MakeCodec(o.codec_down).value()->spec();
+  }
   // How long the run is matters only to schedules that are stretched over it.
   if (o.schedule != "constant")
     print[o.steps > 0 ? "--steps" : "--epochs"] = o.steps > 0 ? o.steps : o.epochs;

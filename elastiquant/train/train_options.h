@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/collective/exchange_choice.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/schedule.h"
 
@@ -20,11 +21,12 @@ struct TrainOptions {
   std::string data = "generated";
   std::string out = "run";
   std::string codec = "elastic:bits=4";
-  std::string exact = "1d";        // BucketPlanOptions::exact
-  std::string exchange = "codec";  // as the codec asks for; or an ExchangeName
-  int64_t bucket_kib = 256;        // of fp32 gradient
-  int64_t measure_every = 50;      // steps; 0 = never
-  int64_t adapt_every = 0;         // steps; 0: LevelAdapter\'s schedule
+  std::string exact = "1d";       // BucketPlanOptions::exact
+  std::string exchange = "auto";  // as collective/exchange_choice.h takes it
+  std::string codec_down;         // of means on their way back; empty: as `codec`
+  int64_t bucket_kib = 256;       // of fp32 gradient
+  int64_t measure_every = 50;     // steps; 0 = never
+  int64_t adapt_every = 0;        // steps; 0: LevelAdapter\'s schedule
 
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
@@ -74,6 +76,10 @@ Status ValidateOptions(const TrainOptions& options);
 // The options that the weights depend on, by option name. Two runs with equal fingerprints on
 // the same machine give the same weights; a checkpoint is only resumed by its own.
 nlohmann::json Fingerprint(const TrainOptions& options, int world_size);
+
+// How the means of gradients under `codec` come about: --exchange and --codec-down.
+Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
+                                  std::shared_ptr<const Codec> codec, int world_size);
 
 // Which entries differ: "--lr was 0.1 and is 0.2". Empty if none does.
 std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <torch/csrc/utils/pybind.h>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,8 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                                       const std::vector<ParameterTuple>& parameters,
                                       size_t bucket_elements, uint64_t seed, int threads,
                                       uint64_t measure_every, bool switch_to_exact,
+                                      const std::string& exchange,
+                                      const std::map<std::string, std::string>& down,
                                       bool may_discard, py::function on_notice,
                                       const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
@@ -89,6 +92,8 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                      .threads = threads,
                      .measure_every = measure_every,
                      .switch_to_exact = switch_to_exact,
+                     .exchange = exchange,
+                     .down = down,
                      .may_discard = may_discard,
                      .step_seconds = SecondsFrom(step_seconds),
                      .on_notice = FromAnyThread(std::move(on_notice)),
@@ -151,8 +156,9 @@ void BindDdp(py::module_& module) {
       module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
              py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
-             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("may_discard"),
-             py::arg("on_notice"), py::arg("step_seconds"));
+             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("exchange"),
+             py::arg("down"), py::arg("may_discard"), py::arg("on_notice"),
+             py::arg("step_seconds"));
   engine.def(
       "register",
       [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
@@ -161,6 +167,7 @@ void BindDdp(py::module_& module) {
         ddp.register_comm_hook(std::make_unique<DdpHook>(e, parameters, ddp));
       },
       "Makes the engine the communication hook of a DDP model's reducer.");
+  engine.def("exchanges", &DdpEngine::exchanges, "By spec, how means come about.");
   engine.def("stats", &StatsOf);
   engine.def("reset_stats", &DdpEngine::ResetStats);
   engine.def("layers", &LayersOf, "A JSON object for each layer.");

@@ -145,6 +145,37 @@ def replicas_are_bit_identical():
 
 
 @check
+def the_exchange_follows_the_workers_and_the_codec():
+    workers = dist.get_world_size()
+    by_default = "all-gather" if workers == 2 else "two-phase"
+    plain = gradients_after(make_ddp(), 0)
+    error = {}
+    for codec, options, exchange in (
+        ("dither:bits=1.5", {}, by_default),
+        ("elastic:bits=4", {"exchange": "codec"}, "two-phase"),
+        ("elastic:bits=4", {"exchange": "all-gather"}, "all-gather"),
+        ("dither:bits=1.5", {"down": "dither:bits=6"}, "two-phase, back as dither:bits=6"),
+        ("powersgd:rank=1|ef", {}, "factors"),
+    ):
+        model = make_ddp()
+        compression = compress(model, codec, exact="none", **options)
+        assert list(compression.exchanges.values()) == [exchange], compression.exchanges
+        found = [gradients_after(model, 0) for _ in range(20)]
+        check_same_everywhere(found[-1])
+        error[codec, exchange] = sum(relative_error(f, plain) ** 2 for f in found)
+    once = error["elastic:bits=4", "all-gather"]
+    assert once < 0.8 * error["elastic:bits=4", "two-phase"], error
+    fine = error["dither:bits=1.5", "two-phase, back as dither:bits=6"]
+    assert fine < 0.6 * error["dither:bits=1.5", by_default] or workers == 2, error
+    with raises(ValueError, "all-gather, sparse-scatter"):
+        compress(make_ddp(), exchange="ring")
+    with raises(ValueError, "cannot be encoded twice"):
+        compress(make_ddp(), "dgc:ratio=0.1", exchange="two-phase")
+    with raises(RuntimeError, "exchange"):
+        compress(make_ddp(), exchange="codec" if dist.get_rank() == 1 else "auto")
+
+
+@check
 def levels_adapt_alike():
     model = make_ddp()
     compression = compress(model, "alq")

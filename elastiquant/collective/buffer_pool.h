@@ -1,0 +1,71 @@
+// Memory for messages, used again and again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace elastiquant {
+
+// Thread-safe. The contents of a buffer are unspecified; pages that nobody has written to yet,
+// as those at the end of room for the longest frame possible, take no memory.
+class BufferPool {
+ public:
+  // Of what is not in use, no more than this is kept for the next Take.
+  static constexpr size_t kMostSpareBytes = size_t{16} << 20;
+
+  // Goes back to its pool when it is destroyed; the pool must outlive it.
+  class Buffer {
+   public:
+    Buffer() = default;
+    Buffer(Buffer&& other) noexcept { Swap(other); }
+    Buffer& operator=(Buffer&& other) noexcept {
+      Buffer(std::move(other)).Swap(*this);
+      return *this;
+    }
+    ~Buffer() {
+      if (pool_ != nullptr) pool_->Return(std::move(data_), capacity_);
+    }
+
+    std::span<uint8_t> span() const { return {data_.get(), size_}; }
+
+   private:
+    friend class BufferPool;
+    void Swap(Buffer& other) noexcept {
+      std::swap(pool_, other.pool_);
+      std::swap(data_, other.data_);
+      std::swap(size_, other.size_);
+      std::swap(capacity_, other.capacity_);
+    }
+
+    BufferPool* pool_ = nullptr;
+    std::unique_ptr<uint8_t[]> data_;
+    size_t size_ = 0;      // as asked for
+    size_t capacity_ = 0;  // of data_
+  };
+
+  Buffer Take(size_t size);
+
+  // The most that have been in use at once.
+  size_t peak_bytes() const;
+
+ private:
+  struct Spare {
+    std::unique_ptr<uint8_t[]> data;
+    size_t capacity;
+  };
+
+  void Return(std::unique_ptr<uint8_t[]> data, size_t capacity);
+
+  mutable std::mutex mutex_;
+  std::vector<Spare> spare_;
+  size_t spare_bytes_ = 0;
+  size_t used_bytes_ = 0;
+  size_t peak_bytes_ = 0;
+};
+
+}  // namespace elastiquant
