@@ -152,7 +152,7 @@ TEST(Certificate, HoldsFittedLevelsToTheirOwnBound) {
                 line["worst_case"].get<double>() + 5 * line["spread"].get<double>());
       EXPECT_NE(line["verdict"], "exceeded") << line;
     }
-    sender.set_factor(30);
+    sender.set_factor(300);  // messages differ widely
     sender.Send(20);
     for (const json& line : sender.certificate().TakeLines(1, 1)) {
       EXPECT_EQ(line["verdict"], "exceeded") << line;
