@@ -1,11 +1,26 @@
 #include "elastiquant/collective/message.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "elastiquant/base/bytes.h"
+
 namespace elastiquant {
+
+void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out) {
+  ByteWriter writer(out);
+  writer.Write(header.size);
+  writer.Write(header.arrival_ns);
+}
+
+MessageHeader ReadHeader(std::span<const uint8_t, kMessageHeaderBytes> bytes) {
+  ByteReader reader(bytes);
+  MessageHeader header;
+  reader.Read(&header.size);
+  reader.Read(&header.arrival_ns);
+  return header;
+}
 
 OutgoingMessage::OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes,
                                  BufferPool& pool)
@@ -17,7 +32,7 @@ void OutgoingMessage::Post(GlooGroup& group, LinkTime arrival) {
   std::lock_guard lock(mutex_);
   if (aborted_) return;
   const MessageHeader header{size_ - kMessageHeaderBytes, arrival.time_since_epoch().count()};
-  std::memcpy(wire_.span().data(), &header, sizeof(header));
+  WriteHeader(header, wire_.span().first<kMessageHeaderBytes>());
   auto work = group.Send(to_, tag_, wire_.span());
   if (work.ok()) work_ = std::move(*work);
   status_ = work.status();
@@ -61,9 +76,8 @@ IncomingMessage::IncomingMessage(GlooGroup& group, int from, uint32_t tag, size_
 Result<MessageHeader> IncomingMessage::Complete() {
   EQ_RETURN_IF_ERROR(status_);
   EQ_RETURN_IF_ERROR(work_->Wait());
-  MessageHeader header;
-  const size_t room = wire_.span().size() - sizeof(header);
-  std::memcpy(&header, wire_.span().data(), sizeof(header));
+  const size_t room = wire_.span().size() - kMessageHeaderBytes;
+  const MessageHeader header = ReadHeader(wire_.span().first<kMessageHeaderBytes>());
   if (header.size > room) {
     return CorruptData("a message header says " + std::to_string(header.size) +
                        " bytes, but at most " + std::to_string(room) + " can come");

@@ -1,7 +1,7 @@
 // One message under way: a header, which says how long it is, and its bytes behind it. c10d
 // does not tell a receiver how much came, and to exchange lengths first would cost a round
 // trip. Both go as one message of Gloo's, which costs packets and system calls; copying a frame
-// costs less.
+// costs less. docs/frame-format.md, section 16, has the header.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,8 @@ struct MessageHeader {
   uint64_t size = 0;
   int64_t arrival_ns = 0;  // on the sender's LinkClock: when the last byte would be there
 };
-static_assert(sizeof(MessageHeader) == kMessageHeaderBytes);
+void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out);
+MessageHeader ReadHeader(std::span<const uint8_t, kMessageHeaderBytes> bytes);
 
 // Both are bound to a peer and a tag. Abort may come from any thread at any time.
 class Message {
