@@ -50,13 +50,17 @@ std::string Quoted(const std::vector<std::string>& words) {
   return line;
 }
 
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
+}
+
 bool StartedByTorchrun() {
   return std::getenv("RANK") && std::getenv("WORLD_SIZE") && std::getenv("MASTER_ADDR");
 }
 
 Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int workers_here) {
-  where.timeout =
-      std::chrono::milliseconds(static_cast<int64_t>(1000 * options.timeout_seconds));
+  where.timeout = Milliseconds(options.timeout_seconds);
+  where.stall_timeout = Milliseconds(options.stall_timeout_seconds);
   if (!options.link.empty()) {
     EQ_ASSIGN_OR_RETURN(where.link, ParseLink(options.link));
   }
@@ -94,8 +98,10 @@ Status Launch(const TrainFlags& flags) {
                kTestedWorkers);
   }
   if (options.workers == 1) return RunAsWorker(options, {}, 1);
-  return LaunchWorkers(
-      {.command = OwnCommandLine(), .workers = options.workers, .port = flags.port});
+  return LaunchWorkers({.command = OwnCommandLine(),
+                        .workers = options.workers,
+                        .port = flags.port,
+                        .linger = 2 * Milliseconds(options.timeout_seconds)});
 }
 
 Status RunTrain(const TrainFlags& flags) {
@@ -180,6 +186,10 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   app.add_option("--port", flags.port, "Where the workers meet; default: a free one");
   app.add_option("--timeout", o.timeout_seconds,
                  "Seconds of silence after which a worker is lost")
+      ->capture_default_str();
+  app.add_option("--stall-timeout", o.stall_timeout_seconds,
+                 "Seconds that others wait for a worker that lives but gets on with nothing; "
+                 "0: for ever")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "Of libtorch, a worker; default: cores / workers");
   app.add_option("--codec-threads", o.codec_threads)->capture_default_str();

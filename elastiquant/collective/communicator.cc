@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "elastiquant/collective/gloo_group.h"
+#include "elastiquant/collective/ledger.h"
 #include "elastiquant/collective/link.h"
 #include "elastiquant/collective/liveness.h"
 #include "elastiquant/collective/message.h"
@@ -90,6 +92,10 @@ class GlooCommunicator final : public Communicator {
   Status Broadcast(int root, std::span<uint8_t> bytes) override;
   Traffic traffic() const override;
   size_t peak_buffer_bytes() const override { return buffers_.peak_bytes(); }
+  void SetActivity(std::string activity) override {
+    liveness_->SetActivity(std::move(activity));
+  }
+  void SetFarewell(std::string why) override { liveness_->SetFarewell(std::move(why)); }
   void Abort(const Status& why) override;
 
  private:
@@ -98,6 +104,7 @@ class GlooCommunicator final : public Communicator {
 
   std::string StoreName() const;
   void OnLost(const Status& verdict);
+  Status Begin(int peer, Way way);
   Status CheckPeer(int peer, uint32_t tag, size_t size) const;
   Status PeerError(int peer, const Status& status);
   // The control plane: past the uplink, not counted.
@@ -115,7 +122,8 @@ class GlooCommunicator final : public Communicator {
   const CommunicatorOptions options_;
   // Destroyed from the last to the first.
   std::shared_ptr<StoreHost> store_host_;
-  std::unique_ptr<Liveness> liveness_;
+  const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>(options_.world_size);
+  std::shared_ptr<Liveness> liveness_;
   BufferPool buffers_;
   Flights flights_;
   std::unique_ptr<GlooGroup> group_;
@@ -129,17 +137,47 @@ class GlooCommunicator final : public Communicator {
   bool aborted_ = false;
 };
 
+// A transfer's lines in the ledger.
+class Entry {
+ public:
+  Entry(std::shared_ptr<Ledger> ledger, int peer, Way way)
+      : ledger_(std::move(ledger)), peer_(peer), way_(way) {}
+  ~Entry() {
+    if (ledger_) ledger_->End(peer_, way_);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  auto Wait(const auto& wait) {
+    ledger_->BeginWait(peer_);
+    auto result = wait();
+    ledger_->EndWait(peer_);
+    std::exchange(ledger_, nullptr)->End(peer_, way_);
+    return result;
+  }
+
+ private:
+  std::shared_ptr<Ledger> ledger_;  // until the end
+  const int peer_;
+  const Way way_;
+};
+
 class GlooCommunicator::SendTransfer final : public Transfer {
  public:
   SendTransfer(GlooCommunicator* comm, int to, size_t size,
                std::shared_ptr<OutgoingMessage> message)
-      : comm_(comm), to_(to), size_(size), message_(std::move(message)) {
+      : comm_(comm),
+        to_(to),
+        size_(size),
+        message_(std::move(message)),
+        entry_(comm->ledger_, to, Way::kSend) {
     comm_->flights_.Add(message_.get());
   }
   ~SendTransfer() override { comm_->flights_.Remove(message_.get()); }
 
   Result<size_t> Wait() override {
-    if (Status s = message_->Complete(); !s.ok()) return comm_->PeerError(to_, s);
+    const Status s = entry_.Wait([&] { return message_->Complete(); });
+    if (!s.ok()) return comm_->PeerError(to_, s);
     return size_;
   }
 
@@ -148,6 +186,7 @@ class GlooCommunicator::SendTransfer final : public Transfer {
   const int to_;
   const size_t size_;
   const std::shared_ptr<OutgoingMessage> message_;
+  Entry entry_;
 };
 
 class GlooCommunicator::ReceiveTransfer final : public Incoming {
@@ -156,13 +195,14 @@ class GlooCommunicator::ReceiveTransfer final : public Incoming {
       : comm_(comm),
         from_(from),
         is_data_(is_data),
-        message_(*comm->group_, from, tag, room, comm->buffers_) {
+        message_(*comm->group_, from, tag, room, comm->buffers_),
+        entry_(comm->ledger_, from, Way::kReceive) {
     comm_->flights_.Add(&message_);
   }
   ~ReceiveTransfer() override { comm_->flights_.Remove(&message_); }
 
   Result<size_t> Wait() override {
-    Result<MessageHeader> header = message_.Complete();
+    const Result<MessageHeader> header = entry_.Wait([&] { return message_.Complete(); });
     if (!header.ok()) return comm_->PeerError(from_, header.status());
     if (is_data_) {
       comm_->bytes_down_ += kMessageHeaderBytes + header->size;
@@ -177,6 +217,7 @@ class GlooCommunicator::ReceiveTransfer final : public Incoming {
   const int from_;
   const bool is_data_;  // counted, and slowed by an emulated link
   IncomingMessage message_;
+  Entry entry_;
 };
 
 std::string GlooCommunicator::StoreName() const {
@@ -188,25 +229,31 @@ Status GlooCommunicator::Connect() {
   const std::string prefix = "elastiquant/" + options_.job + "/";
   store_host_ = options_.store;
   if (options_.rank == 0 && !options_.store_is_external && store_host_ == nullptr) {
-    EQ_ASSIGN_OR_RETURN(store_host_, StoreHost::Listen(options_.store_port));
+    // Before the others come, only the address tells where they can be.
+    const bool here = options_.store_host == "localhost" || options_.store_host == "127.0.0.1";
+    EQ_ASSIGN_OR_RETURN(
+        store_host_,
+        StoreHost::Listen(options_.store_port, here ? Reach::kThisMachine : Reach::kAnywhere));
   }
   EQ_ASSIGN_OR_RETURN(auto store, Store::Connect(options_.store_host, options_.store_port,
                                                  prefix, options_.connect_timeout));
-  EQ_RETURN_IF_ERROR(Rendezvous(*store, options_));
+  EQ_ASSIGN_OR_RETURN(const Meeting meeting, Rendezvous(*store, options_));
   store->SetPatience(options_.timeout);
 
   LivenessOptions liveness;
   liveness.rank = options_.rank;
   liveness.world_size = options_.world_size;
   liveness.timeout = options_.timeout;
+  liveness.stall_timeout = options_.stall_timeout;
   liveness.rank_0_hosts_store = !options_.store_is_external;
   liveness.store_name = StoreName();
+  liveness.ledger = ledger_;
   liveness.on_lost = [this](const Status& verdict) { OnLost(verdict); };
-  liveness_ = std::make_unique<Liveness>(std::move(store), liveness);
+  liveness_ = Liveness::Start(std::move(store), liveness);
 
-  auto group =
-      GlooGroup::Connect({options_.rank, options_.world_size, options_.store_host,
-                          options_.store_port, prefix + "gloo/", options_.connect_timeout});
+  auto group = GlooGroup::Connect({options_.rank, options_.world_size, options_.store_host,
+                                   options_.store_port, prefix + "gloo/",
+                                   options_.connect_timeout, meeting.one_machine});
   if (!group.ok()) {
     liveness_->Fail(group.status());
     return group.status();
@@ -236,6 +283,10 @@ void GlooCommunicator::OnLost(const Status& verdict) {
   downlink_changed_.notify_all();
 }
 
+Status GlooCommunicator::Begin(int peer, Way way) {
+  return ledger_->Begin(peer, way) ? Status() : liveness_->HostHasLeft();
+}
+
 Status GlooCommunicator::CheckPeer(int peer, uint32_t tag, size_t size) const {
   if (peer < 0 || peer >= options_.world_size || peer == options_.rank) {
     return InvalidArgument("worker " + std::to_string(options_.rank) + " of " +
@@ -257,9 +308,9 @@ Status GlooCommunicator::PeerError(int peer, const Status& status) {
 
 std::unique_ptr<Transfer> GlooCommunicator::Send(int to, uint32_t tag,
                                                  std::span<const uint8_t> bytes) {
-  if (Status s = CheckPeer(to, tag, bytes.size()); !s.ok()) {
-    return std::make_unique<FailedTransfer>(s);
-  }
+  Status s = CheckPeer(to, tag, bytes.size());
+  if (s.ok()) s = Begin(to, Way::kSend);
+  if (!s.ok()) return std::make_unique<FailedTransfer>(s);
   auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   bytes_up_ += message->wire_size();
@@ -268,9 +319,9 @@ std::unique_ptr<Transfer> GlooCommunicator::Send(int to, uint32_t tag,
 }
 
 std::unique_ptr<Incoming> GlooCommunicator::Receive(int from, uint32_t tag, size_t room) {
-  if (Status s = CheckPeer(from, tag, room); !s.ok()) {
-    return std::make_unique<FailedTransfer>(s);
-  }
+  Status s = CheckPeer(from, tag, room);
+  if (s.ok()) s = Begin(from, Way::kReceive);
+  if (!s.ok()) return std::make_unique<FailedTransfer>(s);
   return std::make_unique<ReceiveTransfer>(this, from, tag, room, /*is_data=*/true);
 }
 
@@ -291,6 +342,9 @@ void GlooCommunicator::AwaitDownlink(const MessageHeader& header) {
 
 GlooCommunicator::Control GlooCommunicator::SendControl(int to, uint32_t tag,
                                                         std::span<const uint8_t> bytes) {
+  if (Status s = Begin(to, Way::kSend); !s.ok()) {
+    return {to, {}, nullptr, std::make_unique<FailedTransfer>(s)};
+  }
   auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   message->Post(*group_, LinkTime{});
@@ -299,6 +353,9 @@ GlooCommunicator::Control GlooCommunicator::SendControl(int to, uint32_t tag,
 
 GlooCommunicator::Control GlooCommunicator::ReceiveControl(int from, uint32_t tag,
                                                            std::span<uint8_t> bytes) {
+  if (Status s = Begin(from, Way::kReceive); !s.ok()) {
+    return {from, bytes, std::make_unique<FailedTransfer>(s), nullptr};
+  }
   auto transfer =
       std::make_unique<ReceiveTransfer>(this, from, tag, bytes.size(), /*is_data=*/false);
   return {from, bytes, std::move(transfer), nullptr};
@@ -323,6 +380,7 @@ Status GlooCommunicator::AwaitControl(std::vector<Control> messages) {
 }
 
 Result<std::vector<uint64_t>> GlooCommunicator::AllGather(uint64_t value) {
+  static_assert(std::endian::native == std::endian::little, "as all numbers on the wire are");
   const auto bytes = [](uint64_t& v) {
     return std::span<uint8_t>(reinterpret_cast<uint8_t*>(&v), sizeof(v));
   };
@@ -380,6 +438,9 @@ Result<std::unique_ptr<Communicator>> Communicator::Connect(
   }
   if (options.timeout < std::chrono::seconds(1)) {
     return InvalidArgument("the time-out for lost workers must be at least 1 s");
+  }
+  if (options.stall_timeout < std::chrono::seconds(0)) {
+    return InvalidArgument("the time-out for stuck workers must not be negative");
   }
   if (options.world_size == 1) return std::unique_ptr<Communicator>(new LoneCommunicator);
   if (options.store_port == 0) {

@@ -27,6 +27,9 @@ struct CommunicatorOptions {
   std::shared_ptr<StoreHost> store;  // of rank 0: the store, if it listens there already
   std::string job;                   // keeps apart jobs that share an external store
   std::chrono::milliseconds timeout{20000};  // a peer silent for longer is lost; at least 1 s
+  // A worker that lives but makes no progress is lost when another has waited for it for so
+  // long; 0: never.
+  std::chrono::milliseconds stall_timeout{std::chrono::minutes(30)};
   std::chrono::milliseconds connect_timeout{20000};  // for all workers to come to Connect
   std::optional<LinkSpec> link;
   // Called from a watcher thread, at most once, when a peer is lost; must not return into
@@ -65,6 +68,8 @@ class Communicator {
  public:
   // With more than one worker the process ignores SIGPIPE from here on, unless it handles it.
   static Result<std::unique_ptr<Communicator>> Connect(const CommunicatorOptions& options);
+  // All transfers have ended. Waits until the others have received what this worker sent: as
+  // long as a heartbeat takes, or the message on a slow link.
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
@@ -73,7 +78,7 @@ class Communicator {
   // A message has at least one byte, and is copied: the span may be written to again. A receive
   // may have more room than the message needs, never less. tag < 2^24. A wait has no time limit
   // of its own, because a slow link may need long: it ends with the message, or with an error
-  // when a worker is lost. Every transfer must be waited for, unless a worker was lost.
+  // when a worker is lost or stuck. Every transfer must be waited for, unless a worker was lost.
   virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
                                          std::span<const uint8_t> bytes) = 0;
   virtual std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) = 0;
@@ -87,6 +92,12 @@ class Communicator {
   virtual Traffic traffic() const = 0;  // since Connect
   // The most bytes that messages under way have had room for at once, in both directions.
   virtual size_t peak_buffer_bytes() const = 0;
+
+  // What this worker does, in words that follow "it is": the others are told if it gets stuck.
+  virtual void SetActivity(std::string /*activity*/) {}
+  // Why this worker will leave: the others are told, should they still wait for it. To be said
+  // before the communicator is destroyed, in words such as "its script ended".
+  virtual void SetFarewell(std::string /*why*/) {}
 
   // This worker cannot go on: all others stop too, naming it and the reason. Waits in progress
   // here end with an error. The caller still has to end its own process.

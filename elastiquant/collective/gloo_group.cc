@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
+#include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -18,8 +20,15 @@
 namespace elastiquant {
 namespace {
 
-// This machine's address on the way to `host`: the one that the other workers can reach. (The
-// machine's name, which Gloo would look up, often stands for the loopback address.)
+constexpr char kLoopback[] = "127.0.0.1";
+// Of a network that is kept for documentation: the way there is the way to anywhere.
+constexpr char kElsewhere[] = "192.0.2.1";
+
+bool IsLoopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+// This machine's address on the way to `host`.
 std::string LocalAddressTowards(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -45,14 +54,26 @@ std::string LocalAddressTowards(const std::string& host, uint16_t port) {
   return address;
 }
 
+// One that the other workers can reach. The machine's name, which Gloo would look up, often
+// stands for the loopback address; so may the store's, on its own machine.
+std::string OwnAddress(const GlooOptions& options) {
+  if (options.one_machine) return kLoopback;
+  for (const std::string& host : {options.store_host, std::string(kElsewhere)}) {
+    const std::string address = LocalAddressTowards(host, options.store_port);
+    if (!address.empty() && !IsLoopback(address)) return address;
+  }
+  throw std::runtime_error(
+      "this machine has no address that the other workers' machines can reach: name its "
+      "network "
+      "interface in GLOO_SOCKET_IFNAME");
+}
+
 std::shared_ptr<gloo::transport::Device> MakeDevice(const GlooOptions& options) {
   // The variable that PyTorch's own programs obey.
   if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
-  const std::string address = LocalAddressTowards(options.store_host, options.store_port);
-  if (address.empty()) return c10d::ProcessGroupGloo::createDefaultDevice();
-  return c10d::ProcessGroupGloo::createDeviceForHostname(address);
+  return c10d::ProcessGroupGloo::createDeviceForHostname(OwnAddress(options));
 }
 
 }  // namespace

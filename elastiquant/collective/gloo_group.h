@@ -26,6 +26,7 @@ struct GlooOptions {
   uint16_t store_port = 0;
   std::string store_prefix;
   std::chrono::milliseconds connect_timeout{};
+  bool one_machine = false;  // all workers are on this one
 };
 
 class GlooGroup {

@@ -47,6 +47,7 @@ class Workers : public testing::Test {
       const pid_t pid = fork();
       ASSERT_GE(pid, 0);
       if (pid == 0) {
+        signal(SIGPIPE, SIG_DFL);  // or a test's parent might save the worker
         const int fd = open(out_.back().c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
         dup2(fd, 1);
         dup2(fd, 2);

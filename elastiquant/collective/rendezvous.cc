@@ -1,7 +1,11 @@
 #include "elastiquant/collective/rendezvous.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +20,19 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRefusedKey[] = "refused";
 
 std::string PresentKey(int rank) { return "present/" + std::to_string(rank); }
+
+// The same for processes that share a loopback address: containers may share a machine without.
+std::string NetworkName() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat network {};
+  char host[256] = "";
+  if (!boot.empty() && stat("/proc/self/ns/net", &network) == 0) {
+    return boot + "/" + std::to_string(network.st_ino);
+  }
+  gethostname(host, sizeof(host) - 1);
+  return host;
+}
 
 // The workers that wait for this one see why it will not come.
 Status Refuse(Store& store, const std::string& why) {
@@ -38,7 +55,7 @@ Status CheckIn(Store& store, const CommunicatorOptions& options) {
                              ": give each its own rank, and each job its own port");
   }
   EQ_RETURN_IF_ERROR(Liveness::Announce(store, options.rank));
-  return store.Set(PresentKey(options.rank), "1");
+  return store.Set(PresentKey(options.rank), NetworkName());
 }
 
 Result<std::string> Missing(Store& store, int world_size) {
@@ -50,10 +67,14 @@ Result<std::string> Missing(Store& store, int world_size) {
   return missing;
 }
 
-Status AwaitAll(Store& store, const CommunicatorOptions& options) {
+std::vector<std::string> PresentKeys(int world_size) {
   std::vector<std::string> keys;
-  keys.reserve(static_cast<size_t>(options.world_size));
-  for (int r = 0; r < options.world_size; ++r) keys.push_back(PresentKey(r));
+  for (int r = 0; r < world_size; ++r) keys.push_back(PresentKey(r));
+  return keys;
+}
+
+Status AwaitAll(Store& store, const CommunicatorOptions& options) {
+  const std::vector<std::string> keys = PresentKeys(options.world_size);
   const auto deadline = Clock::now() + options.connect_timeout;
   for (;;) {
     EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, milliseconds(250)));
@@ -73,9 +94,12 @@ Status AwaitAll(Store& store, const CommunicatorOptions& options) {
 
 }  // namespace
 
-Status Rendezvous(Store& store, const CommunicatorOptions& options) {
+Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options) {
   EQ_RETURN_IF_ERROR(CheckIn(store, options));
-  return AwaitAll(store, options);
+  EQ_RETURN_IF_ERROR(AwaitAll(store, options));
+  EQ_ASSIGN_OR_RETURN(const auto networks, store.Get(PresentKeys(options.world_size)));
+  const auto same = [&](const std::string& network) { return network == networks[0]; };
+  return Meeting{std::ranges::all_of(networks, same)};
 }
 
 }  // namespace elastiquant

@@ -7,8 +7,12 @@
 
 namespace elastiquant {
 
+struct Meeting {
+  bool one_machine = false;  // all workers can reach each other by the loopback address
+};
+
 // Returns when every rank of the job is there. Fails on all workers if two claim one rank or
 // world sizes disagree, and after options.connect_timeout if somebody has not come.
-Status Rendezvous(Store& store, const CommunicatorOptions& options);
+Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options);
 
 }  // namespace elastiquant

@@ -110,14 +110,14 @@ class TorchStore final : public Store {
 // A listening IPv4 socket, or -1 with errno set. Not left to c10d, which would listen on IPv6
 // as well and then look up the name of every IPv4 client in a form (::ffff:127.0.0.1) that no
 // hosts file has: without a good name server that stalls the store for seconds.
-int ListenOn(uint16_t port) {
+int ListenOn(uint16_t port, Reach reach) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_addr.s_addr = htonl(reach == Reach::kThisMachine ? INADDR_LOOPBACK : INADDR_ANY);
   if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
       bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
       listen(fd, SOMAXCONN) == 0) {
@@ -204,20 +204,17 @@ struct Attempt {
   std::string error;
 };
 
-// c10d logs whatever it throws as well, stack traces included, and we have better words for it.
-// Whoever debugs c10d itself sets its environment variable.
+}  // namespace
+
 void KeepTorchQuiet() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
-
-}  // namespace
 
 // c10d waits without limit for the first answer of whatever listens at the port, so a thread
 // tries, which is left behind if it gets none.
 Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
                                               const std::string& prefix, milliseconds timeout) {
   EQ_RETURN_IF_ERROR(AwaitListener(host, port, timeout));
-  KeepTorchQuiet();
   auto attempt = std::make_shared<Attempt>();
   std::thread([=] {
     std::unique_ptr<Store> store;
@@ -246,9 +243,9 @@ Result<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t 
   return std::move(attempt->store);
 }
 
-Result<std::unique_ptr<StoreHost>> StoreHost::Listen(uint16_t port) {
+Result<std::unique_ptr<StoreHost>> StoreHost::Listen(uint16_t port, Reach reach) {
   const std::string name = "port " + std::to_string(port);
-  const int fd = ListenOn(port);
+  const int fd = ListenOn(port, reach);
   if (fd < 0 && errno == EADDRINUSE) {
     return Unavailable(name +
                        " is in use on this machine: choose another, or end the program "

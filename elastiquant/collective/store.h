@@ -39,11 +39,18 @@ class Store {
                                std::chrono::milliseconds timeout) = 0;
 };
 
+// Turns off what c10d logs: whatever it throws, stack traces included, for which this library
+// has better words. For programs that are ours alone; TORCH_CPP_LOG_LEVEL keeps it as it says.
+void KeepTorchQuiet();
+
+enum class Reach { kThisMachine, kAnywhere };
+
 // The store itself. A launcher that hosts it outlives any worker; otherwise rank 0 does.
 class StoreHost {
  public:
-  // Port 0 takes a free one.
-  static Result<std::unique_ptr<StoreHost>> Listen(uint16_t port);
+  // Port 0 takes a free one. kThisMachine: others cannot even connect.
+  static Result<std::unique_ptr<StoreHost>> Listen(uint16_t port,
+                                                   Reach reach = Reach::kAnywhere);
   virtual ~StoreHost() = default;
   virtual uint16_t port() const = 0;
 };

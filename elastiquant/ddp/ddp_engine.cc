@@ -103,8 +103,9 @@ Status DdpEngine::ChooseExchanges(int world_size) {
   return {};
 }
 
-void DdpEngine::Close() {
+void DdpEngine::Close(const std::string& farewell, const Status& error) {
   if (comm_ == nullptr) return;
+  comm_->SetFarewell(farewell);
   const Status closed = InvalidArgument(
       "the compression of this model was closed; wrap the model in DDP and compress it anew "
       "to train on");
@@ -115,8 +116,11 @@ void DdpEngine::Close() {
     stop_ = true;
     changed_.notify_all();
   }
-  // The others wait for the rest of this step.
-  if (in_step) comm_->Abort(Internal("it ended, or closed its compression, within a step"));
+  if (!error.ok()) {
+    comm_->Abort(error);
+  } else if (in_step) {  // the others wait for the rest of it
+    comm_->Abort(Internal(farewell + " within a step"));
+  }
   if (finisher_.joinable()) finisher_.join();
   Fail(closed);
   if (reduction_ && !in_step) {  // for Layers and SaveState
@@ -184,6 +188,7 @@ Status DdpEngine::StartStep() {
   arrivals_.clear();
   ahead_.clear();
   in_step_ = true;
+  comm_->SetActivity("in backward");
   return {};
 }
 
@@ -403,6 +408,7 @@ Status DdpEngine::FinishStep() {
       futures.push_back(arrivals_[i].future);
     }
     in_step_ = false;
+    comm_->SetActivity("between two backwards");
   }
   for (size_t i = 0; i < futures.size(); ++i) futures[i]->markCompleted(gradients[i]);
   return {};

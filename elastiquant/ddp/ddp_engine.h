@@ -120,8 +120,10 @@ class DdpEngine {
   // Between steps: some codecs send more in the first epochs, counted from 0.
   Status SetEpoch(int epoch);
 
-  // Ends communication; within a step, that of all workers. Later calls of Reduce fail.
-  void Close();
+  // Ends communication; within a step, or for an error, that of all workers. Later calls of
+  // Reduce fail. The others are told `farewell` if they still wait for this one, or the error.
+  void Close(const std::string& farewell = "its script ended, or dropped the model",
+             const Status& error = {});
 
  private:
   struct Arrival {

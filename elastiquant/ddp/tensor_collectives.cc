@@ -50,6 +50,18 @@ Status CheckStateless(const Codec& codec) {
       "use compress(), or a codec without memory");
 }
 
+// Tells the others what this worker does.
+class Busy {
+ public:
+  Busy(Communicator* comm, const char* doing) : comm_(comm) { comm_->SetActivity(doing); }
+  ~Busy() { comm_->SetActivity("between two collective calls"); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  Communicator* const comm_;
+};
+
 }  // namespace
 
 TensorCollectives::TensorCollectives(std::unique_ptr<Communicator> comm, int threads)
@@ -107,6 +119,7 @@ Result<TensorCollectives::Reduction*> TensorCollectives::ReductionFor(
 
 Status TensorCollectives::Mean(std::span<float> values,
                                const std::shared_ptr<const Codec>& codec, uint64_t seed) {
+  const Busy busy(comm_.get(), "in all_reduce()");
   EQ_RETURN_IF_ERROR(CheckAlike(Fingerprint("mean ", values.size(), *codec, seed)));
   EQ_RETURN_IF_ERROR(CheckStateless(*codec));
   if (values.empty()) return {};
@@ -142,6 +155,7 @@ Status TensorCollectives::EncodeOrNotice(std::span<const float> values, const Co
 Result<std::vector<std::vector<float>>> TensorCollectives::Gather(std::span<const float> values,
                                                                   const Codec& codec,
                                                                   uint64_t seed) {
+  const Busy busy(comm_.get(), "in all_gather()");
   EQ_RETURN_IF_ERROR(CheckAlike(Fingerprint("gather ", values.size(), codec, seed)));
   EQ_RETURN_IF_ERROR(CheckStateless(codec));
   ++calls_;

@@ -37,6 +37,11 @@ class TensorCollectives {
   Result<std::vector<std::vector<float>>> Gather(std::span<const float> values,
                                                  const Codec& codec, uint64_t seed);
 
+  // The others are told when they wait for this worker, which will make no more calls.
+  void SetFarewell(std::string why) { comm_->SetFarewell(std::move(why)); }
+  // This worker cannot go on: all others stop, and so does a call under way. From any thread.
+  void Abort(const Status& why) { comm_->Abort(why); }
+
   int world_size() const { return comm_->world_size(); }
   Traffic traffic() const { return comm_->traffic(); }
 

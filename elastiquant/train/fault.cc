@@ -14,23 +14,35 @@ std::string_view TakeUntil(std::string_view& text, char separator) {
   return head;
 }
 
-Status ParseKind(std::string_view name, FaultKind* kind) {
-  constexpr std::pair<std::string_view, FaultKind> kKinds[] = {{"nan", FaultKind::kNan},
-                                                               {"exit", FaultKind::kExit},
-                                                               {"kill", FaultKind::kKill},
-                                                               {"stop", FaultKind::kStop},
-                                                               {"drift", FaultKind::kDrift}};
-  for (const auto& [known, value] : kKinds) {
-    if (name != known) continue;
-    *kind = value;
-    return Status::Ok();
+constexpr std::pair<std::string_view, FaultKind> kKinds[] = {
+    {"nan", FaultKind::kNan},   {"throw", FaultKind::kThrow}, {"quit", FaultKind::kQuit},
+    {"exit", FaultKind::kExit}, {"kill", FaultKind::kKill},   {"stop", FaultKind::kStop},
+    {"hang", FaultKind::kHang}, {"drift", FaultKind::kDrift}};
+constexpr std::pair<std::string_view, FaultMoment> kMoments[] = {
+    {"step", FaultMoment::kStep},
+    {"backward", FaultMoment::kBackward},
+    {"evaluation", FaultMoment::kEvaluation},
+    {"checkpoint", FaultMoment::kCheckpoint},
+    {"end", FaultMoment::kEnd}};
+
+template <typename T, size_t N>
+Status ParseName(std::string_view what, std::string_view name,
+                 const std::pair<std::string_view, T> (&valid)[N], T* value) {
+  std::string names;
+  for (const auto& [known, meaning] : valid) {
+    if (name == known) {
+      *value = meaning;
+      return Status::Ok();
+    }
+    names += (names.empty() ? "" : ", ") + std::string(known);
   }
-  return InvalidArgument("unknown fault '" + std::string(name) +
-                         "'; valid are: nan, exit, kill, stop, drift");
+  return InvalidArgument("unknown " + std::string(what) + " '" + std::string(name) +
+                         "'; valid are: " + names);
 }
 
 Status ParseField(std::string_view field, Fault* fault) {
   const std::string_view key = TakeUntil(field, '=');
+  if (key == "at") return ParseName("moment", field, kMoments, &fault->moment);
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (error != std::errc() || stop != field.data() + field.size() || value < 0) {
@@ -44,7 +56,7 @@ Status ParseField(std::string_view field, Fault* fault) {
     fault->rank = static_cast<int>(value);
   } else {
     return InvalidArgument("fault: unknown key '" + std::string(key) +
-                           "'; valid are: step, rank, times");
+                           "'; valid are: step, rank, times, at");
   }
   return Status::Ok();
 }
@@ -56,7 +68,7 @@ Result<std::vector<Fault>> ParseFaults(std::string_view text) {
   while (!text.empty()) {
     std::string_view one = TakeUntil(text, ';');
     Fault fault;
-    EQ_RETURN_IF_ERROR(ParseKind(TakeUntil(one, '@'), &fault.kind));
+    EQ_RETURN_IF_ERROR(ParseName("fault", TakeUntil(one, '@'), kKinds, &fault.kind));
     while (!one.empty()) EQ_RETURN_IF_ERROR(ParseField(TakeUntil(one, ','), &fault));
     faults.push_back(fault);
   }

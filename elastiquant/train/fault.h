@@ -11,24 +11,37 @@ namespace elastiquant {
 
 enum class FaultKind {
   kNan,    // NaN in the gradient of the last layer
+  kThrow,  // an exception, as libtorch throws them
+  kQuit,   // the worker ends with exit code 0, as if the run were over
   kExit,   // the worker ends with exit code 9
   kKill,   // the worker is killed by SIGKILL
   kStop,   // the worker is stopped by SIGSTOP: it is there, but silent
+  kHang,   // the worker lives, but gets on with nothing
   kDrift,  // one weight changes by its last bit on this worker alone
+};
+
+enum class FaultMoment {
+  kStep,        // before the step
+  kBackward,    // of the step, with a bucket on its way
+  kEvaluation,  // that follows the step
+  kCheckpoint,  // that follows the step
+  kEnd,         // when the step was the last, and the others leave
 };
 
 struct Fault {
   FaultKind kind = FaultKind::kNan;
-  int64_t step = 0;   // the first step, counted from 0, before whose gradients it strikes
+  int64_t step = 0;   // the first step, counted from 0, that it strikes
   int64_t times = 1;  // the number of steps in a row
   int rank = 0;
+  FaultMoment moment = FaultMoment::kStep;
 
   bool Strikes(int64_t at_step, int at_rank) const {
     return at_rank == rank && at_step >= step && at_step < step + times;
   }
 };
 
-// "nan@step=5,rank=1;exit@step=9": faults apart by semicolons; times=N repeats one.
+// "nan@step=5,rank=1;exit@step=9,at=backward": faults apart by semicolons; times=N repeats one;
+// at: step, backward, evaluation, checkpoint or end.
 Result<std::vector<Fault>> ParseFaults(std::string_view text);
 
 }  // namespace elastiquant

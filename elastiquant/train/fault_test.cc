@@ -18,13 +18,17 @@ TEST(FaultTest, FaultsStrikeWhereAndWhenTheyShould) {
   EXPECT_FALSE(nan.Strikes(5, 0));
   EXPECT_EQ((*faults)[1].kind, FaultKind::kKill);
   EXPECT_TRUE((*faults)[1].Strikes(9, 0));
+  EXPECT_EQ((*faults)[1].moment, FaultMoment::kStep);
+  EXPECT_EQ(ParseFaults("throw@at=checkpoint")->front().moment, FaultMoment::kCheckpoint);
   EXPECT_TRUE(ParseFaults("")->empty());
 }
 
 TEST(FaultTest, MistakesListWhatIsValid) {
   const auto message = [](const char* text) { return ParseFaults(text).status().message(); };
-  EXPECT_NE(message("boom@step=1").find("nan, exit, kill, stop, drift"), std::string::npos);
-  EXPECT_NE(message("nan@when=1").find("step, rank, times"), std::string::npos);
+  EXPECT_NE(message("boom@step=1").find("nan, throw, quit, exit, kill, stop, hang, drift"),
+            std::string::npos);
+  EXPECT_NE(message("nan@when=1").find("step, rank, times, at"), std::string::npos);
+  EXPECT_NE(message("nan@at=noon").find("evaluation, checkpoint, end"), std::string::npos);
   EXPECT_NE(message("nan@step=x").find("'step' needs a number"), std::string::npos);
   EXPECT_NE(message("nan@step=-1").find("'step' needs a number"), std::string::npos);
 }

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // The workers' store: held here from before they start, so that nobody can take its port.
 Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
-  auto store = StoreHost::Listen(port);
+  auto store = StoreHost::Listen(port, Reach::kThisMachine);
   if (store.ok()) return store;
   return InvalidArgument(store.status().message() +
                          "; give another with --port, or leave it out for a free one");
@@ -128,7 +128,12 @@ class Launcher {
         continue;
       worker.running = false;
       --running_;
-      if (worker.status != 0 && phase_ == Phase::kRunning) {
+      if (!first_) first_ = rank;
+      if (worker.status == 0 && phase_ == Phase::kRunning) {
+        phase_ = Phase::kLeaving;
+        due_ = Clock::now() + options_.linger;
+      }
+      if (worker.status != 0 && (phase_ == Phase::kRunning || phase_ == Phase::kLeaving)) {
         phase_ = Phase::kNoticing;
         due_ = Clock::now() + options_.notice;
       }
@@ -145,7 +150,7 @@ class Launcher {
 
   void Stop() {
     if (running_ == 0 || !due_ || Clock::now() < *due_) return;
-    if (phase_ == Phase::kNoticing) {
+    if (phase_ == Phase::kNoticing || phase_ == Phase::kLeaving) {
       SignalAll(SIGTERM);
       phase_ = Phase::kStopping;
       due_ = Clock::now() + options_.grace;
@@ -173,12 +178,19 @@ class Launcher {
     if (culprit_) return Describe(*culprit_);
     if (stuck_) {
       return Unavailable("worker " + std::to_string(*stuck_) +
-                         " did not answer and had to be killed; the others were stopped");
+                         " did not answer and had to be killed; the others have ended");
     }
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
-      if (workers_[rank].status != 0) return Describe(rank);
+      if (workers_[rank].status == 0) continue;
+      return workers_[*first_].status == 0 ? LeftEarly(*first_) : Describe(rank);
     }
     return Status::Ok();
+  }
+
+  static Status LeftEarly(size_t rank) {
+    return Unavailable("worker " + std::to_string(rank) +
+                       " ended, with exit code 0, before the run was over; the others were "
+                       "stopped");
   }
 
   // An error that the workers agreed on is no single one's.
@@ -205,15 +217,16 @@ class Launcher {
     return {CodeOfExit(code), who + " ended with exit code " + std::to_string(code) + others};
   }
 
-  // kNoticing: one has failed, the others may say what they saw. kStopping: they were told to
-  // stop. kKilled: they were made to.
-  enum class Phase { kRunning, kNoticing, kStopping, kKilled };
+  // kLeaving: one has ended well, and all should soon. kNoticing: one has failed, the others
+  // may say what they saw. kStopping: they were told to stop. kKilled: they were made to.
+  enum class Phase { kRunning, kLeaving, kNoticing, kStopping, kKilled };
 
   LaunchOptions options_;
   std::vector<Worker> workers_;
   int running_ = 0;
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> due_;
+  std::optional<size_t> first_;    // to end, however
   std::optional<size_t> culprit_;  // the first to fail of itself
   std::optional<size_t> stuck_;    // the first that only SIGKILL could end
   int interrupted_ = 0;

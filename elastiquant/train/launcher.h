@@ -23,6 +23,8 @@ struct LaunchOptions {
   std::chrono::milliseconds notice{1500};
   // How long they may take to stop, before they are killed.
   std::chrono::milliseconds grace{3000};
+  // How long after one that has done its part the others may take to end.
+  std::chrono::milliseconds linger{60000};
 };
 
 // Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0

@@ -1,6 +1,7 @@
 #include "elastiquant/train/step_runner.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
+#include <c10/util/Exception.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -168,14 +169,18 @@ void StepRunner::OnReady(size_t bucket) {
   if (adapting_ && !planned.exact) adapter_->Capture(gradients_->bucket(bucket));
   const Status status = reducer_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
+  Strike(FaultMoment::kBackward, step_);
 }
 
-void StepRunner::StrikeFaults(int64_t step) {
+void StepRunner::Strike(FaultMoment moment, int64_t step) {
   for (const Fault& fault : faults_) {
-    if (!fault.Strikes(step, comm_->rank())) continue;
+    if (fault.moment != moment || !fault.Strikes(step, comm_->rank())) continue;
+    TORCH_CHECK(fault.kind != FaultKind::kThrow, "thrown on purpose");
+    if (fault.kind == FaultKind::kQuit) _exit(0);
     if (fault.kind == FaultKind::kExit) _exit(9);
     if (fault.kind == FaultKind::kKill) raise(SIGKILL);
     if (fault.kind == FaultKind::kStop) raise(SIGSTOP);
+    while (fault.kind == FaultKind::kHang) pause();
     if (fault.kind == FaultKind::kDrift) replica_->Drift();
   }
 }
@@ -201,9 +206,11 @@ Status StepRunner::Backward(int64_t step, const Batch& batch) {
 
 Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool inspect,
                                    TrainLoader& loader) {
-  StrikeFaults(step);
+  step_ = step;
+  Strike(FaultMoment::kStep, step);
   const Stopwatch watch;
   const Traffic before = comm_->traffic();
+  comm_->SetActivity("loading data");
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
   // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
   const std::vector<uint8_t> buffers = replica_->CopyBuffers();
@@ -213,9 +220,11 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   gradients_->set_inspect(inspect);
   ConvertMemory(learning_rate);
   EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step)));
+  comm_->SetActivity("in forward or backward");
   EQ_RETURN_IF_ERROR(Backward(step, batch));
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, reducer_->Finish());
   RestoreMemory();
+  comm_->SetActivity("between two steps");
 
   StepRecord record{.step = step + 1,
                     .loss = gradients_->scalars()[0],

@@ -51,6 +51,9 @@ class StepRunner {
   std::string AdaptedCodec() const;
   Status UseCodec(const std::string& spec);
 
+  // Makes the faults happen that are asked for, for tests.
+  void Strike(FaultMoment moment, int64_t step);
+
   // Whose memory it is.
   StateIdentity Identity() const;
   // What the codecs remember on this worker, between steps.
@@ -77,7 +80,6 @@ class StepRunner {
   void RestoreMemory();
   Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket) const;
   void OnReady(size_t bucket);
-  void StrikeFaults(int64_t step);
   bool NanIsDue(int64_t step) const;
   Status Backward(int64_t step, const Batch& batch);
   void AddCommunication(const Traffic& before, StepRecord* record);
@@ -100,6 +102,7 @@ class StepRunner {
   double memory_rate_ = 0;
   std::vector<std::vector<float>> held_;
   std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec
+  int64_t step_ = 0;                       // the newest
   bool dumping_ = false;                   // the gradient of this step
   bool adapting_ = false;                  // to it
   Status backward_status_;

@@ -76,6 +76,7 @@ Status ValidateRun(const TrainOptions& o) {
   EQ_RETURN_IF_ERROR(AtLeast("--codec-threads", o.codec_threads, 1));
   EQ_RETURN_IF_ERROR(AtLeast("--loader-threads", o.loader_threads, 1));
   EQ_RETURN_IF_ERROR(Within("--timeout", o.timeout_seconds, 1, 86400, false));
+  EQ_RETURN_IF_ERROR(Within("--stall-timeout", o.stall_timeout_seconds, 0, 1e7, false));
   EQ_RETURN_IF_ERROR(Within("--workers", o.workers, 1, kMostWorkers, false));
   if (o.check_replicas != "epoch" && o.check_replicas != "every") {
     return InvalidArgument("--check-replicas is '" + o.check_replicas +

@@ -51,9 +51,10 @@ struct TrainOptions {
   double step_factor = 0.1;
 
   int workers = 1;
-  std::string link;             // "20mbit,10ms"; empty: as fast as it goes
-  double timeout_seconds = 20;  // a worker silent for longer is lost
-  int threads = 0;              // of libtorch, a worker; 0: the cores divided among the workers
+  std::string link;                     // "20mbit,10ms"; empty: as fast as it goes
+  double timeout_seconds = 20;          // a worker silent for longer is lost
+  double stall_timeout_seconds = 1800;  // one that holds up the others for longer; 0: never
+  int threads = 0;  // of libtorch, a worker; 0: the cores divided among the workers
   int codec_threads = 1;
   int loader_threads = 1;
 

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/collective/store.h"
+#include "elastiquant/collective/torch_error.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/train/dataset.h"
 #include "elastiquant/train/evaluate.h"
@@ -42,12 +44,20 @@ class Trainer {
   Trainer(const TrainOptions& options, const RunInfo& info, Communicator* comm)
       : options_(options), info_(info), comm_(*comm), agreement_(comm) {}
 
-  Status SetUp();
-  Status Run();
+  // The whole run. libtorch throws: what it says is an error like any other.
+  Status Train() try {
+    EQ_RETURN_IF_ERROR(SetUp());
+    return Run();
+  } catch (const std::exception& error) {
+    return Internal(Words(error));
+  }
   const Agreement& agreement() const { return agreement_; }
 
  private:
+  Status SetUp();
+  Status Run();
   bool is_first() const { return comm_.rank() == 0; }
+  int64_t last_step() const { return state_.step - 1; }
   int64_t epoch_of(int64_t step) const { return step / steps_per_epoch_ + 1; }
 
   Status OpenData();
@@ -184,6 +194,7 @@ Status Trainer::ShareStart() {
 
 Status Trainer::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
+  comm_.SetActivity("preparing the run");
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
   auto runner = StepRunner::Make(options_, &comm_, replica_.get(), std::move(dump_));
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
@@ -212,7 +223,9 @@ Status Trainer::Run() {
   }
   EQ_RETURN_IF_ERROR(CheckReplicas());
   if (is_first()) EQ_RETURN_IF_ERROR(WriteSummary(options_, info_, Facts(), state_.record));
-  return comm_.Barrier();  // nobody leaves while others still work
+  EQ_RETURN_IF_ERROR(comm_.Barrier());  // nobody leaves while others still work
+  runner_->Strike(FaultMoment::kEnd, last_step());
+  return Status::Ok();
 }
 
 // What the codecs remember, of the step that the run goes on from.
@@ -235,6 +248,8 @@ Status Trainer::LoadCertificate() {
 Status Trainer::SaveAll() {
   EQ_RETURN_IF_ERROR(ShareBytes());
   EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
+  comm_.SetActivity("saving a checkpoint");
+  runner_->Strike(FaultMoment::kCheckpoint, last_step());
   if (runner_->remembers()) {
     Checkpoint mine;
     runner_->SaveMemory(&mine);
@@ -300,6 +315,8 @@ Status Trainer::EndEpoch() {
   Evaluation evaluation;
   if (due) {
     const Stopwatch watch;
+    comm_.SetActivity("in an evaluation");
+    runner_->Strike(FaultMoment::kEvaluation, last_step());
     EQ_ASSIGN_OR_RETURN(evaluation, Evaluate(*replica_, *test_loader_, comm_, agreement_));
     state_.record.AddOverhead(watch.Seconds(), 0);
   }
@@ -347,17 +364,16 @@ RunFacts Trainer::Facts() const {
 }  // namespace
 
 Status TrainAsWorker(const TrainOptions& options, const CommunicatorOptions& where,
-                     const RunInfo& info) try {
+                     const RunInfo& info) {
+  KeepTorchQuiet();
   EQ_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> comm, Communicator::Connect(where));
+  comm->SetFarewell("its part of the run is done");
   Trainer trainer(options, info, comm.get());
-  Status status = trainer.SetUp();
-  if (status.ok()) status = trainer.Run();
+  Status status = trainer.Train();
   // What all know of already needs no telling; any other trouble the others would only notice
   // as silence.
   if (!status.ok() && !trainer.agreement().on_error()) comm->Abort(status);
   return status;
-} catch (const std::exception& error) {  // libtorch throws
-  return Internal(error.what());
 }
 
 }  // namespace elastiquant

@@ -65,6 +65,10 @@ void BindCollectives(py::module_& module) {
   py::class_<TensorCollectives, Held>(module, "_TensorCollectives",
                                       "What runs behind all_reduce() and all_gather().")
       .def(py::init(&Make), py::kw_only(), py::arg("meeting"), py::arg("threads"))
+      .def("set_farewell", &TensorCollectives::SetFarewell, py::arg("why"))
+      .def(
+          "abort", [](TensorCollectives& t, const std::string& why) { t.Abort(Internal(why)); },
+          py::arg("why"), py::call_guard<py::gil_scoped_release>())
       .def("all_reduce", &AllReduce, py::arg("tensor"), py::arg("codec"), py::arg("seed"),
            py::arg("mean"))
       .def("all_gather", &AllGather, py::arg("tensor"), py::arg("codec"), py::arg("seed"));

@@ -24,7 +24,8 @@ Result<std::unique_ptr<GlooGroup>> GlooGroup::Connect(const GlooOptions& options
         py::module_::import("elastiquant._group")
             .attr("connect_gloo")(options.store_host, options.store_port, options.store_prefix,
                                   options.rank, options.world_size,
-                                  static_cast<double>(options.connect_timeout.count()) / 1e3);
+                                  static_cast<double>(options.connect_timeout.count()) / 1e3,
+                                  options.one_machine);
     return MakeC10dGroup(
         c10::intrusive_ptr<c10d::Backend>::reclaim_copy(group.cast<c10d::Backend*>()));
   } catch (const std::exception& e) {
@@ -44,6 +45,9 @@ CommunicatorOptions OptionsOf(const py::object& meeting) {
   if (!store.is_none()) options.store = store.cast<std::shared_ptr<StoreHost>>();
   const std::chrono::duration<double> timeout(meeting.attr("timeout").cast<double>());
   options.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+  const std::chrono::duration<double> stall_timeout(
+      meeting.attr("stall_timeout").cast<double>());
+  options.stall_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(stall_timeout);
   options.connect_timeout =
       std::max<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(20));
   const py::object link = meeting.attr("link");
@@ -57,8 +61,11 @@ void BindCommunicator(py::module_& module) {
       py::arg("link"), "Raises ValueError unless the spec names a link to emulate.");
   py::class_<StoreHost, std::shared_ptr<StoreHost>>(module, "_StoreHost",
                                                     "The key-value store of some workers.")
-      .def(py::init(
-          [] { return std::shared_ptr<StoreHost>(ValueOrThrow(StoreHost::Listen(0))); }))
+      .def(py::init([](bool this_machine_only) {
+             return std::shared_ptr<StoreHost>(ValueOrThrow(StoreHost::Listen(
+                 0, this_machine_only ? Reach::kThisMachine : Reach::kAnywhere)));
+           }),
+           py::kw_only(), py::arg("this_machine_only"))
       .def_property_readonly("port", &StoreHost::port);
 }
 

@@ -178,7 +178,12 @@ void BindDdp(py::module_& module) {
   });
   engine.def("restore_memory", &DdpEngine::RestoreMemory);
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
-  engine.def("close", &DdpEngine::Close, py::call_guard<py::gil_scoped_release>());
+  engine.def(
+      "close",
+      [](DdpEngine& e, const std::string& farewell, const std::string& error) {
+        e.Close(farewell, error.empty() ? Status() : Internal(error));
+      },
+      py::arg("farewell"), py::arg("error"), py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace elastiquant::python

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import queue
+import threading
 import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -76,26 +79,68 @@ class Work:
         return self._task.done()
 
 
+# As compress() explains them, in seconds.
+_TIMEOUT = 20.0
+_STALL_TIMEOUT = 1800.0
+
+_Call = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
+
+
 class _Channel:
     """A group's connections, and the one thread that uses them, in the order of calls."""
 
     def __init__(self, group: dist.ProcessGroup):
         self._workers = _core._TensorCollectives(
-            meeting=_group.arrange(group, timeout=20.0, link=None, alike={}, error=None),
+            meeting=_group.arrange(
+                group, _TIMEOUT, _STALL_TIMEOUT, link=None, alike={}, error=None
+            ),
             threads=1,
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastiquant")
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        # A daemon: Python joins other threads before it calls what is registered with atexit,
+        # and this one may wait for workers that wait for this script, which has failed.
+        thread = threading.Thread(
+            target=_serve, args=(self._calls,), name="elastiquant", daemon=True
+        )
+        thread.start()
+        _threads.add(thread)
+        # The thread ends with the channel, which ends with its group.
+        weakref.finalize(self, self._calls.put, None).atexit = False
 
     def submit(self, call: str, *arguments: Any) -> Future[Any]:
-        return self._thread.submit(getattr(self._workers, call), *arguments)
+        task: Future[Any] = Future()
+        self._calls.put((task, getattr(self._workers, call), arguments))
+        return task
+
+    def end(self, farewell: str, error: str) -> None:
+        """The script has ended. What was submitted is done before, unless by an error."""
+        self._workers.set_farewell(farewell)
+        if error:
+            self._workers.abort(error)
+        self._calls.put(None)
+
+
+def _serve(calls: queue.SimpleQueue[_Call | None]) -> None:
+    while call := calls.get():
+        task, function, arguments = call
+        try:
+            task.set_result(function(*arguments))
+        except BaseException as e:
+            task.set_exception(e)
+        del call, task, function, arguments  # or the connections would live until the next call
 
 
 _channels: weakref.WeakKeyDictionary[dist.ProcessGroup, _Channel] = weakref.WeakKeyDictionary()
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
+    for channel in list(_channels.values()):
+        channel.end(_group.SCRIPT_ENDED, _group.unhandled_error())
     _channels.clear()
+    for thread in list(_threads):
+        thread.join()
 
 
 def _channel(group: dist.ProcessGroup | None) -> _Channel:

@@ -40,6 +40,7 @@ def compress(
     seed: int = 0,
     threads: int = 1,
     timeout: float = 20.0,
+    stall_timeout: float | None = 1800.0,
     link: str | None = None,
     switch: bool = True,
     grad_scaler: torch.amp.GradScaler | None = None,
@@ -72,6 +73,10 @@ def compress(
     seed: of the random numbers of rounding.
     threads: that encode and decode, each.
     timeout: seconds that a worker may be silent before the others give it up, at least 1.
+    stall_timeout: seconds that others wait for a worker that lives but gets on with nothing (a
+        data loader's deadlock, a broken path between two workers) before they give it up, at
+        least 1. It must be longer than what one worker does alone, such as an evaluation. None
+        or 0: for ever.
     link: a link to emulate, for trying: "20mbit,10ms". Only compressed messages feel it.
     switch: where uncompressed gradients might be faster, time some steps both ways, send fp32
         unless compressing gains 2 %, and log so; looked at again every 1000 steps. False always
@@ -97,8 +102,8 @@ def compress(
     Errors: TypeError for a model that is not DDP, ValueError for a bad argument or spec,
     RuntimeError if the model has a hook already, or if workers differ in their arguments or one
     of them cannot go on, which it names. In training, a lost worker raises
-    torch.distributed.DistBackendError, which names it, from backward() on all others, within
-    `timeout`.
+    torch.distributed.DistBackendError, which names it and says why, from backward() on all
+    others, within `timeout`; a stuck one within `stall_timeout`.
     """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(
@@ -109,7 +114,7 @@ def compress(
     specs, error = [], None
     try:
         specs = _specs(names, parameters, codec, exact, policy)
-        _check_numbers(bucket_kib, measure_every, seed, threads, timeout)
+        _check_numbers(bucket_kib, measure_every, seed, threads, timeout, stall_timeout)
         _between_steps.check(names, parameters, specs, optimizer)
         if link is not None:
             _core._check_link(link)
@@ -124,7 +129,7 @@ def compress(
     remembers = any(_core.Codec(spec).state for spec in set(specs))
     alike |= {"exchange": exchange, "down": down}
     engine = _core._DdpEngine(
-        meeting=_group.arrange(model.process_group, timeout, link, alike, error),
+        meeting=_group.arrange(model.process_group, timeout, stall_timeout, link, alike, error),
         parameters=[
             (name, p.numel(), p.dim(), p.shape[0] if p.dim() else 1, spec)
             for name, p, spec in zip(names, parameters, specs, strict=True)
@@ -243,8 +248,11 @@ class Compression:
 
     def close(self) -> None:
         """Ends communication; later backwards of the model raise. Happens at exit by itself."""
+        self._close("it closed its compression", error="")
+
+    def _close(self, farewell: str, error: str) -> None:
         self._settle()
-        self._engine.close()
+        self._engine.close(farewell, error)
 
     def _settle(self) -> None:
         if self._between_steps is not None:
@@ -286,7 +294,7 @@ _open: weakref.WeakSet[Compression] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for compression in list(_open):
-        compression.close()
+        compression._close(_group.SCRIPT_ENDED, _group.unhandled_error())
 
 
 def _layer(line: dict[str, Any]) -> LayerStats:
@@ -297,7 +305,12 @@ def _layer(line: dict[str, Any]) -> LayerStats:
 
 
 def _check_numbers(
-    bucket_kib: int | None, measure_every: int, seed: int, threads: int, timeout: float
+    bucket_kib: int | None,
+    measure_every: int,
+    seed: int,
+    threads: int,
+    timeout: float,
+    stall_timeout: float | None,
 ) -> None:
     if bucket_kib is not None and bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
@@ -305,6 +318,8 @@ def _check_numbers(
         raise ValueError("measure_every and seed must not be negative, threads at least 1")
     if not 1 <= timeout < math.inf:
         raise ValueError("timeout must be at least 1 s, and finite")
+    if stall_timeout and not 1 <= stall_timeout < math.inf:
+        raise ValueError("stall_timeout must be at least 1 s and finite, or None")
 
 
 def _synchronised(

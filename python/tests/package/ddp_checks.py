@@ -10,12 +10,16 @@ import contextlib
 import copy
 import gc
 import logging
+import os
 import pickle
 import re
+import socket
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -722,6 +726,49 @@ def an_emulated_link_slows():
         train(model, range(2))
         stats = compression.stats()
         assert stats.wire_seconds > 0.9 * 8 * stats.bytes_up / 1e6
+
+
+@check
+def workers_of_one_machine_listen_on_its_loopback_address():
+    before = set(listening_addresses())
+    compress(make_ddp())
+    elastiquant.all_reduce(torch.ones(10), "fp32", group=dist.new_group())
+    ours = set(listening_addresses()) - before
+    assert dist.get_rank() > 0 or ours, "the store listens nowhere"
+    assert all(host == "127.0.0.1" for host, _ in ours), ours
+
+
+def listening_addresses() -> Iterator[tuple[str, int]]:
+    """Of this process, IPv4 and IPv6."""
+    mine = set()
+    for fd in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the folder itself
+            mine.add(os.readlink(fd))
+    for family, name in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in Path(f"/proc/self/net/{name}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] != "0A" or f"socket:[{words[9]}]" not in mine:  # listening
+                continue
+            host, port = words[1].split(":")
+            numbers = bytes.fromhex(host)
+            packed = b"".join(numbers[i : i + 4][::-1] for i in range(0, len(numbers), 4))
+            yield socket.inet_ntop(family, packed), int(port, 16)
+
+
+@check
+def pytorchs_log_level_is_left_alone():
+    compress(make_ddp())
+    with tempfile.TemporaryFile() as log:
+        stderr = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:  # something that c10d warns of
+            with raises(RuntimeError, ""):
+                dist.TCPStore("127.0.0.1", 1, is_master=False, timeout=timedelta(seconds=1))
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+        log.seek(0)
+        assert b"127.0.0.1" in log.read()
 
 
 @check

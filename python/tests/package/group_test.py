@@ -1,0 +1,58 @@
+"""Which address a worker announces to the others."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from unittest import mock
+
+from elastiquant import _group
+
+
+class AddressTest(unittest.TestCase):
+    def setUp(self):
+        without = mock.patch.dict(os.environ)
+        without.start()
+        os.environ.pop("GLOO_SOCKET_IFNAME", None)
+        self.addCleanup(without.stop)
+
+    def with_routes(self, routes: dict[str, str]):
+        """From which address packets go to a host."""
+        towards = lambda host, port: routes.get(host, "")  # noqa: E731
+        return mock.patch.object(_group, "_address_towards", towards)
+
+    def test_it_is_the_one_towards_the_store(self):
+        with self.with_routes({"10.0.0.1": "10.0.0.7", "192.0.2.1": "10.9.9.9"}):
+            self.assertEqual(_group._own_address("10.0.0.1", 1234), "10.0.0.7")
+
+    def test_it_is_no_loopback_address(self):
+        """The name of the store's machine often stands for 127.0.1.1 on that machine."""
+        for loopback in ("127.0.0.1", "127.0.1.1"):
+            with self.with_routes({"node-0": loopback, "192.0.2.1": "10.0.0.7"}):
+                self.assertEqual(_group._own_address("node-0", 1234), "10.0.0.7")
+            with (
+                self.with_routes({"node-0": loopback, "192.0.2.1": loopback}),
+                self.assertRaisesRegex(RuntimeError, "GLOO_SOCKET_IFNAME"),
+            ):
+                _group._own_address("node-0", 1234)
+
+    def test_it_is_that_of_the_interface_that_was_named(self):
+        with self.with_routes({"node-0": "10.0.0.7"}):
+            os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+            self.assertEqual(_group._own_address("node-0", 1234), "127.0.0.1")
+            os.environ["GLOO_SOCKET_IFNAME"] = "none0"
+            with self.assertRaisesRegex(RuntimeError, "GLOO_SOCKET_IFNAME names 'none0'"):
+                _group._own_address("node-0", 1234)
+
+    def test_the_way_to_this_machine_is_loopback(self):
+        self.assertEqual(_group._address_towards("127.0.0.1", 1234), "127.0.0.1")
+        self.assertEqual(_group._address_towards("no.such.host.invalid", 1234), "")
+
+    def test_processes_of_one_machine_are_told(self):
+        self.assertEqual(_group._network(), _group._network())
+        with mock.patch("os.stat", side_effect=OSError):
+            self.assertTrue(_group._network())
+
+
+if __name__ == "__main__":
+    unittest.main()
