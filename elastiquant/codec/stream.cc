@@ -138,8 +138,8 @@ Status EncoderStream::Load(std::span<const uint8_t> bytes) {
     reader.ReadSpan(elements_ * sizeof(float), &from);
     if (!from.empty()) std::memcpy(field.data(), from.data(), from.size());
   }
-  const Status restored = Restore(
-      std::vector<std::span<const float>>(fields.begin(), fields.end()), messages);
+  const Status restored =
+      Restore(std::vector<std::span<const float>>(fields.begin(), fields.end()), messages);
   return restored.ok() ? restored : Bad(restored.message());
 }
 

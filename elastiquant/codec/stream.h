@@ -1,5 +1,5 @@
-// Message after message of one sender, under a codec that may remember something of each for the
-// next (Codec::StateFields: |ef, |dgc, powersgd).
+// Message after message of one sender, under a codec that may remember something of each for
+// the next (Codec::StateFields: |ef, |dgc, powersgd).
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class EncoderStream {
   // What is remembered, by Codec::StateFields: `elements` floats each.
   const std::vector<std::string>& names() const { return names_; }
   std::span<const float> field(size_t f) const { return fields_[f]; }
-  // Takes up a stream where it was saved. kInvalidArgument, and nothing is changed, unless there
-  // are `elements` finite values for each name.
+  // Takes up a stream where it was saved. kInvalidArgument, and nothing is changed, unless
+  // there are `elements` finite values for each name.
   Status Restore(StateIn fields, uint64_t messages);
 
   // The same as bytes, for a file: with the codec's spec, the number of values and a checksum.

@@ -57,7 +57,8 @@ TEST(EncoderStream, WhatWasSentAndWhatIsRememberedAreAllThereWas) {
 TEST(EncoderStream, GoesOnWhereItWasSaved) {
   for (const char* spec : kWithMemory) {
     EncoderStream whole(Make(spec), 700), first(Make(spec), 700), second(Make(spec), 700);
-    for (unsigned t = 0; t < 3; ++t) EXPECT_EQ(Next(whole, Gaussian(700, t)), Next(first, Gaussian(700, t)));
+    for (unsigned t = 0; t < 3; ++t)
+      EXPECT_EQ(Next(whole, Gaussian(700, t)), Next(first, Gaussian(700, t)));
     ASSERT_TRUE(second.Load(Saved(first)).ok());
     EXPECT_EQ(second.messages(), 3u);
     for (unsigned t = 3; t < 6; ++t) {

@@ -12,17 +12,18 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/memory.h"
+#include "elastiquant/codec/stream.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
+#include "python/bindings/stream.h"
 #include "python/bindings/tensors.h"
 
 namespace py = pybind11;
 
 namespace elastiquant::python {
 namespace {
-
-using CodecPtr = std::shared_ptr<const Codec>;
 
 uint64_t KeyNumber(py::handle object) {
   const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
@@ -45,53 +46,20 @@ StreamKey FreshKey() {
   return {(uint64_t{random()} << 32) | random()};
 }
 
-StreamKey KeyOf(const py::object& key) {
-  if (key.is_none()) return FreshKey();
-  if (!py::isinstance<py::tuple>(key)) return {KeyNumber(key)};
-  const auto parts = key.cast<py::tuple>();
-  if (parts.size() != 4) {
-    throw py::value_error("a key of several numbers is (seed, step, worker, message), not " +
-                          py::repr(key).cast<std::string>());
-  }
-  return DeriveKey(KeyNumber(parts[0]), KeyNumber(parts[1]), KeyNumber(parts[2]),
-                   KeyNumber(parts[3]));
-}
-
-std::string Join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-void CheckStateless(const Codec& codec) {
-  const std::vector<std::string> state = codec.StateFields();
-  if (state.empty()) return;
-  throw py::value_error("codec '" + codec.spec() + "' remembers (" + Join(state) +
-                        ") from one message of a stream to the next, which encoding a single "
-                        "tensor cannot: use elastiquant.compress()");
-}
-
-// A tensor of several dimensions is one matrix to codecs that care for shapes.
-Result<CodecPtr> ForShapeOf(const CodecPtr& codec, const at::Tensor& tensor) {
-  if (tensor.dim() < 2 || tensor.numel() == 0) return codec;
-  const auto rows = static_cast<size_t>(tensor.size(0));
-  const TensorShape shape{rows, static_cast<size_t>(tensor.numel()) / rows};
-  return CodecForShapes(codec, std::span(&shape, 1));
-}
-
 Result<Frame> EncodeTensor(const CodecPtr& flat, const at::Tensor& tensor, StreamKey key) {
-  EQ_ASSIGN_OR_RETURN(const CodecPtr codec, ForShapeOf(flat, tensor));
+  EQ_ASSIGN_OR_RETURN(const CodecPtr codec, ForShape(flat, tensor.sizes()));
   const at::Tensor floats = HostFloats(tensor);
   // Not a vector: the bound can be far above the frame, and pages not touched cost nothing.
   const size_t bound = codec->MaxFrameBytes(Span(floats).size());
   const auto room = std::make_unique_for_overwrite<uint8_t[]>(bound);
   EQ_ASSIGN_OR_RETURN(const size_t bytes, codec->Encode(Span(floats), key, ThreadsWorkspace(),
                                                         {room.get(), bound}));
-  return Frame::Of({room.get(), room.get() + bytes});
+  return Frame::Of({room.get(), room.get() + bytes}, kMaxFrameElements);
 }
 
 Frame Encode(const CodecPtr& codec, const py::object& object, const py::object& key) {
-  CheckStateless(*codec);
+  ThrowIfError(CheckRemembersNothing(
+      *codec, "use codec.stream(), or elastiquant.compress() in training"));
   const at::Tensor tensor = TensorOf(object, "tensor");
   CheckFloats(tensor, "tensor");
   const StreamKey stream = KeyOf(key);
@@ -174,7 +142,8 @@ key: the stream of random numbers: (seed, step, worker, message), each from 0 to
     and would not average out.
 
 Releases the GIL. Raises NonFiniteError for NaN or infinity, TypeError for integers or sparse
-tensors, ValueError for codecs that remember (codec.state), which compress() runs.)");
+tensors, ValueError for codecs that remember (codec.state): a tensor by itself would drop what
+they keep for the next, so make a stream(), or let compress() run them.)");
   codec.def(
       "decode",
       [](const Codec&, const py::object& frame, const py::object& out) {
@@ -186,6 +155,12 @@ tensors, ValueError for codecs that remember (codec.state), which compress() run
 
 Frame.decode(out) of a frame or its bytes. A frame says itself how it decodes, so that any
 codec decodes any frame.)");
+  codec.def(
+      "stream", [](const std::shared_ptr<Codec>& c) { return MakeStream(c); },
+      R"(stream(self)
+--
+
+A new Stream, for codecs that remember something of each tensor for the next (Codec.state).)");
   codec.def("__repr__", [](const Codec& c) { return "Codec('" + c.spec() + "')"; });
   codec.def("__hash__", [](const Codec& c) { return py::hash(py::str(c.spec())); });
   codec.def(
@@ -231,6 +206,26 @@ All registered codecs, as a list of CodecInfo. After any codec's spec may also f
 }
 
 }  // namespace
+
+StreamKey KeyOf(const py::object& key) {
+  if (key.is_none()) return FreshKey();
+  if (!py::isinstance<py::tuple>(key)) return {KeyNumber(key)};
+  const auto parts = key.cast<py::tuple>();
+  if (parts.size() != 4) {
+    throw py::value_error("a key of several numbers is (seed, step, worker, message), not " +
+                          py::repr(key).cast<std::string>());
+  }
+  return DeriveKey(KeyNumber(parts[0]), KeyNumber(parts[1]), KeyNumber(parts[2]),
+                   KeyNumber(parts[3]));
+}
+
+Result<CodecPtr> ForShape(const CodecPtr& codec, at::IntArrayRef shape) {
+  const auto elements = static_cast<size_t>(c10::multiply_integers(shape));
+  if (shape.size() < 2 || elements == 0) return codec;
+  const auto rows = static_cast<size_t>(shape[0]);
+  const TensorShape matrix{rows, elements / rows};
+  return CodecForShapes(codec, std::span(&matrix, 1));
+}
 
 void BindCodec(py::module_& module) {
   BindCodecClass(module);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "elastiquant/codec/frame.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/tensors.h"
 
@@ -40,13 +41,17 @@ std::string_view Text(const Frame& frame) {
 
 py::bytes Bytes(const Frame& frame) { return {Text(frame).data(), Text(frame).size()}; }
 
-Frame FrameFromBuffer(const py::buffer& buffer) {
+Frame FrameFromBuffer(const py::buffer& buffer, size_t max_elements) {
   Py_buffer view;
   if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw py::error_already_set();
   const auto* begin = static_cast<const uint8_t*>(view.buf);
   std::vector<uint8_t> bytes(begin, begin + view.len);
   PyBuffer_Release(&view);
-  return ValueOrThrow(Frame::Of(std::move(bytes)));
+  Result<Frame> frame = Frame::Of(std::move(bytes), max_elements);
+  if (frame.status().code() == StatusCode::kOutOfRange) {
+    throw py::value_error(frame.status().message());
+  }
+  return ValueOrThrow(std::move(frame));
 }
 
 void Decode(const Frame& frame, const at::Tensor& floats) {
@@ -91,8 +96,8 @@ Frame::Frame(std::vector<uint8_t> bytes, FrameSummary summary)
     : bytes_(std::make_shared<const std::vector<uint8_t>>(std::move(bytes))),
       summary_(std::move(summary)) {}
 
-Result<Frame> Frame::Of(std::vector<uint8_t> bytes) {
-  EQ_ASSIGN_OR_RETURN(FrameSummary summary, InspectFrame(bytes));
+Result<Frame> Frame::Of(std::vector<uint8_t> bytes, size_t max_elements) {
+  EQ_ASSIGN_OR_RETURN(FrameSummary summary, InspectFrame(bytes, max_elements));
   return Frame(std::move(bytes), std::move(summary));
 }
 
@@ -101,13 +106,13 @@ Workspace& ThreadsWorkspace() {
   return work;
 }
 
-Frame FrameOf(py::handle object) {
+Frame FrameOf(py::handle object, size_t max_elements) {
   if (py::isinstance<Frame>(object)) return object.cast<Frame>();
   if (!PyObject_CheckBuffer(object.ptr())) {
     throw py::type_error(std::string("a Frame or its bytes are needed, not ") +
                          Py_TYPE(object.ptr())->tp_name);
   }
-  return FrameFromBuffer(py::reinterpret_borrow<py::buffer>(object));
+  return FrameFromBuffer(py::reinterpret_borrow<py::buffer>(object), max_elements);
 }
 
 py::object DecodeToTensor(const Frame& frame, const py::object& out) {
@@ -134,13 +139,18 @@ void BindFrame(py::module_& module) {
 bytes(frame) and memoryview(frame) give its bytes, Frame.from_bytes() takes them. A frame
 decodes anywhere, without the codec that made it. Immutable, hashable, picklable.)");
   frame.attr("__module__") = "elastiquant";
-  frame.def_static("from_bytes", &FrameOf, py::arg("data"),
-                   R"(from_bytes(data)
+  frame.def_static("from_bytes", &FrameOf, py::arg("data"), py::kw_only(),
+                   py::arg("max_elements") = kDefaultMaxElements,
+                   R"(from_bytes(data, *, max_elements=268435456)
 --
 
 The frame in `data`: bytes, bytearray, memoryview or any contiguous buffer, which is copied.
 
-Raises CorruptFrameError if it is no frame, or a damaged one.)");
+max_elements: how many values it may claim to have, since 44 bytes can claim 2^32 - 1. The
+    default, 2^28, is a GiB of fp32: more than training sends in one message.
+
+Raises CorruptFrameError if it is no frame, or a damaged one, and ValueError if it claims more
+than max_elements.)");
   frame.def("decode", &DecodeToTensor, py::arg("out") = py::none(),
             R"(decode(self, out=None)
 --
@@ -177,7 +187,10 @@ not hold floats, CorruptFrameError for a damaged frame, which leaves `out` undef
   frame.def(
       "__eq__", [](const Frame& a, const Frame& b) { return Text(a) == Text(b); },
       py::is_operator());
-  frame.def(py::pickle(&Bytes, [](const py::bytes& state) { return FrameFromBuffer(state); }));
+  // Who unpickles trusts the sender with more than a size.
+  frame.def(py::pickle(&Bytes, [](const py::bytes& state) {
+    return FrameFromBuffer(state, kMaxFrameElements);
+  }));
 }
 
 }  // namespace elastiquant::python

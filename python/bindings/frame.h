@@ -13,7 +13,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/base/workspace.h"
-#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant::python {
 
@@ -21,7 +21,7 @@ namespace elastiquant::python {
 class Frame {
  public:
   // Checks header and checksum, as InspectFrame does.
-  static Result<Frame> Of(std::vector<uint8_t> bytes);
+  static Result<Frame> Of(std::vector<uint8_t> bytes, size_t max_elements);
 
   std::span<const uint8_t> bytes() const { return *bytes_; }
   const FrameSummary& summary() const { return summary_; }
@@ -36,8 +36,8 @@ class Frame {
 // The calling thread's, of one thread: encoding and decoding run on the threads that call.
 Workspace& ThreadsWorkspace();
 
-// A Frame, or one made of anything with contiguous bytes.
-Frame FrameOf(pybind11::handle object);
+// A Frame, or one made of anything with contiguous bytes that claims at most so many values.
+Frame FrameOf(pybind11::handle object, size_t max_elements = kDefaultMaxElements);
 
 // The frame's values as a new flat fp32 tensor, or in `out` (a tensor, or None), which is
 // returned.

@@ -8,6 +8,7 @@
 #include "python/bindings/ddp.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
+#include "python/bindings/stream.h"
 
 PYBIND11_MODULE(_core, module) {
   // Docstrings begin with a signature of their own, which inspect and help() understand.
@@ -19,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
   elastiquant::python::BindErrors(module);
   elastiquant::python::BindFrame(module);
   elastiquant::python::BindCodec(module);
+  elastiquant::python::BindStream(module);
   elastiquant::python::BindCommunicator(module);
   elastiquant::python::BindDdp(module);
   elastiquant::python::BindCollectives(module);

@@ -37,6 +37,7 @@ from elastiquant._core import (  # noqa: E402
     CorruptFrameError,
     Frame,
     NonFiniteError,
+    Stream,
     __version__,
     codecs,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "NonFiniteError",
     "Report",
     "Stats",
+    "Stream",
     "Work",
     "__version__",
     "all_gather",

@@ -221,8 +221,73 @@ class RefusalTest(unittest.TestCase):
         for spec in ("topk|ef", "powersgd", "dither:bits=2|ef"):
             codec = Codec(spec)
             self.assertTrue(codec.state)
-            with self.subTest(spec), self.assertRaisesRegex(ValueError, r"compress\(\)"):
+            with self.subTest(spec), self.assertRaisesRegex(ValueError, r"codec\.stream\(\)"):
                 codec.encode(gradient(10))
+
+
+class StreamTest(unittest.TestCase):
+    def test_loses_nothing(self):
+        stream = Codec("topk:ratio=0.05|ef").stream()
+        given = sent = torch.zeros(2000)
+        for step in range(10):
+            tensor = torch.randn(2000, generator=torch.Generator().manual_seed(step))
+            given = given + tensor
+            sent = sent + stream.encode(tensor, (1, step, 0, 0)).decode()
+        self.assertEqual(stream.messages, 10)
+        residual = stream.state_dict()["memory"]["residual"]
+        self.assertTrue(torch.allclose(sent + residual, given, atol=1e-4))
+        self.assertGreater(
+            (given - sent).abs().sum(), 100
+        )  # so that there was something to lose
+
+    def test_goes_on_where_it_was_saved(self):
+        for spec in ("topk:ratio=0.05|ef", "dgc:ratio=0.1", "powersgd:rank=2"):
+            with self.subTest(spec):
+                whole, rest = Codec(spec).stream(), Codec(spec).stream()
+                tensors = [gradient(3000).view(60, 50) * (step + 1) for step in range(4)]
+                for step in (0, 1):
+                    whole.encode(tensors[step], (1, step, 0, 0))
+                with tempfile.TemporaryDirectory() as folder:
+                    torch.save(whole.state_dict(), Path(folder, "state"))
+                    rest.load_state_dict(torch.load(Path(folder, "state")))
+                self.assertEqual(rest.messages, 2)
+                for step in (2, 3):
+                    key = (1, step, 0, 0)
+                    self.assertEqual(
+                        rest.encode(tensors[step], key), whole.encode(tensors[step], key)
+                    )
+
+    def test_without_memory_is_the_codec(self):
+        codec = Codec("dither:bits=2")
+        stream = codec.stream()
+        self.assertEqual(stream.codec, codec)
+        self.assertEqual(stream.encode(gradient(), KEY), codec.encode(gradient(), KEY))
+        self.assertEqual(stream.state_dict()["memory"], {})
+
+    def test_refuses_what_does_not_fit(self):
+        stream = Codec("topk:ratio=0.5|ef").stream()
+        poisoned = gradient(100)
+        poisoned[3] = float("nan")
+        with self.assertRaises(NonFiniteError):
+            stream.encode(poisoned)
+        self.assertEqual(stream.messages, 0)
+        stream.encode(gradient(99))  # the first that is encoded says the shape
+        with self.assertRaisesRegex(ValueError, r"\(99,\), not \(100,\)"):
+            stream.encode(gradient(100))
+        state = stream.state_dict()
+        with self.assertRaisesRegex(ValueError, "topk:ratio=0.5"):
+            Codec("topk:ratio=0.2|ef").stream().load_state_dict(state)
+        for key in state:
+            lacking = {name: value for name, value in state.items() if name != key}
+            with self.assertRaisesRegex(ValueError, key):
+                stream.load_state_dict(lacking)
+        with self.assertRaisesRegex(ValueError, "residual"):
+            stream.load_state_dict(state | {"memory": {}})
+        with self.assertRaisesRegex(ValueError, "residual"):
+            stream.load_state_dict(state | {"memory": {"residual": torch.zeros(98)}})
+        self.assertTrue(
+            torch.equal(stream.state_dict()["memory"]["residual"], state["memory"]["residual"])
+        )
 
 
 class ThreadsTest(unittest.TestCase):

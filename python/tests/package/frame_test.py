@@ -75,6 +75,14 @@ class BytesTest(unittest.TestCase):
                 Frame.from_bytes(wrong)
         self.assertTrue(issubclass(CorruptFrameError, ValueError))
 
+    def test_that_claim_too_much_are_refused(self):
+        data = bytes(frame_of(600))
+        self.assertEqual(Frame.from_bytes(data, max_elements=600).elements, 600)
+        with self.assertRaisesRegex(ValueError, "claims 600 values.*raise max_elements"):
+            Frame.from_bytes(data, max_elements=599)
+        with self.assertRaises(TypeError):
+            Frame.from_bytes(data, 599)  # by its name only
+
     def test_of_other_kinds_are_refused(self):
         for wrong in ("text", 3, None, torch.zeros(3)):
             with self.subTest(wrong), self.assertRaises(TypeError):
