@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes inputs for fuzz targets to begin with.
 
-FOLDER/codecs, for round_trip_fuzz and targets_fuzz: for each codec a message of a few values, a
-long one, and one of floats. FOLDER/frames, for frame_fuzz: golden frames with a parameter or the
-front of the payload at the edge of what may stand there (frame_fuzz makes their checksums right).
+FOLDER/codecs, for round_trip_fuzz and targets_fuzz: for each codec a message of a few values,
+a long one, and one of floats. FOLDER/frames, for frame_fuzz: golden frames with a parameter or
+the front of the payload at the edge of what may stand there (frame_fuzz makes their checksums
+right).
 
     python3 fuzz/seeds.py FOLDER
 """
