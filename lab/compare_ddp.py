@@ -4,9 +4,9 @@
     sudo lab/compare_ddp.py --out runs/compare_ddp
     sudo lab/compare_ddp.py --out runs/compare_ddp --rates 20mbit --methods fp32 dither:bits=2
 
-Each method trains with DistributedDataParallel on 4 workers (--nodes) in network namespaces of their own
-(lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not measured
-again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
+Each method trains with DistributedDataParallel on 4 workers (--nodes) in network namespaces of
+their own (lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not
+measured again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
 OUT/seconds.png are made of all that is there, the fastest of --repeats. A method that hangs or
 crashes is said to.
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The peak memory of a worker under DistributedDataParallel alone, and with what compress() adds.
+"""A worker's peak memory under DistributedDataParallel alone, and with what compress() adds.
 
     lab/compare_memory.py
     lab/compare_memory.py --model resnet18 --nodes 4 --methods fp32 elastic:bits=4 'topk|ef'
 
-Each method trains for some steps in processes of its own, over the loopback device; what counts
-is the largest resident set (ru_maxrss) of any worker. Prints it as a table, and how much that is
-above the first method, in bytes and in gradients of fp32.
+Each method trains for some steps in processes of its own, over the loopback device; what
+counts is the largest resident set (ru_maxrss) of any worker. Prints it as a table, and how much
+that is above the first method, in bytes and in gradients of fp32.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """The models that the lab times, in their forms for CIFAR's 32x32 images."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -65,7 +67,7 @@ def mlp() -> nn.Module:
     """Few and large matrices, as language models have them: 67,125,258 parameters."""
     widths = (3072, 4096, 4096, 4096, 4096, 1024)
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], 10))
 

@@ -78,7 +78,8 @@ class Communicator {
   // A message has at least one byte, and is copied: the span may be written to again. A receive
   // may have more room than the message needs, never less. tag < 2^24. A wait has no time limit
   // of its own, because a slow link may need long: it ends with the message, or with an error
-  // when a worker is lost or stuck. Every transfer must be waited for, unless a worker was lost.
+  // when a worker is lost or stuck. Every transfer must be waited for, unless a worker was
+  // lost.
   virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
                                          std::span<const uint8_t> bytes) = 0;
   virtual std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) = 0;
