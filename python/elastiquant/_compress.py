@@ -147,6 +147,7 @@ def compress(
     )
     engine.register(model.reducer, parameters)
     compression = Compression(engine, dict(zip(names, specs, strict=True)), dist.get_rank())
+    compression._bytes_a_value = _bytes_a_value(parameters)
     if remembers:
         compression._between_steps = _between_steps.BetweenSteps(
             engine, model, parameters, specs, grad_scaler, optimizer
@@ -170,6 +171,7 @@ class Compression:
         self._codecs = codecs
         self._rank = rank  # in the job, of which the model's group may be a part
         self._begun = time.monotonic()
+        self._bytes_a_value = 4.0  # of the gradients, in their own types
         self._between_steps: _between_steps.BetweenSteps | None = None
         _open.add(self)
 
@@ -186,7 +188,9 @@ class Compression:
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker."""
-        return Stats(**self._engine.stats())
+        stats = self._engine.stats()
+        without_us = stats["fp32_bytes_up"] * self._bytes_a_value / 4
+        return Stats(**stats, uncompressed_bytes_up=round(without_us))
 
     def reset_stats(self) -> None:
         """Begins the sums of stats() and layers() anew. Not within a backward."""
@@ -302,6 +306,12 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     names = ("nmse", "spread", "bound", "bits", "verdict")
     counts = {name: int(line[name]) for name in ("messages", "coordinates")}
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
+
+
+def _bytes_a_value(parameters: list[torch.nn.Parameter]) -> float:
+    """The mean over all gradients, which are of their parameters' types."""
+    values = sum(p.numel() for p in parameters)
+    return sum(p.numel() * p.element_size() for p in parameters) / max(values, 1)
 
 
 def _check_numbers(

@@ -48,7 +48,8 @@ class Record:
 
 
 def _pick(kind: type, fields: dict) -> Stats | LayerStats:
-    return kind(**{field.name: fields[field.name] for field in dataclasses.fields(kind)})
+    known = {field.name for field in dataclasses.fields(kind)} & fields.keys()
+    return kind(**{name: fields[name] for name in known})  # TypeError for what is missing
 
 
 def read_records(path: Path) -> list[Record]:

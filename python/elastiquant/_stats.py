@@ -20,7 +20,7 @@ class Stats:
     """Bytes sent, headers included."""
     bytes_down: int
     fp32_bytes_up: int
-    """Bytes that an uncompressed all-reduce would have sent: 2 (N - 1) / N of the gradient."""
+    """Bytes that an all-reduce of fp32 would have sent: 2 (N - 1) / N of the gradient."""
     coordinates: int
     """Values averaged."""
     encode_seconds: float
@@ -35,16 +35,23 @@ class Stats:
     """Of what those encode."""
     skip_reason: str = ""
     """Of the last step skipped: the worker, layer and kind of value."""
+    uncompressed_bytes_up: int | None = None
+    """Bytes that DDP's own all-reduce would have sent, in the gradients' own types; None, of a
+    run that was recorded without it, if all were fp32."""
 
     @property
     def ratio(self) -> float:
-        """How many times fewer bytes were sent than fp32 has; 1 before the first step."""
-        return self.fp32_bytes_up / self.bytes_up if self.bytes_up else 1.0
+        """How many times fewer bytes were sent than by DDP's own all-reduce, in the gradients'
+        own types; 1 before the first step."""
+        without_us = self.uncompressed_bytes_up
+        if without_us is None:
+            without_us = self.fp32_bytes_up
+        return without_us / self.bytes_up if self.bytes_up else 1.0
 
     @property
     def bits_per_coordinate(self) -> float:
         """Bits sent for each 32 of fp32, headers included."""
-        return 32 / self.ratio
+        return 32 * self.bytes_up / self.fp32_bytes_up if self.bytes_up else 32.0
 
     @property
     def nmse(self) -> float:

@@ -376,11 +376,14 @@ def accumulation_is_one_big_batch():
 def half_precision_parameters():
     for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
         plain, ours = make_ddp(make_model(dtype)), make_ddp(make_model(dtype))
-        compress(ours, "fp32")
+        compression = compress(ours, "fp32")
         for step in range(3):
             expected, found = gradients_after(plain, step), gradients_after(ours, step)
             assert relative_error(found, expected) < tolerance
         assert {p.grad.dtype for p in ours.parameters()} == {dtype}
+        stats = compression.stats()
+        assert 0.4 < stats.ratio < 0.5, "twice the bytes of 16 bits a value, and headers"
+        assert 32 < stats.bits_per_coordinate < 40
         lossy = make_ddp(make_model(dtype))
         compress(lossy, "dither:bits=3")
         train(lossy, range(4))
