@@ -40,7 +40,7 @@ Status Decode(const DecodeOptions& options, std::span<const uint8_t> frame) {
 Status RunDecode(const DecodeOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
   EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> frame, ReadFile(options.in));
-  const Status status = Decode(options, frame);
+  Status status = Decode(options, frame);
   const std::string text = options.in + ": " + status.message();
   switch (status.code()) {
     case StatusCode::kCorruptData:

@@ -73,7 +73,7 @@ Status ReplaceFile(const std::string& path,
   const std::string beside = path + ".new";  // on the same disk, or it could not be renamed
   EQ_RETURN_IF_ERROR(WriteFile(beside, parts));
   if (std::rename(beside.c_str(), path.c_str()) == 0) return Status::Ok();
-  const Status failed = FileError(path, "cannot be replaced");
+  Status failed = FileError(path, "cannot be replaced");
   std::remove(beside.c_str());
   return failed;
 }

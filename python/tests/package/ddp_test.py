@@ -23,11 +23,17 @@ class TrainingTest(unittest.TestCase):
         for rank in range(workers):
             names = [name for ok, name, r in passed if ok == "ok" and int(r) == rank]
             self.assertEqual(len(names), len(passed) // workers)
-        # What the switch to fp32 has found depends on the machine.
+        # What the switch to fp32 has found depends on the machine, and PyTorch warns of a form
+        # of DDP that is tried on purpose.
+        expected = (
+            "does not pay",
+            "sending compressed again",
+            "find_unused_parameters=True was specified",
+        )
         noise = [
             line
             for line in done.stderr.splitlines()
-            if line and "does not pay" not in line and "sending compressed again" not in line
+            if line and not any(words in line for words in expected)
         ]
         self.assertEqual(noise, [])
 
