@@ -275,7 +275,7 @@ class TrainTest(unittest.TestCase):
         own = (self.out() / "checkpoint-4.worker-0.eqc").read_bytes()
         (self.out() / "checkpoint-4.worker-1.eqc").write_bytes(own)
         broken = train(self.out(), "--resume", **ef)
-        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertEqual(broken.returncode, 4, broken.stderr)
         self.assertIn("saved by worker 0, and this is worker 1", broken.stderr)
         self.assertIn("--forget-memory", broken.stderr)
 
