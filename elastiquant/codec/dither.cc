@@ -6,6 +6,7 @@
 #include <string>
 
 #include "elastiquant/codec/dither_code.h"
+#include "elastiquant/codec/rate.h"
 #include "elastiquant/codec/registry.h"
 
 namespace elastiquant {
@@ -20,6 +21,7 @@ class DitherCodec : public Codec {
  public:
   explicit DitherCodec(const DitherSpec& spec) : spec_(spec) {}
 
+  const DitherSpec& parameters() const { return spec_; }
   std::string spec() const override {
     std::string text = spec_.nmse > 0 ? "dither:nmse=" + NumberText(spec_.nmse)
                                       : "dither:bits=" + NumberText(spec_.bits);
@@ -44,6 +46,9 @@ class DitherCodec : public Codec {
  private:
   const DitherSpec spec_;
 };
+
+constexpr double kLeastBits = 0.5;
+constexpr double kMostBits = 8;
 
 Result<double> ParseWithin(const SpecPart& part, std::string_view key,
                            std::string_view fallback, double least, double most) {
@@ -71,7 +76,8 @@ Result<std::shared_ptr<const Codec>> MakeDither(const Spec& spec) {
     EQ_ASSIGN_OR_RETURN(parsed.nmse, ParseWithin(spec.codec, "nmse", "", 1e-6, 10));
     parsed.bits = 0;
   } else {
-    EQ_ASSIGN_OR_RETURN(parsed.bits, ParseWithin(spec.codec, "bits", "2", 0.5, 8));
+    EQ_ASSIGN_OR_RETURN(parsed.bits,
+                        ParseWithin(spec.codec, "bits", "2", kLeastBits, kMostBits));
   }
   const std::string_view model = SpecValue(spec.codec, "model", "auto");
   if (model == "laplace") {
@@ -112,6 +118,19 @@ const CodecFamily& DitherFamily() {
       DecodeDither,
       VarianceOf};
   return family;
+}
+
+double RateOf(const Codec& codec) {
+  const auto* dither = dynamic_cast<const DitherCodec*>(&codec);
+  return dither == nullptr ? 0 : dither->parameters().bits;
+}
+
+std::shared_ptr<const Codec> AtShareOfRate(const Codec& codec, double share) {
+  const double bits = RateOf(codec) * share;
+  if (bits < kLeastBits || bits > kMostBits) return nullptr;
+  DitherSpec spec = dynamic_cast<const DitherCodec&>(codec).parameters();
+  spec.bits = bits;
+  return std::make_shared<DitherCodec>(spec);
 }
 
 }  // namespace elastiquant

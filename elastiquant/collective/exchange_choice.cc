@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "elastiquant/codec/rate.h"
 #include "elastiquant/codec/shared_scale.h"
 
 namespace elastiquant {
@@ -29,6 +30,7 @@ bool NeedsWholeTensors(const Codec& codec) {
 
 std::string ExchangeChoice::Describe() const {
   std::string text(ExchangeName(way()));
+  if (is_slower) text += " of " + codec->spec();
   if (down) text += ", back as " + down->spec();
   return text;
 }
@@ -42,9 +44,15 @@ Result<ExchangeChoice> ChooseExchange(std::shared_ptr<const Codec> codec,
   choice.down = std::move(down);
   const CodecClass kind = choice.codec->codec_class();
   const bool has_error = kind == CodecClass::kUnbiased || kind == CodecClass::kContractive;
-  if (asked == "auto" && world_size == 2 && choice.way() == Exchange::kTwoPhase &&
-      !choice.down && has_error) {
-    choice.exchange = Exchange::kAllGather;
+  const bool may_gather =
+      asked == "auto" && choice.way() == Exchange::kTwoPhase && !choice.down && has_error;
+  if (may_gather && world_size == 2) choice.exchange = Exchange::kAllGather;
+  if (may_gather && world_size == 3 && RateOf(*choice.codec) <= kMostBitsOfThree) {
+    if (auto slower = AtShareOfRate(*choice.codec, 2.0 / 3)) {
+      choice.codec = std::move(slower);
+      choice.exchange = Exchange::kAllGather;
+      choice.is_slower = true;
+    }
   }
   if (choice.exchange == Exchange::kTwoPhase && NeedsWholeTensors(*choice.codec)) {
     return InvalidArgument("exchange two-phase cuts tensors up, which codec '" +

@@ -27,7 +27,12 @@ TEST(ExchangeChoice, FollowsTheNumberOfWorkersAndTheCodec) {
   }
   EXPECT_EQ(Choose("fp32", "auto", 2), "two-phase");
   EXPECT_EQ(Choose("signsgd", "auto", 2), "two-phase");  // a majority vote
-  for (const int world : {1, 3, 4, 16}) {
+  // Three: at low rates that can be chosen.
+  EXPECT_EQ(Choose("dither:bits=0.75", "auto", 3), "all-gather of dither:bits=0.5");
+  for (const char* codec : {"dither:bits=2", "dither:bits=0.5", "dither:nmse=0.1", "eden"}) {
+    EXPECT_EQ(Choose(codec, "auto", 3), "two-phase") << codec;
+  }
+  for (const int world : {1, 4, 16}) {
     EXPECT_EQ(Choose("dither:bits=1", "auto", world), "two-phase") << world;
   }
 }
@@ -124,6 +129,14 @@ TEST(ExchangeChoice, TwoWorkersLoseTwoFifthsForTheSameBytes) {
         << codec;
     EXPECT_NEAR(once.nmse, .4 * twice.nmse, .08 * twice.nmse) << codec;
   }
+}
+
+TEST(ExchangeChoice, ThreeWorkersLoseLessForTheSameBytes) {
+  const Mean twice = MeanOf(3, "dither:bits=1", "two-phase");
+  const Mean once = MeanOf(3, "dither:bits=1", "auto");
+  EXPECT_NEAR(static_cast<double>(once.bytes), static_cast<double>(twice.bytes),
+              .03 * static_cast<double>(twice.bytes));
+  EXPECT_LT(once.nmse, .9 * twice.nmse);
 }
 
 // Where the workers' gradients are alike.

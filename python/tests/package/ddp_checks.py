@@ -160,6 +160,7 @@ def the_exchange_follows_the_workers_and_the_codec():
         ("elastic:bits=4", {"exchange": "all-gather"}, "all-gather"),
         ("dither:bits=1.5", {"down": "dither:bits=6"}, "two-phase, back as dither:bits=6"),
         ("powersgd:rank=1|ef", {}, "factors"),
+        *([("dither:bits=0.75", {}, "all-gather of dither:bits=0.5")] if workers == 3 else []),
     ):
         model = make_ddp()
         compression = compress(model, codec, exact="none", **options)
