@@ -407,10 +407,13 @@ Status DdpEngine::FinishStep() {
     for (size_t i = arrivals_.size() - gradients.size(); i < arrivals_.size(); ++i) {
       futures.push_back(arrivals_[i].future);
     }
+    arrivals_.clear();  // whose tensors DDP may free when it rebuilds its buckets
     in_step_ = false;
     comm_->SetActivity("between two backwards");
   }
-  for (size_t i = 0; i < futures.size(); ++i) futures[i]->markCompleted(gradients[i]);
+  for (size_t i = 0; i < futures.size(); ++i) {
+    futures[i]->markCompleted(std::move(gradients[i]));
+  }
   return {};
 }
 

@@ -4,10 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "elastiquant/collective/testing.h"
@@ -218,6 +220,24 @@ TEST(DdpEngine, ReplicasAreTheSameBitsAndNearTheMean) {
       EXPECT_GT(stats.fp32_bytes_up, stats.traffic.bytes_up * 9 / 10) << codec;
     });
   }
+}
+
+// DDP frees its buckets when it rebuilds them, which must not wait for the engine's next step.
+TEST(DdpEngine, LetsGoOfTensorsWhenAStepIsOver) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=4");
+    for (int step = 0; step < 4; ++step) {
+      const std::vector<at::Tensor> means = worker.Step(step, step < 1 ? kFirst : kRebuilt);
+      for (const at::Tensor& mean : means) {
+        // The thread that completed the future may not have returned yet.
+        for (int tries = 0; mean.use_count() > 1 && tries < 5000; ++tries) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT_EQ(mean.use_count(), 1u) << "step " << step;
+      }
+    }
+  });
 }
 
 TEST(DdpEngine, TakesHalfPrecision) {

@@ -125,7 +125,11 @@ void Staging::Return(size_t b, bool is_mean) {
 }
 
 at::Tensor Staging::Depart(size_t d) {
-  if (!arrived_[d].device().is_cpu()) arrived_[d].copy_(host_[d]);
+  if (arrived_[d].device().is_cpu()) {
+    host_[d].reset();  // DDP may put other buckets in its place, and free this one
+  } else {
+    arrived_[d].copy_(host_[d]);
+  }
   return std::exchange(arrived_[d], at::Tensor());
 }
 
