@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -16,52 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/allocation_counter_testing.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame_testing.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/spec.h"
 #include "elastiquant/kernels/targets.h"
-
-namespace {
-std::atomic<size_t> allocated_bytes{0};
-// Null if there is no memory.
-void* CountedAllocation(size_t size, std::align_val_t align) {
-  allocated_bytes += size;
-  const auto alignment = static_cast<size_t>(align);
-  // The size must be a multiple of the alignment.
-  return std::aligned_alloc(alignment, (size + alignment) / alignment * alignment);
-}
-void* CountedOrThrow(size_t size, std::align_val_t align) {
-  if (void* p = CountedAllocation(size, align)) return p;
-  throw std::bad_alloc();
-}
-constexpr std::align_val_t kUsual{__STDCPP_DEFAULT_NEW_ALIGNMENT__};
-}  // namespace
-
-// The whole program's, so that tests can tell what a call allocates: every form of new.
-using std::align_val_t, std::nothrow_t;
-void* operator new(size_t n) { return CountedOrThrow(n, kUsual); }
-void* operator new[](size_t n) { return CountedOrThrow(n, kUsual); }
-void* operator new(size_t n, align_val_t a) { return CountedOrThrow(n, a); }
-void* operator new[](size_t n, align_val_t a) { return CountedOrThrow(n, a); }
-void* operator new(size_t n, const nothrow_t&) noexcept { return CountedAllocation(n, kUsual); }
-void* operator new[](size_t n, const nothrow_t&) noexcept {
-  return CountedAllocation(n, kUsual);
-}
-void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return CountedAllocation(n, a);
-}
-void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return CountedAllocation(n, a);
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, align_val_t) noexcept { std::free(p); }
 
 namespace elastiquant {
 namespace {
@@ -469,13 +427,13 @@ TEST_P(Conformance, FramesAreNotBelievedAboutTheirSize) {
     std::memcpy(bad.data() + 8, &count, sizeof(count));
     FixFrameChecksum(bad);
     std::vector<float> values(std::min(count, 1u << 20));
-    const size_t before = allocated_bytes;
+    const size_t before = AllocatedBytes();
     const Status status = DecodeFrame(bad, work_, values);
     // Codes of a few bits leave room in their last byte: a few more coordinates may fit.
     const bool may_fit = count + 4 > 37 && count < 37 + 4;
     EXPECT_TRUE(!status.ok() || may_fit) << count;
     // Scratch for a tile, and for values as many as the caller has given room for.
-    EXPECT_LT(allocated_bytes - before, 300000 + values.size() * sizeof(float)) << count;
+    EXPECT_LT(AllocatedBytes() - before, 300000 + values.size() * sizeof(float)) << count;
   }
 }
 
@@ -490,14 +448,14 @@ TEST_P(Conformance, NothingIsAllocatedInSteadyState) {
     for (int t = 0; threads > 1 && t < threads; ++t) work.Scratch(t, size_t{1} << 22);
     size_t before = 0;
     for (uint64_t step = 0; step < 6; ++step) {
-      if (step == 3) before = allocated_bytes;
+      if (step == 3) before = AllocatedBytes();
       const auto size = codec_->Encode(values, DeriveKey(1, step, 0, 0), work, frame);
       ASSERT_TRUE(size.ok());
       const std::span<const uint8_t> sent = std::span(frame).first(*size);
       ASSERT_TRUE(DecodeFrame(sent, work, decoded).ok());
       ASSERT_TRUE(DecodeAddFrame(sent, 0.5f, work, decoded).ok());
     }
-    EXPECT_EQ(allocated_bytes - before, 0u) << threads << " threads";
+    EXPECT_EQ(AllocatedBytes() - before, 0u) << threads << " threads";
   }
 }
 
@@ -638,10 +596,10 @@ TEST(AllocationCounter, SeesEveryFormOfNew) {
   constexpr std::align_val_t kAlign{64};
   void* volatile seen;  // or a compiler may leave out what is freed again
   const auto counted = [&](const auto& allocate, const auto& free) {
-    const size_t before = allocated_bytes;
+    const size_t before = AllocatedBytes();
     seen = allocate();
     free(seen);
-    return allocated_bytes - before;
+    return AllocatedBytes() - before;
   };
   const auto free = [](void* p) { ::operator delete(p); };
   const auto free_array = [](void* p) { ::operator delete[](p); };
@@ -654,9 +612,9 @@ TEST(AllocationCounter, SeesEveryFormOfNew) {
   EXPECT_EQ(counted([] { return ::operator new(kBytes, kAlign, std::nothrow); }, free_aligned),
             kBytes);
   Workspace work(1);
-  const size_t before = allocated_bytes;
+  const size_t before = AllocatedBytes();
   work.Scratch(0, kBytes)[0] = 1;
-  EXPECT_GE(allocated_bytes - before, kBytes) << "what codecs work in";
+  EXPECT_GE(AllocatedBytes() - before, kBytes) << "what codecs work in";
 }
 
 TEST(ConformanceList, EveryRegisteredCodecHasVariantsOfItsOwn) {
