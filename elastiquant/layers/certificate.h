@@ -69,7 +69,7 @@ class Certificate {
   Status Gather(Communicator* comm);
 
   // Of worker 0: one object a layer that was measured, and one named "" of all of them;
-  // docs/training.md defines the fields. step: done at the epoch's end.
+  // docs/metrics.md defines the fields. step: done at the epoch's end.
   std::vector<nlohmann::json> Lines(int64_t step, int64_t epoch) const;
   void Forget();
   // Lines, then Forget.
