@@ -77,7 +77,9 @@ std::string NameOnTheWire(const Spec& spec) {
       return modifier->name;
     }
   }
-  const std::string& name = spec.codec.name;
+  // terngrad:bucket=tensor makes frames of elastic, whose buckets may end with tensors.
+  const bool by_tensor = SpecValue(spec.codec, "bucket", "") == "tensor";
+  const std::string name = by_tensor ? "elastic" : spec.codec.name;
   const auto families = CodecFamilies();
   const auto own = std::ranges::find_if(
       families, [&](const CodecFamily* family) { return family->info.name == name; });

@@ -8,6 +8,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/bucket_codec.h"
 #include "elastiquant/codec/shared_scale.h"
+#include "elastiquant/codec/terngrad_by_tensor.h"
 #include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
@@ -23,7 +24,7 @@ class TernGrad : public BucketQuantiser {
     const uint32_t largest = AbsMaxBits(bucket.data(), bucket.size());
     if (largest >= kNonFiniteBits) return false;
     side[0] = std::bit_cast<float>(largest);
-    if (clip_ > 0 && largest > 0) side[0] = std::min(side[0], Clip(bucket));
+    if (clip_ > 0 && largest > 0) side[0] = std::min(side[0], DeviationClip(bucket, clip_));
     if (fixed_scale_ > 0) side[0] = fixed_scale_;
     return true;
   }
@@ -44,17 +45,6 @@ class TernGrad : public BucketQuantiser {
   }
 
  private:
-  // `clip` times the standard deviation of the population.
-  float Clip(std::span<const float> bucket) const {
-    const double d = static_cast<double>(bucket.size());
-    const double mean = Sum(bucket.data(), bucket.size()) / d;
-    const double variance = SumSquares(bucket.data(), bucket.size()) / d - mean * mean;
-    const double clip = static_cast<double>(clip_) * std::sqrt(std::max(variance, 0.0));
-    // A bucket whose values are all the same has nothing that stands out.
-    return clip > 0 && variance > mean * mean * 0x1p-40 ? static_cast<float>(clip)
-                                                        : std::bit_cast<float>(0x7F7FFFFFu);
-  }
-
   const float clip_, fixed_scale_;
 };
 
@@ -70,6 +60,14 @@ Result<std::shared_ptr<const Codec>> MakeTernGrad(const Spec& spec) {
   BucketScheme scheme;
   EQ_ASSIGN_OR_RETURN(const float clip, ParseSize(spec.codec, "clip", "2.5", 1000));
   EQ_ASSIGN_OR_RETURN(const float scale, ParseSize(spec.codec, "scale", "0", 1e30f));
+  if (SpecValue(spec.codec, "bucket", "") == "tensor") {
+    if (scale > 0) {
+      return InvalidArgument(
+          "codec 'terngrad': with bucket=tensor each has a scale of its own; "
+          "leave scale out");
+    }
+    return MakeTernGradByTensor(clip, DigitCoding(spec));
+  }
   EQ_ASSIGN_OR_RETURN(scheme.format.bucket,
                       ParseBucketKey(spec.codec, 2048, ~uint32_t{0}, true));
   scheme.format.coding = DigitCoding(spec);
@@ -105,11 +103,14 @@ const CodecFamily& TernGradFamily() {
        "TernGrad: -1, 0 or 1 times a scale, after clipping; unbiased with clip=0",
        {{"clip", "2.5", "standard deviations at which values are cut off; 0: none"},
         {"scale", "0", "the scale that all workers share, instead; 0: each bucket its own"},
-        {"bucket", "2048", "coordinates that share a scale; 0: the whole message"}},
+        {"bucket", "2048",
+         "coordinates that share a scale; 0: the whole message; tensor: each tensor, as "
+         "published"}},
        {"rans"}},
       {"terngrad", "terngrad:clip=0", "terngrad:clip=0,bucket=33",
        "terngrad:clip=0,bucket=0|rans", "terngrad:bucket=40000", "terngrad:clip=1|rans",
-       "terngrad:scale=0.5,bucket=100"},
+       "terngrad:scale=0.5,bucket=100", "terngrad:bucket=tensor",
+       "terngrad:clip=0,bucket=tensor|rans"},
       MakeTernGrad,
       DecodeBucketCodes};
   return family;
