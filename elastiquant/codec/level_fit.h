@@ -27,7 +27,7 @@ class MagnitudeHistogram {
   };
 
   // Memory for one, out of a Workspace: `scratch` has kScratchBytes, aligned to 8.
-  static constexpr size_t kScratchBytes = (kBins + 3 * (kBins + 1)) * sizeof(double);
+  static constexpr size_t kScratchBytes = 4 * (kBins + 1) * sizeof(double);
   explicit MagnitudeHistogram(std::span<uint8_t> scratch);
 
   // Finite values of a bucket of this norm, which is positive and finite. What is as large as
@@ -46,7 +46,8 @@ class MagnitudeHistogram {
   static double Edge(size_t bin);
 
  private:
-  std::span<double> bins_, mass_, first_, second_;  // the last three: below each edge
+  std::span<double> bins_;                   // and behind them one for 1 itself
+  std::span<double> mass_, first_, second_;  // below each edge
 };
 
 // The largest first level of a set without zero: that of uniform levels, so that no fit is

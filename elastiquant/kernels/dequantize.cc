@@ -30,6 +30,16 @@ struct Add {
   }
 };
 
+// The same of values that a Source gives times the weight.
+struct AddWeighted {
+  float weight;
+  void Scalar(float value, float* out) const { *out += weight * value; }
+  HWY_INLINE void Vector(VF weighted, float* out) const {
+    const DF df;
+    hn::StoreU(hn::Add(hn::LoadU(df, out), weighted), df, out);
+  }
+};
+
 // A Source gives the value of coordinate i, or of the vector of coordinates from i on, in
 // order.
 template <class Source, class Sink>
@@ -55,34 +65,57 @@ HWY_INLINE void Dequantize(const uint8_t* codes, size_t n, const Source& source,
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// The sign of codes, as the sign bit of floats.
+HWY_INLINE VF SignOf(VU code, int bits) {
+  const DU du;
+  const VU sign = hn::And(hn::ShiftLeftSame(code, 32 - bits), hn::Set(du, 0x80000000u));
+  return hn::BitCast(DF(), sign);
+}
+#endif
+
+// Of codes of at most 4 bits: times norm and weight in the table already, which is in
+// registers. Rounding is the same for both signs, so it may be put on last. Codes of 3 bits and
+// less are looked up whole, and those of 4 where a vector has as many lanes.
+struct FewValues {
+  FewValues(const ValueTable& values, float bucket_norm, float value_weight)
+      : table(values), norm(bucket_norm), weight(value_weight) {}
+
+  const ValueTable& table;
+  float norm, weight;
+
+  float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
+#if HWY_TARGET != HWY_SCALAR
+  Table8<DF> weighted = Table8<DF>(table.value.data()).Map([this](VF x) HWY_ATTR {
+    return hn::Mul(hn::Set(DF(), weight), hn::Mul(hn::Set(DF(), norm), x));
+  });
+  bool whole = table.bits < 4 || hn::MaxLanes(DF()) >= 16;
+
+  HWY_INLINE VF Vector(VU code) const {
+    if (whole) return weighted(code);
+    const VU index = hn::And(code, hn::Set(DU(), 7));
+    return hn::Xor(weighted(index), SignOf(code, 4));
+  }
+#endif
+};
+
 // Levels looked up by the index, and the sign put on as a bit.
-template <class Table>
-struct TableValues {
-  TableValues(const ValueTable& values, float bucket_norm) : table(values), norm(bucket_norm) {}
+struct ManyValues {
+  ManyValues(const ValueTable& values, float bucket_norm) : table(values), norm(bucket_norm) {}
 
   const ValueTable& table;
   float norm;
 
   float Scalar(uint8_t code, size_t) const { return norm * table.value[code]; }
 #if HWY_TARGET != HWY_SCALAR
-  Table level{table.value.data()};
+  Table128<DF> level{table.value.data()};
 
   HWY_INLINE VF Vector(VU code) const {
-    const DF df;
-    const DU du;
-    const VU index = hn::And(code, hn::Set(du, (1u << (table.bits - 1)) - 1));
-    const VU sign = hn::And(hn::ShiftLeftSame(code, 32 - table.bits), hn::Set(du, 0x80000000u));
-    return hn::Mul(hn::Set(df, norm), hn::Xor(level(index), hn::BitCast(df, sign)));
+    const VU index = hn::And(code, hn::Set(DU(), (1u << (table.bits - 1)) - 1));
+    return hn::Mul(hn::Set(DF(), norm), hn::Xor(level(index), SignOf(code, table.bits)));
   }
 #endif
 };
-#if HWY_TARGET == HWY_SCALAR
-using FewValues = TableValues<void>;
-using ManyValues = TableValues<void>;
-#else
-using FewValues = TableValues<Table8<DF> >;
-using ManyValues = TableValues<Table128<DF> >;
-#endif
 
 // Any table, looked up by the whole digit.
 template <class Table>
@@ -156,10 +189,12 @@ struct DitheredValues {
 
 void DequantizeLevelsOf(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
                         Accumulate how, float* out) {
-  if (table.bits <= 4) {
-    Dequantize(codes, n, FewValues{table, norm}, how, out);
+  if (table.bits <= 4 && how.add) {
+    Dequantize(codes, n, FewValues(table, norm, how.weight), AddWeighted{how.weight}, out);
+  } else if (table.bits <= 4) {
+    Dequantize(codes, n, FewValues(table, norm, 1), Store{}, out);
   } else {
-    Dequantize(codes, n, ManyValues{table, norm}, how, out);
+    Dequantize(codes, n, ManyValues(table, norm), how, out);
   }
 }
 

@@ -73,9 +73,11 @@ void FillLevelTable(std::span<const float> levels, LevelTable* table) {
     table->level[0] = -levels[0];
     std::copy(levels.begin(), levels.end() - 1, table->level.begin() + 1);
   }
+  table->places_fit = true;
   const std::span<const float> ends = levels.subspan(table->has_zero ? 1 : 0);
   for (size_t j = 0; j < ends.size(); ++j) {
     table->inverse_width[j] = 1.0f / (ends[j] - table->level[j]);
+    table->places_fit = table->places_fit && table->inverse_width[j] < 0x1p90f;
   }
   const std::span<const float> begins(table->level.data(), table->count);
   table->start.fill(0);

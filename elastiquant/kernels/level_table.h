@@ -23,6 +23,8 @@ struct LevelTable {
   alignas(64) std::array<float, kMaxLevels + 16> level{};
   // 1 / their widths; with zero 0 for the last level, where none begins.
   alignas(64) std::array<float, kMaxLevels + 16> inverse_width{};
+  // Whether 1 / width stays finite when it is multiplied by all places that a width has, 2^30.
+  bool places_fit = false;
 
   // Where to begin the search: by the leading bits of the float r, bin
   // max(bits(r) >> shift, first_bin) - first_bin begins at or above level start[bin], and at

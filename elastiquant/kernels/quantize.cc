@@ -52,13 +52,13 @@ HWY_INLINE VU WithOtherSign(VU end, VU signs, int bits) {
 constexpr size_t kGroup = 4;
 
 // Puts together indices, one a lane, and the signs in the top bits of `signs`. Without zero
-// what is called an index is the end of an interval.
-template <bool kHasZero, size_t U>
+// what is called an index is the end of an interval. kNegated: what is given is -index.
+template <bool kHasZero, bool kNegated, size_t U>
 HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
                            uint8_t* codes) {
   for (size_t k = 0; k < U; ++k) {
-    const VU code =
-        kHasZero ? WithSign(index[k], signs[k], bits) : WithOtherSign(index[k], signs[k], bits);
+    const VU i = kNegated ? hn::Sub(hn::Zero(DU()), index[k]) : index[k];
+    const VU code = kHasZero ? WithSign(i, signs[k], bits) : WithOtherSign(i, signs[k], bits);
     // Not TruncateTo: in Highway 1.0 it is wrong for bytes on AVX3_DL. No code exceeds 255.
     hn::StoreU(hn::DemoteTo(DB(), hn::BitCast(DI(), code)), DB(), codes + k * hn::Lanes(DF()));
   }
@@ -67,9 +67,10 @@ HWY_INLINE void StoreCodes(const VU (&index)[U], const VU (&signs)[U], int bits,
 // Four vectors of both are packed to one of bytes first: saturation keeps signs. Packing works
 // in 128-bit blocks; the permutation puts the four vectors' parts in order.
 #if HWY_TARGET <= HWY_AVX3
-template <bool kHasZero>
+template <bool kHasZero, bool kNegated>
 HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
                            uint8_t* codes) {
+  static_assert(!kNegated);  // by no rounder of this target
   const __m512i low = _mm512_packus_epi32(index[0].raw, index[1].raw);
   const __m512i high = _mm512_packus_epi32(index[2].raw, index[3].raw);
   const __m512i low_signs = _mm512_packs_epi32(signs[0].raw, signs[1].raw);
@@ -85,16 +86,23 @@ HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup],
   _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, code));
 }
 #elif HWY_TARGET == HWY_AVX2
-template <bool kHasZero>
+template <bool kHasZero, bool kNegated>
 HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup], int bits,
                            uint8_t* codes) {
-  const __m256i low = _mm256_packus_epi32(index[0].raw, index[1].raw);
-  const __m256i high = _mm256_packus_epi32(index[2].raw, index[3].raw);
   const __m256i low_signs = _mm256_packs_epi32(signs[0].raw, signs[1].raw);
   const __m256i high_signs = _mm256_packs_epi32(signs[2].raw, signs[3].raw);
-  __m256i packed = _mm256_packus_epi16(low, high);
   const __m256i zero = _mm256_setzero_si256();
   const __m256i is_signed = _mm256_cmpgt_epi8(zero, _mm256_packs_epi16(low_signs, high_signs));
+  __m256i packed;
+  if constexpr (kNegated) {
+    const __m256i low = _mm256_packs_epi32(index[0].raw, index[1].raw);
+    const __m256i high = _mm256_packs_epi32(index[2].raw, index[3].raw);
+    packed = _mm256_sub_epi8(zero, _mm256_packs_epi16(low, high));
+  } else {
+    const __m256i low = _mm256_packus_epi32(index[0].raw, index[1].raw);
+    const __m256i high = _mm256_packus_epi32(index[2].raw, index[3].raw);
+    packed = _mm256_packus_epi16(low, high);
+  }
   const __m256i negative = kHasZero
                                ? _mm256_and_si256(is_signed, _mm256_cmpgt_epi8(packed, zero))
                                : _mm256_xor_si256(is_signed, _mm256_cmpeq_epi8(packed, zero));
@@ -109,23 +117,28 @@ HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup],
 
 #if HWY_TARGET != HWY_SCALAR
 // Quantises U vectors at v, with a scaler whose pre is 1. A Rounder turns scaled sizes y, the
-// floats' bits and the complement of random bits into indices and signs; `Scalar` does one
-// coordinate (the random bits as they are), `Vectors` several vectors of them.
+// floats' bits and random bits (kInverted: their complement) into indices (kNegated: minus
+// these) and signs; `Scalar` does one coordinate (the random bits as they are), `Vectors`
+// several vectors of them.
 template <size_t U, class Rounder>
 HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF mul, VF top,
                                 RandomVectors<DU>& random, const Rounder& rounder,
                                 uint8_t* HWY_RESTRICT codes) {
   VF y[U];
-  VU signs[U], not_random[U], index[U];
+  VU signs[U], bits[U], index[U];
   for (size_t k = 0; k < U; ++k) {
     y[k] = hn::LoadU(DF(), v + k * hn::Lanes(DF()));
     signs[k] = hn::BitCast(DU(), y[k]);
     y[k] = hn::Mul(hn::Abs(y[k]), mul);
     if constexpr (Rounder::kClamp) y[k] = hn::Min(y[k], top);
   }
-  random.NextInverted(not_random);
-  rounder.Vectors(y, not_random, index, signs);
-  StoreCodes<Rounder::kHasZero>(index, signs, rounder.bits, codes);
+  if constexpr (Rounder::kInverted) {
+    random.NextInverted(bits);
+  } else {
+    random.Next(bits);
+  }
+  rounder.Vectors(y, bits, index, signs);
+  StoreCodes<Rounder::kHasZero, Rounder::kNegated>(index, signs, rounder.bits, codes);
 }
 #endif
 
@@ -158,7 +171,11 @@ HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
   }
 }
 
-struct UniformRounder {
+struct UsualRounder {
+  static constexpr bool kInverted = true, kNegated = false;
+};
+
+struct UniformRounder : UsualRounder {
   static constexpr bool kClamp = true, kHasZero = true;
   int bits;
 
@@ -176,7 +193,7 @@ struct UniformRounder {
   }
 };
 
-struct DitheredRounder {
+struct DitheredRounder : UsualRounder {
   static constexpr bool kClamp = true, kHasZero = true;
   int bits;
 
@@ -203,7 +220,7 @@ struct DitheredRounder {
   }
 };
 
-struct HalvingRounder {
+struct HalvingRounder : UsualRounder {
   static constexpr bool kClamp = true, kHasZero = true;
   int bits;
   scalar::Halving halving;
@@ -252,7 +269,7 @@ HWY_INLINE void RoundUp(const VF (&r)[U], const VU (&not_random)[U], const Level
 // At most 8 levels, all in registers: a binary search by permutations. Positive floats compare
 // as integers do, and the sign of a difference is one digit of the index.
 template <bool kWithZero>
-struct FewLevelsRounder {
+struct FewLevelsRounder : UsualRounder {
   static constexpr bool kHasZero = kWithZero;
   static constexpr bool kClamp = !kHasZero;  // else above the last level every place is 0
 
@@ -313,7 +330,7 @@ struct FewLevelsRounder {
 #if HWY_TARGET <= HWY_AVX3
 // At most 8 levels with 16 bins, a vector's lanes: no search, one comparison.
 template <bool kWithZero>
-struct BinnedLevelsRounder {
+struct BinnedLevelsRounder : UsualRounder {
   static constexpr bool kHasZero = kWithZero, kClamp = !kHasZero;  // as above
   const LevelTable& table;
   int bits;
@@ -357,10 +374,73 @@ struct BinnedLevelsRounder {
     }
   }
 };
+#elif HWY_TARGET == HWY_AVX2
+// The same search by masks, -1 for above and 0 for not: permutations across both halves of a
+// vector, of which it has two in place of four, take the longest of all instructions here on
+// some processors. What is looked up stands in the order of -index, modulo 8 or 4.
+template <bool kWithZero>
+struct ComparedLevelsRounder {
+  static constexpr bool kHasZero = kWithZero, kClamp = !kHasZero;  // as above
+  static constexpr bool kInverted = false, kNegated = true;
+
+  ComparedLevelsRounder(const LevelTable& levels, int code_bits)
+      : table(levels), bits(code_bits) {
+    const __m256i backward = _mm256_setr_epi32(0, 7, 6, 5, 4, 3, 2, 1);
+    const __m256i odd = _mm256_setr_epi32(1, 7, 5, 3, 1, 7, 5, 3);
+    const __m256 all = _mm256_loadu_ps(table.level.data());
+    // With 1 taken off the bits, so that equality counts as above.
+    const __m256i bounds = _mm256_sub_epi32(_mm256_castps_si256(all), _mm256_set1_epi32(1));
+    second = _mm256_permutevar8x32_epi32(bounds, _mm256_set1_epi32(2));
+    fourth = _mm256_permutevar8x32_epi32(bounds, _mm256_set1_epi32(4));
+    sixth = _mm256_permutevar8x32_epi32(bounds, _mm256_set1_epi32(6));
+    others = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(bounds, odd));
+    level = _mm256_permutevar8x32_ps(all, backward);
+    // To a place in one step: see LevelTable::places_fit.
+    to_place = _mm256_mul_ps(
+        _mm256_permutevar8x32_ps(_mm256_loadu_ps(table.inverse_width.data()), backward),
+        _mm256_set1_ps(scalar::kPlaceTop));
+  }
+
+  const LevelTable& table;
+  int bits;
+  __m256i second, fourth, sixth;
+  __m256 others, level, to_place;
+
+  uint8_t Scalar(float r, float v, uint32_t random) const {
+    return scalar::LevelCode(table, r, v, random, bits);
+  }
+  template <size_t U>
+  HWY_INLINE void Vectors(const VF (&r)[U], const VU (&random)[U], VU (&index)[U],
+                          VU (&)[U]) const {
+    const auto above = [](VF x, __m256i bound) HWY_ATTR {
+      return _mm256_cmpgt_epi32(_mm256_castps_si256(x.raw), bound);
+    };
+    const auto twice = [](__m256i x) HWY_ATTR { return _mm256_add_epi32(x, x); };
+    __m256i at[U], place[U];
+    for (size_t k = 0; k < U; ++k) {
+      const __m256i upper = above(r[k], fourth);
+      const __m256i half = above(r[k], _mm256_blendv_epi8(second, sixth, upper));
+      at[k] = _mm256_add_epi32(twice(upper), half);
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const __m256 bound = _mm256_permutevar_ps(others, at[k]);
+      at[k] = _mm256_add_epi32(twice(at[k]), above(r[k], _mm256_castps_si256(bound)));
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const __m256 past = _mm256_sub_ps(r[k].raw, _mm256_permutevar8x32_ps(level, at[k]));
+      place[k] =
+          _mm256_cvttps_epi32(_mm256_mul_ps(past, _mm256_permutevar8x32_ps(to_place, at[k])));
+    }
+    for (size_t k = 0; k < U; ++k) {
+      const __m256i up = _mm256_cmpgt_epi32(place[k], hn::ShiftRight<2>(random[k]).raw);
+      index[k] = VU{_mm256_add_epi32(at[k], up)};
+    }
+  }
+};
 #endif
 
 // Any number of levels: a table over the leading bits of r, then at most `advance` steps.
-struct ManyLevelsRounder {
+struct ManyLevelsRounder : UsualRounder {
   static constexpr bool kClamp = true, kHasZero = true;  // bins end at 1
 
   const LevelTable& table;
@@ -398,17 +478,17 @@ struct ManyLevelsRounder {
 
 void QuantizeUniformOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                        int bits, uint8_t* codes) {
-  Quantize(v, n, random, scaler, UniformRounder{bits}, codes);
+  Quantize(v, n, random, scaler, UniformRounder{{}, bits}, codes);
 }
 
 void QuantizeDitheredOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                         int bits, uint8_t* codes) {
-  Quantize(v, n, random, scaler, DitheredRounder{bits}, codes);
+  Quantize(v, n, random, scaler, DitheredRounder{{}, bits}, codes);
 }
 
 void QuantizeHalvingOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                        int bits, uint8_t* codes) {
-  Quantize(v, n, random, scaler, HalvingRounder{bits, scalar::MakeHalving(bits)}, codes);
+  Quantize(v, n, random, scaler, HalvingRounder{{}, bits, scalar::MakeHalving(bits)}, codes);
 }
 
 template <bool kHasZero>
@@ -416,7 +496,12 @@ void QuantizeFewLevels(const float* v, size_t n, RandomRun random, const Scaler&
                        const LevelTable& table, int bits, uint8_t* codes) {
 #if HWY_TARGET <= HWY_AVX3
   if (table.has_few_bins) {
-    return Quantize(v, n, random, scaler, BinnedLevelsRounder<kHasZero>{table, bits}, codes);
+    return Quantize(v, n, random, scaler, BinnedLevelsRounder<kHasZero>{{}, table, bits},
+                    codes);
+  }
+#elif HWY_TARGET == HWY_AVX2
+  if (table.places_fit) {
+    return Quantize(v, n, random, scaler, ComparedLevelsRounder<kHasZero>(table, bits), codes);
   }
 #endif
   Quantize(v, n, random, scaler, FewLevelsRounder<kHasZero>{table, bits}, codes);
@@ -425,7 +510,7 @@ void QuantizeFewLevels(const float* v, size_t n, RandomRun random, const Scaler&
 void QuantizeLevelsOf(const float* v, size_t n, RandomRun random, const Scaler& scaler,
                       const LevelTable& table, int bits, uint8_t* codes) {
   if (table.count > 8) {
-    Quantize(v, n, random, scaler, ManyLevelsRounder{table, bits}, codes);
+    Quantize(v, n, random, scaler, ManyLevelsRounder{{}, table, bits}, codes);
   } else if (table.has_zero) {
     QuantizeFewLevels<true>(v, n, random, scaler, table, bits, codes);
   } else {
