@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "elastiquant/kernels/power.h"
+
 namespace elastiquant {
 namespace {
 
@@ -96,12 +98,12 @@ Result<LevelSet> LevelsWithoutZero(int bits, std::span<const float> levels) {
 
 double VarianceBound(double smallest, double largest_ratio, double d, double q) {
   const double m = std::min(q, 2.0);
-  const double reach = smallest * (m == 2 ? std::sqrt(d) : std::pow(d, 1 / m));
+  const double reach = smallest * (m == 2 ? std::sqrt(d) : PortablePow(d, 1 / m));
   return BetweenLevels(largest_ratio) + (reach < 2 ? reach * reach / 4 : reach - 1);
 }
 
 double GridVarianceBound(double widest_gap, double d, double q) {
-  const double stretch = q < 2 ? std::pow(d, 2 / q - 1) : 1;
+  const double stretch = q < 2 ? PortablePow(d, 2 / q - 1) : 1;
   return d * stretch * widest_gap * widest_gap / 4;
 }
 
