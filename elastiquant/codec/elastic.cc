@@ -162,7 +162,8 @@ const CodecFamily& ElasticFamily() {
           "elastic:bits=5,levels=fit,bucket=33",
           "elastic:bits=8,levels=fit,norm=l2,bucket=40000",
           "elastic:bits=2,levels=fit|rans",
-          "elastic:norm=l1,bucket=64|elias",
+          "elastic:norm=l1,levels=fit,bucket=64|elias",
+          "elastic|rans",
       },
       MakeElastic,
       DecodeElastic};

@@ -87,10 +87,12 @@ Status ParseRatio(std::string_view text, ElasticSpec* spec) {
   return Status::Ok();
 }
 
-// Of levels and p, which go together. Bits, norm and bucket must be known.
-Status ParseLevels(const SpecPart& part, ElasticSpec* spec) {
+// Of levels and p, which go together. Bits, norm and bucket must be known. `coded`: an entropy
+// coder follows, for which even steps have the least error at the same bytes.
+Status ParseLevels(const SpecPart& part, bool coded, ElasticSpec* spec) {
   const bool has_p = !SpecValue(part, "p", "").empty();
-  const std::string_view levels = SpecValue(part, "levels", has_p ? "exp" : "fit");
+  const std::string_view usual = has_p ? "exp" : coded ? "uniform" : "fit";
+  const std::string_view levels = SpecValue(part, "levels", usual);
   const std::string_view p = SpecValue(part, "p", "auto");
   ElasticFormat& format = spec->format;
   if (levels == "exp") return ParseRatio(p, spec);
@@ -154,7 +156,7 @@ Result<ElasticSpec> ParseValues(const Spec& spec) {
   EQ_RETURN_IF_ERROR(ParseBits(SpecValue(part, "bits", "4"), &format));
   EQ_RETURN_IF_ERROR(ParseNorm(SpecValue(part, "norm", "linf"), &format));
   EQ_RETURN_IF_ERROR(ParseBucket(SpecValue(part, "bucket", "512"), &format));
-  EQ_RETURN_IF_ERROR(ParseLevels(part, &parsed));
+  EQ_RETURN_IF_ERROR(ParseLevels(part, !spec.modifiers.empty(), &parsed));
   EQ_RETURN_IF_ERROR(ParseRounding(SpecValue(part, "rounding", "stochastic"), &format));
   EQ_RETURN_IF_ERROR(ParseModifiers(spec.modifiers, &format));
   if (parsed.fit) {
@@ -205,8 +207,8 @@ CodecInfo ElasticInfo() {
       "ElastiQuant: each bucket's norm, and a sign and a level for each coordinate",
       {{"bits", "4", "2 to 8: bits of a code, its sign included"},
        {"levels", "fit",
-        "fit (least variance for each message), exp, uniform, or a list that "
-        "ends with 1, such as 0.1/0.3/1"},
+        "fit (least variance for each message), uniform (the default before |rans and "
+        "|elias), exp, or a list that ends with 1, such as 0.1/0.3/1"},
        {"p", "",
         "of levels=exp, which it implies: the ratio of neighbouring levels, 0 to 1, or "
         "auto (the default) for the least variance bound"},

@@ -12,7 +12,8 @@
 namespace elastiquant {
 
 // "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic" and at most one of the
-// modifiers |rans and |elias. With a p and no levels these are exp.
+// modifiers |rans and |elias. With a p and no levels these are exp, with a modifier and neither
+// uniform.
 struct ElasticSpec {
   ElasticFormat format;
   bool auto_p = true;  // p by OptimalRatio for the length of a bucket

@@ -252,6 +252,10 @@ TEST(Elastic, SpecsAreWrittenInFull) {
     EXPECT_EQ(Make(spec)->spec(),
               "elastic:bits=4,levels=exp,p=auto,norm=linf,bucket=512,rounding=stochastic");
   }
+  // Even steps are what entropy coders do best with.
+  EXPECT_EQ(Make("elastic|rans")->spec(),
+            "elastic:bits=4,levels=uniform,norm=linf,bucket=512,rounding=stochastic|rans");
+  EXPECT_EQ(Make("elastic:p=auto|elias")->spec(), Make("elastic:levels=exp|elias")->spec());
   EXPECT_EQ(Make("elastic:levels=0.1/0.3/1,norm=l2.0|rans")->spec(),
             "elastic:bits=4,levels=0.1/0.3/1,norm=l2,bucket=512,rounding=stochastic|rans");
   EXPECT_EQ(Make("elastic:levels=uniform,rounding=dither,norm=l1.5,bits=8|elias")->spec(),

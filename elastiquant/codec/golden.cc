@@ -95,8 +95,8 @@ const std::vector<GoldenCase>& GoldenCases() {
       {"elastic-fit-empty", "elastic", "bell", 0},
       {"elastic-fit-zeros", "elastic:bits=3,levels=fit", "zeros", 600},
       {"elastic-fit-wide", "elastic:bits=3,levels=fit,bucket=40000", "bell", 40100},
-      {"elastic-fit-rans", "elastic|rans", "bell", 3000},
-      {"elastic-fit-elias", "elastic|elias", "bell", 900},
+      {"elastic-fit-rans", "elastic:levels=fit|rans", "bell", 3000},
+      {"elastic-fit-elias", "elastic:levels=fit|elias", "bell", 900},
 
       {"elastiquant", "elastiquant", "bell", 9000},
       {"elastiquant-elias", "elastiquant|elias", "sparse", 9000},
