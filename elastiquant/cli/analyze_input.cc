@@ -50,7 +50,9 @@ TensorShape MatrixOf(const nlohmann::json& layer) {
   const auto shape = layer.at("shape").get<std::vector<size_t>>();
   const auto elements = layer.at("elements").get<size_t>();
   const size_t rows = shape.size() < 2 ? 1 : std::max<size_t>(shape[0], 1);
-  return {rows, elements / rows};
+  size_t kernel = 1;
+  for (size_t d = 2; d < shape.size(); ++d) kernel *= std::max<size_t>(shape[d], 1);
+  return {rows, elements / rows, kernel};
 }
 
 Result<std::vector<TensorShape>> ReadShapes(const std::string& file, size_t elements) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "elastiquant/codec/low_rank_codec.h"
 #include "elastiquant/codec/matrix_factors.h"
@@ -50,7 +51,7 @@ struct Decomposition {
 };
 
 void LayDown(const PlacedTensor& tensor, std::span<const float> values, Decomposition* d) {
-  const auto [rows, cols] = tensor.shape;
+  const size_t rows = tensor.shape.rows, cols = tensor.shape.cols;
   if (!d->on_its_side) {
     std::ranges::copy(values, d->a.begin());
     std::ranges::fill(d->a.subspan(values.size()), 0.0f);
@@ -91,11 +92,30 @@ void ChooseProbabilities(size_t budget, const Decomposition& d) {
   }
 }
 
+// A convolution of o x i kernels as the matrix that the authors' code makes of it: two kernels
+// a row. The values stay where they are. An odd number of kernels, which that code refuses, and
+// kernels of one value are left as they are.
+TensorShape PairsOfKernels(const TensorShape& shape) {
+  if (shape.kernel <= 1 || shape.rows * shape.cols / shape.kernel % 2 != 0) return shape;
+  const size_t cols = 2 * shape.kernel;
+  return {shape.rows * shape.cols / cols, cols};
+}
+
 class AtomoSvdCodec : public LowRankCodec {
  public:
-  using LowRankCodec::LowRankCodec;
+  AtomoSvdCodec(size_t rank, bool pairs, std::shared_ptr<const MessageShape> shape)
+      : LowRankCodec(rank, FactorFormat::kFp32, std::move(shape)), pairs_(pairs) {}
 
-  std::string spec() const override { return "atomo-svd:rank=" + std::to_string(rank()); }
+  std::string spec() const override {
+    return "atomo-svd:rank=" + std::to_string(rank()) + (pairs_ ? ",convolutions=pairs" : "");
+  }
+  Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const override {
+    if (!pairs_) return LowRankCodec::WithShapes(shapes);
+    std::vector<TensorShape> paired(shapes.size());
+    std::ranges::transform(shapes, paired.begin(), PairsOfKernels);
+    return LowRankCodec::WithShapes(paired);
+  }
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   // The best probabilities are no worse than equal ones, rank / k for each of k triples.
   std::optional<double> NmseBound(size_t n) const override {
@@ -141,7 +161,7 @@ class AtomoSvdCodec : public LowRankCodec {
   size_t MostColumns() const override { return 128; }
   std::shared_ptr<const Codec> Reshaped(
       std::shared_ptr<const MessageShape> shape) const override {
-    return std::make_shared<AtomoSvdCodec>(rank(), format(), std::move(shape));
+    return std::make_shared<AtomoSvdCodec>(rank(), pairs_, std::move(shape));
   }
 
  private:
@@ -200,7 +220,7 @@ class AtomoSvdCodec : public LowRankCodec {
   }
 
   Decomposition MakeDecomposition(const PlacedTensor& tensor, Workspace& work) const {
-    const auto [rows, cols] = tensor.shape;
+    const size_t rows = tensor.shape.rows, cols = tensor.shape.cols;
     Decomposition d;
     d.shorter = std::min(rows, cols);
     d.longer = std::max(rows, cols);
@@ -216,11 +236,18 @@ class AtomoSvdCodec : public LowRankCodec {
     d.kept = pieces.Take<uint32_t>(k);
     return d;
   }
+
+  const bool pairs_;
 };
 
 Result<std::shared_ptr<const Codec>> MakeAtomoSvd(const Spec& spec) {
   EQ_ASSIGN_OR_RETURN(const size_t rank, ParseRank(spec.codec, "atomo-svd", "3"));
-  return {std::make_shared<AtomoSvdCodec>(rank, FactorFormat::kFp32, nullptr)};
+  const std::string_view text = SpecValue(spec.codec, "convolutions", "rows");
+  if (text != "rows" && text != "pairs") {
+    return InvalidArgument("codec 'atomo-svd': convolutions=" + std::string(text) +
+                           " is not valid; use rows or pairs");
+  }
+  return {std::make_shared<AtomoSvdCodec>(rank, text == "pairs", nullptr)};
 }
 
 }  // namespace
@@ -232,9 +259,12 @@ const CodecFamily& AtomoSvdFamily() {
        "atomo-svd:rank=3",
        CodecClass::kUnbiased,
        "singular triples of matrices, drawn with the probabilities of least variance",
-       {{"rank", "3", "1 to 1024: how many triples of a matrix are sent on average"}},
+       {{"rank", "3", "1 to 1024: how many triples of a matrix are sent on average"},
+        {"convolutions", "rows",
+         "what is a row of their matrix: rows: an output channel; pairs: two kernels, as "
+         "published"}},
        {}},
-      {"atomo-svd", "atomo-svd:rank=1", "atomo-svd:rank=12"},
+      {"atomo-svd", "atomo-svd:rank=1", "atomo-svd:rank=12", "atomo-svd:convolutions=pairs"},
       MakeAtomoSvd,
       DecodeLowRank};
   return family;

@@ -175,6 +175,32 @@ TEST(AtomoSvd, ManyTriplesAreSentAsTheirSum) {
   EXPECT_GT(as_factors, 20);
 }
 
+// The authors' code makes a matrix of two kernels a row of a convolution. One that is of rank 1
+// so comes through exactly; its output channels are of higher rank.
+TEST(AtomoSvd, ConvolutionsMayBePairsOfKernels) {
+  const TensorShape shape{16, 8 * 9, 9};
+  const std::vector<float> values = MatrixOf(16 * 8 / 2, 2 * 9, {3}, 6);
+  Draws pairs("atomo-svd:rank=1,convolutions=pairs", shape, values);
+  EXPECT_LT(SquaredError(pairs.Next(), values), 1e-10);
+  EXPECT_EQ(pairs.frame_bytes(), LowRankNumbersOffset(1) + 4 * (64 + 18));
+  Draws rows("atomo-svd:rank=1", shape, values);
+  double error = 0;
+  for (int t = 0; t < 50; ++t) error += SquaredError(rows.Next(), values) / 50;
+  EXPECT_GT(error, 0.1);
+}
+
+TEST(AtomoSvd, WhatHasNoPairsOfKernelsIsLeftAsItIs) {
+  const std::vector<double> singular{5, 1, 0.5, 0.25};
+  for (const TensorShape shape : {TensorShape{30, 50}, TensorShape{5, 45, 9}}) {
+    const std::vector<float> values = MatrixOf(shape.rows, shape.cols, singular, 7);
+    Draws pairs("atomo-svd:rank=2,convolutions=pairs", shape, values);
+    Draws rows("atomo-svd:rank=2", shape, values);
+    EXPECT_EQ(pairs.Next(), rows.Next());
+  }
+  EXPECT_THAT(MakeCodec("atomo-svd:convolutions=columns").status().message(),
+              HasSubstr("rows or pairs"));
+}
+
 TEST(AtomoSvd, BoundIsThatOfEqualSingularValues) {
   const auto codec = MakeCodec("atomo-svd:rank=3").value();
   EXPECT_DOUBLE_EQ(*codec->NmseBound(900), 9);  // 30 x 30

@@ -52,6 +52,9 @@ using StateOut = std::span<const std::span<float>>;
 struct TensorShape {
   size_t rows = 1;
   size_t cols = 0;
+  // Of a convolution: values of a kernel, which are all dimensions behind the second; `cols` is
+  // a multiple of it. 1 for all else.
+  size_t kernel = 1;
 };
 
 // How workers come to the mean of a message by its factors (Vogels et al., "PowerSGD", NeurIPS

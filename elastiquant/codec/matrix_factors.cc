@@ -80,7 +80,7 @@ void PrepareBasis(std::span<const float> remembered, size_t rank, StreamKey key,
 
 void MultiplyRows(const MatrixView& m, const FactorView& q, Workspace& work,
                   std::span<double> p) {
-  const auto [rows, cols] = m.shape;
+  const size_t rows = m.shape.rows, cols = m.shape.cols;
   const size_t whole = m.values.size() / cols, rest = m.values.size() % cols;
   const float* const values = m.values.data();
   ForEachBlock(whole, cols, work, [&, stride = rows, n = cols](size_t first, size_t count) {

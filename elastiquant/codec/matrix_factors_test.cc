@@ -82,7 +82,7 @@ TEST(Orthonormalize, DependentColumnsBecomeZeros) {
 TEST(Multiply, RowsAndColumnsAreThoseOfThePaddedMatrix) {
   for (const TensorShape shape :
        {TensorShape{1, 1}, {3, 7}, {70, 700}, {700, 70}, {2, 20000}}) {
-    const auto [rows, cols] = shape;
+    const size_t rows = shape.rows, cols = shape.cols;
     for (const size_t missing : {size_t{0}, size_t{1}, cols - 1}) {
       if (missing >= cols) continue;
       const std::vector<float> m = GaussianValues(rows * cols - missing, 5);

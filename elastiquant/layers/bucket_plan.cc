@@ -122,7 +122,7 @@ std::vector<TensorShape> TensorsOf(const PlannedBucket& bucket,
   for (const BucketSlot& slot : bucket.slots) {
     const ParameterShape& p = parameters[slot.parameter];
     const size_t rows = p.dimensions < 2 || p.elements == 0 ? 1 : p.rows;
-    tensors.push_back({rows, p.elements / rows});
+    tensors.push_back({rows, p.elements / rows, p.kernel});
   }
   return tensors;
 }

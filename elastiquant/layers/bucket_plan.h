@@ -17,7 +17,8 @@ struct ParameterShape {
   std::string name;  // "layer1.0.conv1.weight"
   size_t elements = 0;
   int64_t dimensions = 0;
-  size_t rows = 1;  // the first dimension of a matrix or convolution
+  size_t rows = 1;    // the first dimension of a matrix or convolution
+  size_t kernel = 1;  // values of a convolution's kernel: all dimensions behind the second
 };
 
 struct BucketSlot {

@@ -51,6 +51,21 @@ TEST(BucketPlanTest, EveryParameterHasOnePlaceAtAnyBucketSize) {
   }
 }
 
+TEST(BucketPlanTest, TensorsAreMatricesThatKnowTheirKernels) {
+  const std::vector<ParameterShape> parameters = {
+      {"bias", 16, 1, 16}, {"conv.weight", 16 * 8 * 9, 4, 16, 9}, {"fc.weight", 160, 2, 10}};
+  PlannedBucket bucket;
+  bucket.slots = {{2, 0}, {1, 160}, {0, 1312}};
+  const std::vector<TensorShape> tensors = TensorsOf(bucket, parameters);
+  ASSERT_EQ(tensors.size(), 3u);
+  const std::vector<TensorShape> expected = {{10, 16, 1}, {16, 72, 9}, {1, 16, 1}};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(tensors[i].rows, expected[i].rows);
+    EXPECT_EQ(tensors[i].cols, expected[i].cols);
+    EXPECT_EQ(tensors[i].kernel, expected[i].kernel);
+  }
+}
+
 TEST(BucketPlanTest, BucketsFillInTheOrderOfBackward) {
   const auto plan = PlanBuckets(SmallNet(), {.bucket_elements = 300});
   ASSERT_TRUE(plan.ok());

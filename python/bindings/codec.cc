@@ -223,7 +223,8 @@ Result<CodecPtr> ForShape(const CodecPtr& codec, at::IntArrayRef shape) {
   const auto elements = static_cast<size_t>(c10::multiply_integers(shape));
   if (shape.size() < 2 || elements == 0) return codec;
   const auto rows = static_cast<size_t>(shape[0]);
-  const TensorShape matrix{rows, elements / rows};
+  const auto kernel = static_cast<size_t>(c10::multiply_integers(shape.slice(2)));
+  const TensorShape matrix{rows, elements / rows, kernel};
   return CodecForShapes(codec, std::span(&matrix, 1));
 }
 

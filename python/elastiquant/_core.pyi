@@ -109,7 +109,8 @@ class _StoreHost:
     @property
     def port(self) -> int: ...
 
-_Parameter = tuple[str, int, int, int, str]  # name, elements, dimensions, rows, codec
+# Name, elements, dimensions, rows, values of a kernel, codec.
+_Parameter = tuple[str, int, int, int, int, str]
 
 @final
 class _DdpEngine:

@@ -101,6 +101,13 @@ class BytesTest(unittest.TestCase):
         self.assertNotEqual(by_shape, flat)
         error = (by_shape.decode(out=torch.empty(30, 50)) - matrix).norm() / matrix.norm()
         self.assertLess(error, 1e-2)
+        # A convolution of rank one as the matrix of pairs of kernels that ATOMO's authors make.
+        kernels = torch.outer(torch.arange(1.0, 65.0), torch.arange(1.0, 19.0))
+        pairs = Codec("atomo-svd:rank=1,convolutions=pairs").encode(
+            kernels.view(16, 8, 3, 3), KEY
+        )
+        error = (pairs.decode() - kernels.flatten()).norm() / kernels.norm()
+        self.assertLess(error, 1e-6)
 
 
 class RoundTripTest(unittest.TestCase):
