@@ -86,7 +86,13 @@ std::string Dithered(const std::string& bits) {
 
 // Settings by keys that set no rate, and what goes with any codec if it changes the values.
 void AddNotable(SpecList* list) {
-  list->Add("bf16:rounding=stochastic");
+  for (const char* spec :
+       {"bf16:rounding=stochastic", "elastic:bits=4,levels=exp",
+        "elastic:bits=4,levels=uniform", "elastic:bits=4,levels=uniform|rans",
+        "elastiquant:bits=8", "terngrad:bucket=tensor", "terngrad:bucket=tensor|rans",
+        "atomo-svd:rank=3,convolutions=pairs"}) {
+    list->Add(spec);
+  }
   list->Add(Dithered("4"));
   for (const CodecModifierInfo& modifier : ListCodecModifiers()) {
     const std::string spec = "qsgdv:bits=4|" + modifier.name;
@@ -117,7 +123,10 @@ std::vector<std::string> RateSpecs() {
     }
   }
   AddNotable(&list);
-  for (const char* bits : {"2", "3", "5", "6", "8"}) list.Add(Dithered(bits));
+  for (const std::string bits : {"2", "3", "5", "6", "8"}) {
+    list.Add(Dithered(bits));
+    list.Add("elastic:bits=" + bits + ",levels=fit|rans");
+  }
   return list.Take();
 }
 

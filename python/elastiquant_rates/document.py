@@ -152,21 +152,26 @@ def by_class(specs: list[str], inputs: list[Input]) -> list[tuple[str, list[str]
     return groups
 
 
-def speeds(files: list[Path]) -> dict[str, dict]:
-    """Results of `bench --json` by the canonical spec."""
-    found = {}
-    for file in files:
-        for result in json.loads(file.read_text())["results"]:
+# Of each machine that is named: results of `bench --json` by the canonical spec.
+Speeds = dict[str, dict[str, dict]]
+
+
+def speeds(arguments: list[str]) -> Speeds:
+    """From FILE or MACHINE=FILE each; files of the same machine complete each other."""
+    found: Speeds = {}
+    for argument in arguments:
+        machine, _, file = argument.rpartition("=")
+        for result in json.loads(Path(file).read_text())["results"]:
             if "error" not in result:
-                found[result["codec"]] = result
+                found.setdefault(machine, {})[result["codec"]] = result
     return found
 
 
-def overview(specs: list[str], inputs: list[Input], bench: dict[str, dict]) -> str:
+def overview(specs: list[str], inputs: list[Input], bench: Speeds) -> str:
     middle = inputs[-2] if len(inputs) > 2 else inputs[-1]
     head = ["codec", "bits", *[f"NMSE, {i.label}" for i in inputs], "bias z", "cosine"]
-    if bench:
-        head += ["encode", "decode-add"]
+    for machine in bench:
+        head += [f"{operation} {machine}".strip() for operation in ("encode", "decode-add")]
     lines = []
     for kind, members in by_class(specs, inputs):
         lines.append([f"**{kind}**"] + [""] * (len(head) - 1))
@@ -175,7 +180,7 @@ def overview(specs: list[str], inputs: list[Input], bench: dict[str, dict]) -> s
     return table(head, lines)
 
 
-def _overview_row(spec: str, inputs: list[Input], middle: Input, bench: dict) -> list[str]:
+def _overview_row(spec: str, inputs: list[Input], middle: Input, bench: Speeds) -> list[str]:
     rows = [each.row(spec) for each in inputs]
     line = [code(spec)]
     own = middle.row(spec)
@@ -184,9 +189,9 @@ def _overview_row(spec: str, inputs: list[Input], middle: Input, bench: dict) ->
     z = [row["bias_z"] for row in rows if row]
     line.append(f"{max(z):.1f}" if z else "–")
     line.append(f"{own['cosine']:.3f}" if own else "–")
-    if bench:
-        canonical = next(r["spec"] for r in middle.analysis["results"] if r["codec"] == spec)
-        measured = bench.get(canonical)
+    canonical = next(r["spec"] for r in middle.analysis["results"] if r["codec"] == spec)
+    for results in bench.values():
+        measured = results.get(canonical)
         for operation in ("encode", "decode_add"):
             ratio = measured and measured[operation]["ratio_to_memcpy"]
             line.append(f"{number(ratio, 2)}×" if ratio else "–")
@@ -336,7 +341,7 @@ def _long_name(each: Input) -> str:
     return f"Gradient at the {each.label} of training, {each.step}"
 
 
-def introduction(program: Program, inputs: list[Input], bench: dict, folder: Path) -> str:
+def introduction(program: Program, inputs: list[Input], bench: Speeds, folder: Path) -> str:
     middle = inputs[-2] if len(inputs) > 2 else inputs[-1]
     labels = [each.label for each in inputs[1:]]
     steps = ", ".join(each.step.replace("step ", "") for each in inputs[1:])
@@ -357,7 +362,7 @@ def introduction(program: Program, inputs: list[Input], bench: dict, folder: Pat
     return text + training(inputs[1].file)
 
 
-def render(program: Program, inputs: list[Input], bench: dict, out: Path) -> str:
+def render(program: Program, inputs: list[Input], bench: Speeds, out: Path) -> str:
     folder = out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tables.md").write_text(full_tables(inputs, program.draws))
@@ -420,7 +425,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="document to fill in")
     parser.add_argument(
-        "--bench", nargs="*", type=Path, default=[], help="of bench --all --json"
+        "--bench",
+        nargs="*",
+        default=[],
+        metavar="[MACHINE=]FILE",
+        help="of bench --all --json; each machine has columns of its own",
     )
     parser.add_argument("--draws", type=int, default=32)
     parser.add_argument("--gaussian", type=int, default=1 << 18, metavar="N")

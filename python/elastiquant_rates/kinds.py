@@ -19,16 +19,24 @@ class Kind:
 
 KINDS = (
     Kind("one step for all", _BLUE, ("dither",), bold=True),
-    Kind("elastic levels", _VERMILION, ("elastic", "elastic dithered"), bold=True),
+    Kind(
+        "elastic levels",
+        _VERMILION,
+        ("elastic", "elastic dithered", "elastic exp", "elastic uniform"),
+        bold=True,
+    ),
     Kind(
         "fixed levels",
         _PINK,
-        ("qsgd", "qsgdv", "nuqsgd", "zeroless", "natural", "terngrad", "laq"),
+        (
+            *("elastiquant", "qsgd", "qsgdv", "nuqsgd", "zeroless", "natural", "laq"),
+            *("terngrad", "terngrad tensor"),
+        ),
     ),
     Kind("fitted levels", _GREEN, ("quiver", "orq", "alq", "amq")),
     Kind("rotation", _ORANGE, ("eden",)),
     Kind("sparse", _SKY, ("topk", "randomk", "threshold", "dgc", "atomo")),
-    Kind("low rank", "#8C6D31", ("powersgd", "atomo-svd")),
+    Kind("low rank", "#8C6D31", ("powersgd", "atomo-svd", "atomo-svd pairs")),
     Kind("signs", "#888888", ("signsgd", "efsign", "onebit", "bingrad-b", "bingrad-pb")),
 )
 OTHER = Kind("other", "#444444", ())

@@ -105,10 +105,17 @@ class ScriptTest(unittest.TestCase):
                     {"results": [{"codec": "fp32", "encode": speed, "decode_add": speed}]}
                 )
             )
-            run = self.run_script(folder, *map(str, files), "--bench", str(bench))
+            run = self.run_script(folder, *map(str, files), "--bench", f"AVX9={bench}")
             self.assertEqual(run.returncode, 0, run.stderr)
             text = (folder / "codecs.md").read_text()
-            for words in ("| `fp32` | 32", "0.25×", "NMSE, step 2", "step-2.png", "dB |"):
+            for words in (
+                "| `fp32` | 32",
+                "0.25×",
+                "| encode AVX9 |",
+                "NMSE, step 2",
+                "step-2.png",
+                "dB |",
+            ):
                 self.assertIn(words, text)
             self.assertIn("elastiquant train --data cifar --out run", text)
             for picture in ("gaussian.png", "step-1.svg", "step-2.png"):
