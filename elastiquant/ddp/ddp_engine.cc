@@ -1,5 +1,6 @@
 #include "elastiquant/ddp/ddp_engine.h"
 
+#include <ATen/ops/isfinite.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -9,10 +10,14 @@
 #include <utility>
 
 #include "elastiquant/codec/adapt.h"
+#include "elastiquant/ddp/engine_ties.h"
 #include "elastiquant/ddp/layout_section.h"
 
 namespace elastiquant {
 namespace {
+
+// For which the verdict on a lost worker is awaited, beyond the time that one may be silent.
+constexpr std::chrono::seconds kBeyondTimeout{2};
 
 constexpr char kIdentitySection[] = "identity";
 constexpr char kStepSection[] = "step";
@@ -48,6 +53,19 @@ std::vector<uint8_t> BytesOf(std::span<const T> values) {
   return {bytes, bytes + values.size_bytes()};
 }
 
+Status AllReduceFailed(const std::string& why) {
+  return Internal("the uncompressed all-reduce of the model's process group failed: " + why);
+}
+
+// A sum that a lost worker has no part in may never end, and who destroys its process group
+// waits for it: what holds the group is kept until the process ends.
+void KeepForEver(const AllReduce& all_reduce) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<AllReduce>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(all_reduce);
+}
+
 Traffic operator-(const Traffic& a, const Traffic& b) {
   return {a.bytes_up - b.bytes_up, a.bytes_down - b.bytes_down,
           a.transmit_seconds - b.transmit_seconds};
@@ -60,7 +78,8 @@ DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
       options_(std::move(options)),
       units_(parameters_.size(), 1.0),
       memory_units_(units_),
-      payoff_(false) {}
+      payoff_(false),
+      ties_(std::make_shared<EngineTies>(this)) {}
 
 Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communicator,
                                                      std::vector<DdpParameter> parameters,
@@ -74,10 +93,14 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
     EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
   }
   EQ_RETURN_IF_ERROR(engine->ChooseExchanges(communicator.world_size));
-  engine->payoff_ = Payoff(engine->options_.switch_to_exact && communicator.world_size > 1 &&
+  engine->payoff_ = Payoff(engine->options_.all_reduce && communicator.world_size > 1 &&
                            AnyLossy(engine->codecs_));
-  // Waits then end with the verdict, which the futures raise.
-  communicator.on_peer_lost = [](const Status&) {};
+  // Waits for compressed messages end with the verdict, which the futures raise.
+  communicator.on_peer_lost = [ties = engine->ties_](const Status& status) {
+    ties->SetVerdict(status);
+    ties->With([&](DdpEngine& e) { e.OnPeerLost(status); });
+  };
+  engine->patience_ = communicator.timeout + kBeyondTimeout;
   EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
   engine->rank_ = communicator.rank;
   engine->world_size_ = communicator.world_size;
@@ -121,6 +144,7 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
   } else if (in_step) {  // the others wait for the rest of it
     comm_->Abort(Internal(farewell + " within a step"));
   }
+  ties_->Cut();
   if (finisher_.joinable()) finisher_.join();
   Fail(closed);
   if (reduction_ && !in_step) {  // for Layers and SaveState
@@ -156,6 +180,7 @@ DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& g
     begun_ = false;
     const std::lock_guard lock(mutex_);
     finish_ = true;
+    calling_ = exact_;
     changed_.notify_all();
   }
   return future;
@@ -175,6 +200,7 @@ Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
     EQ_RETURN_IF_ERROR(StartStep());
     EQ_RETURN_IF_ERROR(Begin(reduction_->layout()[0]));
   }
+  if (exact_) return {};
   EQ_ASSIGN_OR_RETURN(const bool sent, reduction_->Take(parameter, gradient));
   const std::lock_guard lock(mutex_);
   stats_.early += sent;
@@ -182,7 +208,9 @@ Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
 }
 
 Status DdpEngine::StartStep() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // What workers say to each other between steps must not mix with that.
+  changed_.wait(lock, [&] { return !calling_ || !error_.ok(); });
   EQ_RETURN_IF_ERROR(error_);
   if (in_step_) return Internal("a backward began before the last one had ended");
   arrivals_.clear();
@@ -211,7 +239,10 @@ Status DdpEngine::Begin(const std::vector<size_t>& first) {
   traffic_at_begin_ = comm_->traffic();
   incoming_.clear();
   waiting_.clear();
+  gradient_bytes_ = 0;
   streaming_ = settled_ && reduction_->layout()[0] == first;
+  exact_ = streaming_ && payoff_.exact() && !AdaptsAfterThisStep();
+  if (exact_) EQ_RETURN_IF_ERROR(ties_->Verdict());
   return streaming_ ? BeginReduction() : Status();
 }
 
@@ -222,7 +253,16 @@ Status DdpEngine::BeginReduction() {
     reduction_->RescaleMemory(p, memory_units_[p] / units_[p]);
     memory_units_[p] = units_[p];
   }
-  EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, exact_));
+  if (exact_) {
+    reduction_->BeginExactStep();
+    const std::lock_guard lock(mutex_);
+    is_exact_ = all_finite_ = true;
+    all_begun_ = false;
+    sum_error_ = {};
+    under_way_ = 0;
+  } else {
+    EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_));
+  }
   held_.clear();
   for (size_t p = 0; p < units_.size(); ++p) {
     if (units_[p] != 0) continue;
@@ -240,8 +280,10 @@ Status DdpEngine::WeighExact() {
   double exact_seconds = 0;
   if (payoff_.timing()) {
     const Traffic sent = comm_->traffic() - traffic_at_begin_;
-    exact_seconds = sent.transmit_seconds * ExactBytes() /
+    exact_seconds = sent.transmit_seconds *
+                    SentByAllReduce(static_cast<double>(gradient_bytes_)) /
                     std::max(1.0, static_cast<double>(sent.bytes_up));
+    if (!options_.shares_link) exact_seconds = 0;
     for (double* value : {&seconds, &exact_seconds}) {
       EQ_ASSIGN_OR_RETURN(const auto all,
                           comm_->AllGather(static_cast<uint64_t>(*value * 1e9)));
@@ -249,15 +291,19 @@ Status DdpEngine::WeighExact() {
     }
   }
   payoff_.Add(seconds, exact_seconds);
-  exact_ = payoff_.exact();
   if (comm_->rank() == 0) Notify(payoff_.TakeNotice());
   return {};
 }
 
-// What a step's gradient would send up as fp32, scattered and gathered.
-double DdpEngine::ExactBytes() const {
-  const double n = comm_->world_size();
-  return 8 * (n - 1) / n * static_cast<double>(reduction_->coordinates());
+// What an all-reduce of so many bytes sends up: they are scattered and gathered.
+double DdpEngine::SentByAllReduce(double bytes) const {
+  return 2 * bytes * (world_size_ - 1) / world_size_;
+}
+
+bool DdpEngine::AdaptsAfterThisStep() const {
+  return std::ranges::any_of(adapters_, [&](const auto& entry) {
+    return entry.second->Due(static_cast<int64_t>(step_) + 1);
+  });
 }
 
 void DdpEngine::Notify(const std::string& notice) const {
@@ -276,7 +322,7 @@ Status DdpEngine::Take(size_t index, bool last, const at::Tensor& gradients,
       last != (index + 1 == layout.size())) {
     return Internal("DDP's buckets changed within a step");
   }
-  return Send(index, gradients);
+  return exact_ ? SendAsItIs(index, last, gradients) : Send(index, gradients);
 }
 
 Status DdpEngine::LearnLayout() {
@@ -315,7 +361,113 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   return memory.empty() ? Status() : reduction_->LoadMemory(memory);
 }
 
+// By the user's all-reduce, as DDP itself does it.
+Status DdpEngine::SendAsItIs(size_t index, bool last, const at::Tensor& gradients) {
+  EQ_RETURN_IF_ERROR(reduction_->Flush(index, gradients));
+  gradient_bytes_ += gradients.nbytes();
+  {
+    const std::lock_guard lock(mutex_);
+    EQ_RETURN_IF_ERROR(error_);
+    ++under_way_;
+    all_begun_ = last;
+    since_last_ = Stopwatch();
+  }
+  try {
+    gradients.div_(world_size_);
+    options_.all_reduce(gradients)->addCallback(
+        [ties = ties_, index, gradients](c10::ivalue::Future& done) {
+          const std::string error = done.hasError() ? done.tryRetrieveErrorMessage() : "";
+          ties->With([&](DdpEngine& engine) {
+            done.hasError() ? engine.OnSumFailed(error) : engine.OnSummed(index, gradients);
+          });
+        });
+  } catch (const std::exception& e) {
+    OnSumFailed(e.what());
+  }
+  return {};
+}
+
+// A DDP bucket holds its mean, in any order.
+void DdpEngine::OnSummed(size_t index, const at::Tensor& mean) {
+  // Where a worker had a NaN all have one.
+  const bool finite = !reduction_->flushes() || at::isfinite(mean).all().item<bool>();
+  Future future;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.ok()) return;
+    all_finite_ &= finite;
+    future = std::exchange(arrivals_[index].future, nullptr);
+    const bool is_last = --under_way_ == 0 && all_begun_;
+    if (is_last && sum_error_.ok()) FinishExactStep();
+    changed_.notify_all();
+  }
+  future->markCompleted(mean);
+}
+
+// CallTheRoll tells why: who was lost says more than how the sum has failed.
+void DdpEngine::OnSumFailed(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (sum_error_.ok()) sum_error_ = AllReduceFailed(why);
+  --under_way_;
+  changed_.notify_all();
+}
+
+// In a step that goes as it is, beside the sums: whether all workers have come to its end, as
+// nothing else of ours would tell who has not.
+Status DdpEngine::CallTheRoll() {
+  EQ_RETURN_IF_ERROR(comm_->Barrier());
+  Status failure;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return under_way_ == 0 || !error_.ok() || stop_; });
+    EQ_RETURN_IF_ERROR(error_);
+    failure = sum_error_;
+    if (failure.ok()) {
+      calling_ = false;
+      changed_.notify_all();
+      return {};
+    }
+  }
+  const Status verdict = ties_->Verdict(patience_);
+  return verdict.ok() ? failure : verdict;
+}
+
+// With the mutex locked.
+void DdpEngine::FinishExactStep() {
+  ++step_;
+  if (all_finite_ && reduction_->flushes()) reduction_->CommitFlushed();
+  RestoreMemory(held_);
+  ++stats_.steps;
+  ++stats_.exact_steps;
+  stats_.reducer.coordinates += reduction_->coordinates();
+  stats_.reducer.wait_seconds += since_last_.Seconds();
+  CountUncompressed();
+  const double sent = SentByAllReduce(static_cast<double>(gradient_bytes_));
+  stats_.traffic.bytes_up += static_cast<uint64_t>(sent);
+  stats_.traffic.bytes_down += static_cast<uint64_t>(sent);
+  in_step_ = is_exact_ = false;
+  comm_->SetActivity("between two backwards");
+}
+
+// With the mutex locked: what a step would have sent.
+void DdpEngine::CountUncompressed() {
+  stats_.fp32_bytes_up += static_cast<uint64_t>(
+      SentByAllReduce(sizeof(float) * static_cast<double>(reduction_->coordinates())));
+  stats_.uncompressed_bytes_up +=
+      static_cast<uint64_t>(SentByAllReduce(static_cast<double>(gradient_bytes_)));
+}
+
+// Nothing of ours is under way in a step that goes as it is, which would end with the verdict.
+void DdpEngine::OnPeerLost(const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!in_step_ || !is_exact_) return;
+  }
+  Fail(status);
+}
+
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
+  gradient_bytes_ += gradients.nbytes();
   EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients));
   if (regrouped_) return {};
   std::vector<Reduced> ahead;
@@ -380,7 +532,8 @@ void DdpEngine::FinishLoop() {
       if (!finish_) return;
       finish_ = false;
     }
-    if (Status status = FinishStep(); !status.ok()) Fail(status);
+    const Status status = exact_ ? CallTheRoll() : FinishStep();
+    if (!status.ok()) Fail(status);
   }
 }
 
@@ -399,9 +552,8 @@ Status DdpEngine::FinishStep() {
     const std::lock_guard lock(mutex_);
     ++stats_.steps;
     stats_.skipped += outcome.skipped;
-    stats_.exact_steps += exact_;
     stats_.reducer += reduction_->TakeStats();
-    stats_.fp32_bytes_up += static_cast<uint64_t>(ExactBytes());
+    CountUncompressed();
     if (outcome.skipped) stats_.skip_reason = outcome.reason;
     EQ_RETURN_IF_ERROR(error_);
     for (size_t i = arrivals_.size() - gradients.size(); i < arrivals_.size(); ++i) {
@@ -449,20 +601,26 @@ void DdpEngine::Fail(const Status& status) {
     const std::lock_guard lock(mutex_);
     closing = stop_;
     if (error_.ok()) error_ = status;
+    if (is_exact_ && under_way_ > 0) KeepForEver(options_.all_reduce);
     arrivals = std::exchange(arrivals_, {});
-    in_step_ = false;
+    in_step_ = is_exact_ = false;
+    changed_.notify_all();
   }
   // A lost worker is known to all; what went wrong here is not.
   if (status.code() != StatusCode::kUnavailable && !closing) comm_->Abort(status);
   for (const Arrival& arrival : arrivals) {
-    if (!arrival.future->completed()) arrival.future->setErrorIfNeeded(ToException(status));
+    if (arrival.future && !arrival.future->completed())
+      arrival.future->setErrorIfNeeded(ToException(status));
   }
 }
 
 DdpStats DdpEngine::stats() {
   const std::lock_guard lock(mutex_);
   DdpStats stats = stats_;
-  stats.traffic = (comm_ ? comm_->traffic() : final_traffic_) - traffic_at_reset_;
+  const Traffic ours = (comm_ ? comm_->traffic() : final_traffic_) - traffic_at_reset_;
+  stats.traffic.bytes_up += ours.bytes_up;
+  stats.traffic.bytes_down += ours.bytes_down;
+  stats.traffic.transmit_seconds = ours.transmit_seconds;
   return stats;
 }
 

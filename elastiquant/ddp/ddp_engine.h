@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -27,12 +28,18 @@
 
 namespace elastiquant {
 
+using AllReduce = std::function<c10::intrusive_ptr<c10::ivalue::Future>(const at::Tensor&)>;
+
 struct DdpOptions {
   size_t bucket_elements = 65536;
   uint64_t seed = 0;
-  int threads = 1;                               // codec threads
-  uint64_t measure_every = 50;                   // steps; 0: never
-  bool switch_to_exact = true;                   // where compression does not pay
+  int threads = 1;              // codec threads
+  uint64_t measure_every = 50;  // steps; 0: never
+  // Where compression does not pay steps are sent by this, the user's own: begins the sum over
+  // the workers of a flat tensor, in place. If null, all steps are compressed.
+  AllReduce all_reduce = nullptr;
+  // Whether it uses the network that compressed messages use, as Gloo does and NCCL may not.
+  bool shares_link = true;
   std::string exchange = "auto";                 // as ChooseExchange takes it
   std::map<std::string, std::string> down = {};  // by spec: that means travel back under
   // DDP may discard what comes of a parameter that no worker has used: RestoreMemory follows.
@@ -50,13 +57,16 @@ struct DdpOptions {
 struct DdpStats {
   uint64_t steps = 0;
   uint64_t skipped = 0;      // of them: some worker had a NaN or infinity
-  uint64_t exact_steps = 0;  // of them: sent as fp32, because compression did not pay
+  uint64_t exact_steps = 0;  // of them: sent as they are, because compression did not pay
   uint64_t early = 0;        // buckets of ours sent before DDP's was full
   ReducerStats reducer;
   Traffic traffic;
-  uint64_t fp32_bytes_up = 0;  // what these steps would have sent as fp32
-  std::string skip_reason;     // of the last one skipped
+  uint64_t fp32_bytes_up = 0;          // what these steps would have sent as fp32
+  uint64_t uncompressed_bytes_up = 0;  // and in the gradients' own types
+  std::string skip_reason;             // of the last one skipped
 };
+
+class EngineTies;
 
 // Reduce and Offer are for one thread at a time; what is for between steps, for times without a
 // backward.
@@ -145,6 +155,14 @@ class DdpEngine {
   Status Take(size_t index, bool last, const at::Tensor& gradients,
               const std::vector<size_t>& parameters);
   Status Send(size_t ddp_bucket, const at::Tensor& gradients);
+  Status SendAsItIs(size_t index, bool last, const at::Tensor& gradients);
+  void OnSummed(size_t index, const at::Tensor& mean);
+  void OnSumFailed(const std::string& why);
+  Status CallTheRoll();
+  void FinishExactStep();
+  void CountUncompressed();
+  bool AdaptsAfterThisStep() const;
+  void OnPeerLost(const Status& status);
   void CaptureForLevels(size_t bucket);
   Status ChooseExchanges(int world_size);
   Status LearnLayout();
@@ -161,7 +179,7 @@ class DdpEngine {
   Status FinishStep();
   std::vector<at::Tensor> Collect();
   void Fail(const Status& status);
-  double ExactBytes() const;
+  double SentByAllReduce(double bytes) const;
   void Notify(const std::string& notice) const;
 
   const std::vector<DdpParameter> parameters_;
@@ -170,6 +188,7 @@ class DdpEngine {
   int rank_ = 0, world_size_ = 1;
   DdpExchange exchange_;
   std::map<std::string, std::string> exchanges_;
+  std::chrono::milliseconds patience_{};  // with what will be known of a lost worker
 
   // Of Reduce's thread, and of others between steps.
   std::unique_ptr<DdpReduction> reduction_;
@@ -190,7 +209,8 @@ class DdpEngine {
   int epoch_ = 0;
   uint64_t step_ = 0;
   Payoff payoff_;
-  bool exact_ = false;  // this step goes as fp32
+  bool exact_ = false;         // this step goes as it is
+  size_t gradient_bytes_ = 0;  // of this step, in the gradients' own types
   Stopwatch since_begin_;
   Traffic traffic_at_begin_;
 
@@ -200,12 +220,21 @@ class DdpEngine {
   std::vector<Reduced> ahead_;     // of them, buckets that are done before DDP's has arrived
   bool in_step_ = false;
   bool finish_ = false;  // all buckets of the step are on their way
+  // Of a step that goes as it is:
+  bool is_exact_ = false;  // it is one
+  bool all_begun_ = false;
+  size_t under_way_ = 0;  // DDP's buckets
+  bool all_finite_ = true;
+  Status sum_error_;      // of the first sum that failed
+  bool calling_ = false;  // from the last bucket on, until all workers are known to be there
+  Stopwatch since_last_;  // bucket
   bool stop_ = false;
   Status error_;
   DdpStats stats_;
   Traffic traffic_at_reset_, final_traffic_;
   std::vector<nlohmann::json> final_layers_;
 
+  const std::shared_ptr<EngineTies> ties_;
   std::thread finisher_;
 };
 

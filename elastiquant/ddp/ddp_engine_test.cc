@@ -4,8 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <mutex>
 #include <set>
 #include <string>
@@ -39,7 +41,7 @@ float Gradient(int rank, int step, size_t parameter, size_t i) {
 class Worker {
  public:
   Worker(CommunicatorOptions options, int rank, const std::string& codec,
-         DdpOptions ddp = {.measure_every = 1, .switch_to_exact = false})
+         DdpOptions ddp = {.measure_every = 1})
       : parameters_(Parameters(codec)) {
     options.rank = rank;
     rank_ = rank;
@@ -396,9 +398,55 @@ TEST(DdpEngine, CertifiesItsLayers) {
   });
 }
 
+// The all-reduce of the user's process group: who comes last ends it for all.
+class UsersSum {
+ public:
+  explicit UsersSum(int world) : waiting_(static_cast<size_t>(world)) {}
+
+  DdpEngine::Future Add(int rank, const at::Tensor& values) {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+    std::vector<Call> calls;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_[static_cast<size_t>(rank)].push_back({values, future});
+      for (const auto& of_rank : waiting_) {
+        if (of_rank.empty()) return future;
+      }
+      for (auto& of_rank : waiting_) {
+        calls.push_back(of_rank.front());
+        of_rank.pop_front();
+      }
+    }
+    const bool all_fail = fails;  // who is told first may change it
+    at::Tensor sum = calls[0].values.clone();
+    for (size_t r = 1; r < calls.size(); ++r) sum.add_(calls[r].values);
+    for (Call& call : calls) {
+      call.values.copy_(sum);
+      if (all_fail) {
+        call.future->setError(std::make_exception_ptr(std::runtime_error("Connection reset")));
+      } else {
+        call.future->markCompleted(std::vector<at::Tensor>{call.values});
+      }
+    }
+    return future;
+  }
+
+  std::atomic<bool> fails = false;
+
+ private:
+  struct Call {
+    at::Tensor values;
+    DdpEngine::Future future;
+  };
+
+  std::mutex mutex_;
+  std::vector<std::deque<Call>> waiting_;  // by rank
+};
+
 // Steps of which compressed ones count as longer on worker 1, and on worker 0 as shorter.
-DdpOptions Switching(int rank) {
+DdpOptions Switching(int rank, UsersSum& sum) {
   DdpOptions ddp;
+  ddp.all_reduce = [rank, &sum](const at::Tensor& values) { return sum.Add(rank, values); };
   ddp.step_seconds = [rank](bool exact) { return exact ? .1 : rank == 0 ? .05 : .2; };
   return ddp;
 }
@@ -407,27 +455,34 @@ constexpr int kFirstExact = Payoff::kSettlingSteps + 1 + Payoff::kTimedSteps;
 
 TEST(DdpEngine, SwitchesToFp32TogetherWhereCompressionDoesNotPay) {
   const auto options = WorldOptions(2);
+  UsersSum sum(2);
   std::mutex mutex;
   std::vector<std::string> notices;
   std::vector<std::vector<uint64_t>> exact(2);
+  std::vector<uint64_t> sent(2);
   RunRanks(2, [&](int rank) {
-    DdpOptions ddp = Switching(rank);
+    DdpOptions ddp = Switching(rank, sum);
     ddp.on_notice = [&](const std::string& notice) {
       const std::lock_guard lock(mutex);
       notices.push_back(notice);
     };
     Worker worker(options, rank, "elastic:bits=8", ddp);
+    uint64_t before = 0;
     for (int step = 0; step < 60; ++step) {
       const bool is_exact = step >= kFirstExact;
       const auto means = worker.Step(step, kRebuilt);
       const double error = worker.Error(means, kRebuilt, step);
       EXPECT_LT(error, .1) << step;
       EXPECT_EQ(error < 1e-6, is_exact) << step;
-      exact[static_cast<size_t>(rank)].push_back(worker.engine->stats().exact_steps);
+      const DdpStats stats = worker.engine->stats();
+      exact[static_cast<size_t>(rank)].push_back(stats.exact_steps);
+      if (step == kFirstExact - 1) before = stats.traffic.bytes_up;
+      if (step == 59) sent[static_cast<size_t>(rank)] = stats.traffic.bytes_up - before;
     }
   });
   EXPECT_EQ(exact[0], exact[1]) << "all workers choose alike";
   EXPECT_EQ(exact[0].back(), 60 - kFirstExact) << "by the slowest";
+  EXPECT_EQ(sent[0], sent[1]) << "all values are counted that the sum sends";
   ASSERT_EQ(notices.size(), 1u) << "told by one";
   EXPECT_NE(notices[0].find("does not pay"), std::string::npos) << notices[0];
 }
@@ -436,8 +491,9 @@ TEST(DdpEngine, WhatWasHeldBackIsSentWithTheFirstStepOfFp32) {
   for (const std::string codec :
        {"topk:ratio=0.1|ef", "elastic:bits=2|ef", "powersgd:rank=1|ef"}) {
     const auto options = WorldOptions(3);
+    UsersSum sum(3);
     RunRanks(3, [&](int rank) {
-      Worker worker(options, rank, codec, Switching(rank));
+      Worker worker(options, rank, codec, Switching(rank, sum));
       std::vector<at::Tensor> sent;  // since the first step
       double worst = 0;
       for (int step = 0; step <= kFirstExact; ++step) {
@@ -459,8 +515,9 @@ TEST(DdpEngine, WhatWasHeldBackIsSentWithTheFirstStepOfFp32) {
 TEST(DdpEngine, MomentumGoesOnInStepsOfFp32) {
   constexpr int kLast = kFirstExact + 4;
   const auto options = WorldOptions(2);
+  UsersSum sum(2);
   RunRanks(2, [&](int rank) {
-    Worker worker(options, rank, "dgc:ratio=0.1,momentum=0.5", Switching(rank));
+    Worker worker(options, rank, "dgc:ratio=0.1,momentum=0.5", Switching(rank, sum));
     at::Tensor before;
     for (int step = 0; step <= kLast; ++step) {
       const auto means = worker.Step(step, kRebuilt);
@@ -477,8 +534,9 @@ TEST(DdpEngine, MomentumGoesOnInStepsOfFp32) {
 
 TEST(DdpEngine, AStepOfFp32ThatIsSkippedLeavesTheMemory) {
   const auto options = WorldOptions(2);
+  UsersSum sum(2);
   RunRanks(2, [&](int rank) {
-    Worker worker(options, rank, "topk:ratio=0.1|ef", Switching(rank));
+    Worker worker(options, rank, "topk:ratio=0.1|ef", Switching(rank, sum));
     for (int step = 0; step < kFirstExact; ++step) (void)worker.Step(step, kRebuilt);
     const Sections before = worker.engine->SaveState();
     (void)worker.Step(kFirstExact, kRebuilt, at::kFloat, rank == 1);
@@ -528,8 +586,9 @@ Sections MemoryOf(const Sections& state, const std::string& parameter) {
 TEST(DdpEngine, WhatIsNotAppliedIsNotForgotten) {
   for (const std::string codec : {"elastic:bits=2|ef", "dgc:ratio=0.1", "powersgd:rank=1|ef"}) {
     const auto options = WorldOptions(2);
+    UsersSum sum(2);
     RunRanks(2, [&](int rank) {
-      DdpOptions ddp = Switching(rank);
+      DdpOptions ddp = Switching(rank, sum);
       ddp.may_discard = true;
       Worker worker(options, rank, codec, ddp);
       for (int step = 0; step <= kFirstExact; ++step) {
@@ -550,6 +609,45 @@ TEST(DdpEngine, WhatIsNotAppliedIsNotForgotten) {
       EXPECT_EQ(worker.engine->stats().exact_steps, 1u);
     });
   }
+}
+
+TEST(DdpEngine, ALostWorkerIsNamedInAStepOfFp32) {
+  const auto options = WorldOptions(2);
+  UsersSum sum(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "topk|ef", Switching(rank, sum));
+    for (int step = 0; step < kFirstExact + 2; ++step) (void)worker.Step(step, kRebuilt);
+    if (rank == 1) {  // one bucket of two, and then no more
+      (void)worker.engine->Reduce(0, false, at::zeros({5004}), kRebuilt[0]);
+      worker.engine->Close();
+      return;
+    }
+    try {
+      (void)worker.Step(kFirstExact + 2, kRebuilt);
+      ADD_FAILURE() << "nothing was raised";
+    } catch (const c10::DistBackendError& e) {
+      EXPECT_NE(std::string(e.what()).find("worker 1"), std::string::npos) << e.what();
+    }
+  });
+}
+
+TEST(DdpEngine, AFailingAllReduceOfTheUsersEndsTheStepWithItsWords) {
+  auto options = WorldOptions(2);
+  options.timeout = std::chrono::milliseconds(1000);
+  UsersSum sum(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "topk|ef", Switching(rank, sum));
+    for (int step = 0; step < kFirstExact + 2; ++step) (void)worker.Step(step, kRebuilt);
+    if (rank == 0) sum.fails = true;
+    try {
+      (void)worker.Step(kFirstExact + 2, kRebuilt);
+      ADD_FAILURE() << "nothing was raised";
+    } catch (const std::exception& e) {
+      EXPECT_NE(std::string(e.what()).find("process group failed: Connection reset"),
+                std::string::npos)
+          << e.what();
+    }
+  });
 }
 
 TEST(DdpEngine, AWorkerThatClosesEndsTheOthers) {
@@ -582,7 +680,7 @@ TEST(DdpEngine, OffersAreSentEarlyAndChangeNoBit) {
   for (const auto& [codec, type] : cases) {
     const auto options = WorldOptions(3), options_late = WorldOptions(3);
     RunRanks(3, [&, codec = codec, type = type](int rank) {
-      const DdpOptions ddp{.bucket_elements = 4000, .switch_to_exact = false};
+      const DdpOptions ddp{.bucket_elements = 4000};
       Worker early(options, rank, codec, ddp), late(options_late, rank, codec, ddp);
       // Every worker others, and one none.
       early.offers = [&](size_t p) { return rank == 0 || (rank == 1 && p >= 2); };

@@ -45,7 +45,7 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
   std::unique_ptr<DdpReduction> made(new DdpReduction(comm, std::move(layout), std::move(plan),
                                                       parameters, std::move(options)));
   made->codecs_ = codecs;
-  EQ_ASSIGN_OR_RETURN(made->reducer_, made->MakeReducer(&codecs));
+  EQ_ASSIGN_OR_RETURN(made->reducer_, made->MakeReducer());
   std::vector<std::vector<std::string>> fields;
   for (const std::string& spec : made->plan_.codecs) {
     fields.push_back(codecs.at(spec)->StateFields());
@@ -56,16 +56,10 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
   return made;
 }
 
-// Without codecs: one that sends fp32.
-Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer(const CodecsBySpec* codecs) {
-  EQ_ASSIGN_OR_RETURN(const auto fp32, MakeCodec("fp32"));
+Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer() {
   std::vector<GradientBucket> buckets;
   for (size_t b = 0; b < plan_.plan.buckets.size(); ++b) {
-    ExchangeChoice choice;
-    choice.codec = fp32;
-    if (codecs != nullptr) {
-      EQ_ASSIGN_OR_RETURN(choice, ChoiceOf(b, *codecs));
-    }
+    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(b, codecs_));
     buckets.push_back({.gradient = staging_.bucket(b),
                        .codec = std::move(choice.codec),
                        .name = plan_.plan.buckets[b].name,
@@ -74,11 +68,7 @@ Result<std::unique_ptr<GradientReducer>> DdpReduction::MakeReducer(const CodecsB
   }
   ReducerOptions options = options_.reducer;
   options.on_reduced = options_.on_reduced;
-  if (codecs != nullptr) {
-    options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
-  } else {
-    options.measure_every = 0;
-  }
+  options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
   return GradientReducer::Create(comm_, std::move(buckets), options);
 }
 
@@ -92,21 +82,41 @@ Result<ExchangeChoice> DdpReduction::ChoiceOf(size_t bucket, const CodecsBySpec&
   return choice;
 }
 
-Status DdpReduction::BeginStep(uint64_t step, bool exact) {
-  if (exact && exact_reducer_ == nullptr) {
-    EQ_ASSIGN_OR_RETURN(exact_reducer_, MakeReducer(nullptr));
-  }
-  active_ = exact ? exact_reducer_.get() : reducer_.get();
+Status DdpReduction::BeginStep(uint64_t step) {
   staging_.Begin();
   kept_.clear();
-  return active_->BeginStep(step);
+  is_empty_ = false;
+  return reducer_->BeginStep(step);
 }
 
 Status DdpReduction::Send(size_t bucket) {
   options_.before_sent(bucket);
   if (keep_zeros_) KeepZeros(bucket);
-  if (active_ == exact_reducer_.get()) Flush(bucket);
-  return active_->MarkReady(bucket);
+  return reducer_->MarkReady(bucket);
+}
+
+void DdpReduction::BeginExactStep() {
+  staging_.Begin();
+  kept_.clear();
+  flushed_.assign(plan_.plan.buckets.size(), {});
+  flushes_ = !is_empty_ && std::ranges::any_of(codecs_, [](const auto& entry) {
+    return !entry.second->StateFields().empty();
+  });
+}
+
+Status DdpReduction::Flush(size_t d, const at::Tensor& gradients) {
+  const std::vector<size_t>& parts = plan_.parts[d];
+  const bool remembers =
+      std::ranges::any_of(parts, [&](size_t b) { return !reducer_->Memory(b).empty(); });
+  if (!remembers || !flushes_) return {};
+  EQ_RETURN_IF_ERROR(staging_.Arrive(d, gradients));
+  for (const size_t b : parts) {
+    if (keep_zeros_) KeepZeros(b);
+    FlushBucket(b);
+    staging_.Return(b, /*is_mean=*/true);
+  }
+  (void)staging_.Depart(d);
+  return {};
 }
 
 void DdpReduction::KeepZeros(size_t bucket) {
@@ -121,14 +131,15 @@ void DdpReduction::KeepZeros(size_t bucket) {
 
 void DdpReduction::RestoreMemory(size_t parameter) {
   const auto kept = kept_.find(parameter);
-  if (kept != kept_.end()) memory_->PutBack(parameter, kept->second);
+  if (kept == kept_.end()) return;
+  memory_->PutBack(parameter, kept->second);
+  is_empty_ = false;
 }
 
 // Adds to the values of a bucket what its codec holds back: they go without loss.
-void DdpReduction::Flush(size_t b) {
+void DdpReduction::FlushBucket(size_t b) {
   const auto memory = reducer_->Memory(b);
   if (memory.empty()) return;
-  flushed_.resize(plan_.plan.buckets.size());
   flushed_[b].resize(memory.size());
   const Chunk owned = reducer_->OwnedChunk(b);
   const auto workers = static_cast<float>(comm_->world_size());
@@ -144,6 +155,9 @@ void DdpReduction::Flush(size_t b) {
 }
 
 void DdpReduction::CommitFlushed() {
+  // Only velocities go on without anything new.
+  is_empty_ = std::ranges::none_of(
+      codecs_, [](const auto& entry) { return entry.second->has_momentum(); });
   for (size_t b = 0; b < flushed_.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     const Chunk owned = reducer_->OwnedChunk(b);
@@ -154,12 +168,6 @@ void DdpReduction::CommitFlushed() {
       std::ranges::copy(field, memory[f].begin());
     }
   }
-}
-
-Result<StepOutcome> DdpReduction::Finish() {
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, active_->Finish());
-  if (active_ == exact_reducer_.get() && !outcome.skipped) CommitFlushed();
-  return outcome;
 }
 
 Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient) {
@@ -190,10 +198,9 @@ Status DdpReduction::UseCodecs(const CodecsBySpec& codecs) {
   return {};
 }
 
-ReducerStats DdpReduction::TakeStats() {
-  ReducerStats stats = reducer_->TakeStats();
-  if (exact_reducer_) stats += exact_reducer_->TakeStats();
-  return stats;
+Status DdpReduction::LoadMemory(const Sections& sections) {
+  is_empty_ = false;
+  return memory_->Load(sections);
 }
 
 }  // namespace elastiquant

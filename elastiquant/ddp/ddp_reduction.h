@@ -59,9 +59,8 @@ class DdpReduction {
   uint64_t coordinates() const { return coordinates_; }
   std::span<const float> bucket(size_t index) { return staging_.bucket(index); }
 
-  // A step is BeginStep, Arrive of each DDP bucket, Finish. exact: all buckets go as fp32, and
-  // with them all that codecs remember (SendExactly); collective the first time.
-  Status BeginStep(uint64_t step, bool exact);
+  // A step is BeginStep, Arrive of each DDP bucket, Finish.
+  Status BeginStep(uint64_t step);
   // See Staging::Take: before Arrive of the DDP bucket it is in. Returns whether a bucket of
   // ours was sent with it.
   Result<bool> Take(size_t parameter, const at::Tensor& gradient);
@@ -69,7 +68,15 @@ class DdpReduction {
   Status Arrive(size_t ddp_bucket, const at::Tensor& gradients);
   void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }
   at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
-  Result<StepOutcome> Finish();
+  Result<StepOutcome> Finish() { return reducer_->Finish(); }
+
+  // A step that is sent otherwise, and exactly, is BeginExactStep, Flush of each DDP bucket
+  // and, if all had a mean, CommitFlushed. Flush adds to the gradients all that codecs remember
+  // of them (SendExactly). Errors: those of Arrive.
+  void BeginExactStep();
+  Status Flush(size_t ddp_bucket, const at::Tensor& gradients);
+  bool flushes() const { return flushes_; }  // in this step: something may be remembered
+  void CommitFlushed();
 
   // Between steps: the buckets travel under these from now on.
   Status UseCodecs(const CodecsBySpec& codecs);
@@ -82,9 +89,9 @@ class DdpReduction {
   // After that step: so that it is again, because what was sent has not been applied.
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
-  Status LoadMemory(const Sections& sections) { return memory_->Load(sections); }
+  Status LoadMemory(const Sections& sections);
 
-  ReducerStats TakeStats();
+  ReducerStats TakeStats() { return reducer_->TakeStats(); }
   Certificate& certificate() { return certificate_; }
 
  private:
@@ -93,9 +100,8 @@ class DdpReduction {
 
   Status Send(size_t bucket);
   void KeepZeros(size_t bucket);
-  void Flush(size_t bucket);
-  void CommitFlushed();
-  Result<std::unique_ptr<GradientReducer>> MakeReducer(const CodecsBySpec* codecs);
+  void FlushBucket(size_t bucket);
+  Result<std::unique_ptr<GradientReducer>> MakeReducer();
   Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
 
   Communicator* const comm_;
@@ -106,12 +112,12 @@ class DdpReduction {
   uint64_t coordinates_ = 0;
   Staging staging_;
   Certificate certificate_;
-  CodecsBySpec codecs_;  // in use
-  // Destroyed before what their threads use.
-  std::unique_ptr<GradientReducer> reducer_, exact_reducer_;
-  GradientReducer* active_ = nullptr;  // in this step
-  // By bucket, in a step that is sent exactly: what its codec shall remember, by field.
+  CodecsBySpec codecs_;                       // in use
+  std::unique_ptr<GradientReducer> reducer_;  // destroyed before what its threads use
+  // By bucket, of a step that is sent exactly: what its codec shall remember, by field.
   std::vector<std::vector<std::vector<float>>> flushed_;
+  bool flushes_ = false;   // in this step, of those
+  bool is_empty_ = false;  // of what such a step would send: all has been sent
   std::unique_ptr<CodecMemory> memory_;
   bool keep_zeros_ = false;
   std::map<size_t, std::vector<float>> kept_;  // by parameter

@@ -71,11 +71,13 @@ void Payoff::JudgeExact() {
   const bool pays = compressed_ <= (1 - kMargin) * exact;
   if (pays && chosen_ == State::kExact) {
     notice_ = "a step takes " + Seconds(compressed_) + " compressed and " + Seconds(exact) +
-              " as fp32: sending compressed again";
+              " uncompressed: sending compressed again";
   } else if (!pays && chosen_ != State::kExact) {
-    notice_ = "compression does not pay on this link: a step takes " + Seconds(compressed_) +
-              " compressed and " + Seconds(exact) +
-              " as fp32. Sending fp32 from here on (switch=False compresses all the same)";
+    notice_ =
+        "compression does not pay on this link: a step takes " + Seconds(compressed_) +
+        " compressed and " + Seconds(exact) +
+        " uncompressed. The process group's own all-reduce has the gradients from here on "
+        "(switch=False compresses all the same)";
   }
   Enter(chosen_ = pays ? State::kCompressed : State::kExact);
 }

@@ -31,7 +31,8 @@ TEST(Payoff, SendsFp32WhereThatIsFasterAndSaysSo) {
   ExactSteps(&payoff, {.15, .12, .01}, 100);
   EXPECT_TRUE(payoff.exact());
   const std::string notice = payoff.TakeNotice();
-  EXPECT_NE(notice.find("0.150 s compressed and 0.120 s as fp32"), std::string::npos) << notice;
+  EXPECT_NE(notice.find("0.150 s compressed and 0.120 s uncompressed"), std::string::npos)
+      << notice;
   EXPECT_EQ(payoff.TakeNotice(), "") << "told once";
 }
 

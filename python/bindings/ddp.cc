@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <tuple>
 #include <utility>
@@ -57,6 +58,16 @@ std::function<void(const std::string&)> FromAnyThread(py::function function) {
   };
 }
 
+// The all-reduce of a process group, or null for None. No GIL is needed.
+std::function<DdpEngine::Future(const at::Tensor&)> SumOf(const py::object& process_group) {
+  if (process_group.is_none()) return nullptr;
+  return [group = process_group.cast<c10::intrusive_ptr<c10d::ProcessGroup>>()](
+             const at::Tensor& values) {
+    std::vector<at::Tensor> tensors{values};
+    return group->allreduce(tensors)->getFuture();
+  };
+}
+
 // Of tests, whose function does not raise.
 std::function<double(bool)> SecondsFrom(const std::optional<py::function>& function) {
   if (!function) return nullptr;
@@ -81,8 +92,8 @@ std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
 std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                                       const std::vector<ParameterTuple>& parameters,
                                       size_t bucket_elements, uint64_t seed, int threads,
-                                      uint64_t measure_every, bool switch_to_exact,
-                                      const std::string& exchange,
+                                      uint64_t measure_every, const py::object& all_reduce_by,
+                                      bool shares_link, const std::string& exchange,
                                       const std::map<std::string, std::string>& down,
                                       bool may_discard, py::function on_notice,
                                       const std::optional<py::function>& step_seconds) {
@@ -91,7 +102,8 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                      .seed = seed,
                      .threads = threads,
                      .measure_every = measure_every,
-                     .switch_to_exact = switch_to_exact,
+                     .all_reduce = SumOf(all_reduce_by),
+                     .shares_link = shares_link,
                      .exchange = exchange,
                      .down = down,
                      .may_discard = may_discard,
@@ -115,6 +127,7 @@ py::dict StatsOf(DdpEngine& engine) {
   d["bytes_up"] = stats.traffic.bytes_up;
   d["bytes_down"] = stats.traffic.bytes_down;
   d["fp32_bytes_up"] = stats.fp32_bytes_up;
+  d["uncompressed_bytes_up"] = stats.uncompressed_bytes_up;
   d["coordinates"] = stats.reducer.coordinates;
   d["encode_seconds"] = stats.reducer.encode_seconds;
   d["wire_seconds"] = stats.traffic.transmit_seconds;
@@ -156,8 +169,8 @@ void BindDdp(py::module_& module) {
       module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
              py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
-             py::arg("measure_every"), py::arg("switch_to_fp32"), py::arg("exchange"),
-             py::arg("down"), py::arg("may_discard"), py::arg("on_notice"),
+             py::arg("measure_every"), py::arg("all_reduce_by"), py::arg("shares_link"),
+             py::arg("exchange"), py::arg("down"), py::arg("may_discard"), py::arg("on_notice"),
              py::arg("step_seconds"));
   engine.def(
       "register",

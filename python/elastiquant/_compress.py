@@ -78,9 +78,9 @@ def compress(
         least 1. It must be longer than what one worker does alone, such as an evaluation. None
         or 0: for ever.
     link: a link to emulate, for trying: "20mbit,10ms". Only compressed messages feel it.
-    switch: where uncompressed gradients might be faster, time some steps both ways, send fp32
-        unless compressing gains 2 %, and log so; looked at again every 1000 steps. False always
-        compresses.
+    switch: where uncompressed gradients might be faster, time some steps both ways, and leave
+        them to the model's own process group, as without us, unless compressing gains 2 %, and
+        log so; looked at again every 1000 steps. False, or an emulated link, always compresses.
     grad_scaler: the GradScaler that scales the loss, if there is one, for codecs that remember:
         what they remember follows its scale, which is read at each forward.
     optimizer: the one that trains the model, for codecs that have the learning rate in their
@@ -139,7 +139,8 @@ def compress(
         seed=seed,
         threads=threads,
         measure_every=measure_every,
-        switch_to_fp32=switch,
+        all_reduce_by=model.process_group if switch and link is None else None,
+        shares_link=dist.get_backend(model.process_group) in ("gloo", "mpi"),
         may_discard=remembers and _between_steps.may_discard(model),
         exchange=exchange,
         down={} if down is None else {_core.Codec(codec).spec: _core.Codec(down).spec},
@@ -148,7 +149,6 @@ def compress(
     )
     engine.register(model.reducer, parameters)
     compression = Compression(engine, dict(zip(names, specs, strict=True)), dist.get_rank())
-    compression._bytes_a_value = _bytes_a_value(parameters)
     if remembers:
         compression._between_steps = _between_steps.BetweenSteps(
             engine, model, parameters, specs, grad_scaler, optimizer
@@ -172,7 +172,6 @@ class Compression:
         self._codecs = codecs
         self._rank = rank  # in the job, of which the model's group may be a part
         self._begun = time.monotonic()
-        self._bytes_a_value = 4.0  # of the gradients, in their own types
         self._between_steps: _between_steps.BetweenSteps | None = None
         _open.add(self)
 
@@ -189,9 +188,7 @@ class Compression:
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker."""
-        stats = self._engine.stats()
-        without_us = stats["fp32_bytes_up"] * self._bytes_a_value / 4
-        return Stats(**stats, uncompressed_bytes_up=round(without_us))
+        return Stats(**self._engine.stats())
 
     def reset_stats(self) -> None:
         """Begins the sums of stats() and layers() anew. Not within a backward."""
@@ -312,12 +309,6 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     names = ("nmse", "spread", "bound", "bits", "verdict")
     counts = {name: int(line[name]) for name in ("messages", "coordinates")}
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
-
-
-def _bytes_a_value(parameters: list[torch.nn.Parameter]) -> float:
-    """The mean over all gradients, which are of their parameters' types."""
-    values = sum(p.numel() for p in parameters)
-    return sum(p.numel() * p.element_size() for p in parameters) / max(values, 1)
 
 
 def _check_numbers(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 from torch import Tensor
+from torch.distributed import ProcessGroup
 from typing_extensions import Buffer  # torch needs that package too
 
 __version__: str
@@ -123,7 +124,8 @@ class _DdpEngine:
         seed: int,
         threads: int,
         measure_every: int,
-        switch_to_fp32: bool,
+        all_reduce_by: ProcessGroup | None,  # of steps that need not be compressed
+        shares_link: bool,
         may_discard: bool,
         exchange: str,
         down: dict[str, str],

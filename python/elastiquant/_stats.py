@@ -13,11 +13,13 @@ class Stats:
     skipped: int
     """Steps whose gradient was NaN or infinite on some worker, and so became NaN on all."""
     fp32_steps: int
-    """Steps sent uncompressed because that was measured to be faster (compress(switch=...))."""
+    """Steps left to the model's own process group, uncompressed, because that was measured to
+    be faster (compress(switch=...))."""
     early_buckets: int
     """Parts (compress(bucket_kib=...)) that were sent before DDP's own bucket was full."""
     bytes_up: int
-    """Bytes sent, headers included."""
+    """Bytes sent, headers included; of steps that were left to the model's process group, what
+    an all-reduce sends."""
     bytes_down: int
     fp32_bytes_up: int
     """Bytes that an all-reduce of fp32 would have sent: 2 (N - 1) / N of the gradient."""

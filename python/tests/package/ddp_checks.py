@@ -716,11 +716,35 @@ def it_says_when_compression_does_not_pay():
     assert f"{stats.fp32_steps} of 40 steps as fp32" in stats.summary()
     if dist.get_rank() == 0:
         (line,) = lines
-        assert "does not pay" in line and "0.200 s compressed and 0.100 s as fp32" in line
+        assert "does not pay" in line and "0.200 s compressed and 0.100 s uncompressed" in line
     else:
         assert lines == []
     lines, stats = trained(0.05)
     assert (lines, stats.fp32_steps) == ([], 9), "the trial, and no more"
+
+
+@check
+def steps_of_fp32_are_those_of_ddp_itself():
+    _compress.STEP_SECONDS = lambda fp32: 0.1 if fp32 else 0.2
+    try:
+        plain, ours = make_ddp(), make_ddp()
+        plain.register_comm_hook(None, allreduce_hook)
+        compression = elastiquant.compress(ours, "dither:bits=2")
+    finally:
+        _compress.STEP_SECONDS = None
+    for step in range(20):
+        expected, found = gradients_after(plain, step), gradients_after(ours, step)
+        assert torch.equal(found, expected) == (step >= 14), step
+    stats = compression.stats()
+    assert stats.fp32_steps == 6
+    workers, size = dist.get_world_size(), weights(ours).numel()
+    of_one = 8 * size * (workers - 1) / workers
+    compression.reset_stats()
+    gradients_after(ours, 20)
+    assert abs(compression.stats().bytes_up - of_one) <= 1
+    assert abs(compression.stats().ratio - 1) < 1e-3
+    with elastiquant.compress(make_ddp(), "dither:bits=2", link="10gbit") as compression:
+        pass  # an emulated link would not slow them: it never switches
 
 
 @check

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import elastiquant
+from elastiquant import _compress
 
 INPUTS, CLASSES = 24, 5
 
@@ -87,3 +92,14 @@ def check_same_everywhere(tensor: torch.Tensor) -> None:
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return ((found - expected).norm() / expected.norm()).item()
+
+
+def make_uncompressed(**options: Any) -> DistributedDataParallel:
+    """A model that is trained already, for which compress() has found that it does not pay."""
+    logging.getLogger("elastiquant").setLevel(logging.ERROR)  # it tells so
+    _compress.STEP_SECONDS = lambda fp32: 0.1 if fp32 else 0.2
+    model = make_ddp()
+    compression = elastiquant.compress(model, "dither:bits=2", **options)
+    train(model, range(20))
+    assert compression.stats().fp32_steps == 6
+    return model

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from ddp_training import loss_of, make_ddp, make_model, train
+from ddp_training import loss_of, make_ddp, make_model, make_uncompressed, train
 from forked_jobs import WORKERS, Job, run
+from torch.nn.parallel import DistributedDataParallel
 
 import elastiquant
 from elastiquant import _collectives
@@ -69,6 +70,15 @@ class Fault:
 def compress(fault: Fault) -> None:
     model = make_ddp()
     elastiquant.compress(model, "dither:bits=2", timeout=TIMEOUT, switch=False)
+    train_with(fault, model)
+
+
+def uncompressed(fault: Fault) -> None:
+    """In steps that compress() leaves to the model's own process group."""
+    train_with(fault, make_uncompressed(timeout=TIMEOUT))
+
+
+def train_with(fault: Fault, model: DistributedDataParallel) -> None:
     backwards = itertools.count()
     # Of the first layer: by then the gradients of the others are on their way.
     model.module[0].weight.register_hook(
@@ -95,7 +105,7 @@ def all_reduce(fault: Fault) -> None:
     leave(fault)
 
 
-APIS = {f.__name__: f for f in (compress, all_reduce)}
+APIS = {f.__name__: f for f in (compress, uncompressed, all_reduce)}
 
 
 def evaluate(module: torch.nn.Module, fault: Fault) -> None:

@@ -112,6 +112,7 @@ class StallTest(unittest.TestCase):
         waited = r"worker \d has waited for it for 7 s \(stall_timeout\)"
         for case, where in (
             ("hangs_between_steps", "between two backwards"),
+            ("hangs_between_uncompressed_steps", "between two backwards"),
             ("hangs_in_backward", "in backward"),
             ("hangs_between_all_reduces", "between two collective calls"),
         ):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from ddp_training import make_ddp, train
+from ddp_training import make_ddp, make_uncompressed, train
 from forked_jobs import Job, run
 
 import elastiquant
@@ -44,6 +44,13 @@ def model_that_trains():
 
 def hangs_between_steps() -> None:
     model = model_that_trains()
+    if dist.get_rank() == FAULTY:
+        _deadlock()
+    train(model, range(STEPS))
+
+
+def hangs_between_uncompressed_steps() -> None:
+    model = make_uncompressed(timeout=TIMEOUT, stall_timeout=STALL_TIMEOUT)
     if dist.get_rank() == FAULTY:
         _deadlock()
     train(model, range(STEPS))
@@ -86,6 +93,7 @@ CASES: dict[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
         hangs_between_steps,
+        hangs_between_uncompressed_steps,
         hangs_in_backward,
         hangs_between_all_reduces,
         a_path_is_broken,
