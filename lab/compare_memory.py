@@ -30,6 +30,7 @@ def free_port() -> int:
 def measure(method: str, arguments: argparse.Namespace) -> dict:
     command = [sys.executable, str(LAB / "ddp_methods.py"), "--method", method]
     command += ["--model", arguments.model, "--batch", str(arguments.batch)]
+    command += ["--exchange", arguments.exchange]
     command += ["--warm-up", "2", "--steps", str(arguments.steps), "--switch"]
     shared = {
         **os.environ,
@@ -59,6 +60,7 @@ def main() -> None:
         default=["fp32", "elastic:bits=4", "dither:bits=1"],
         help="of ddp_methods.py",
     )
+    parser.add_argument("--exchange", default="auto", help="of elastiquant's (auto)")
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)

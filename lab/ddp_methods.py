@@ -33,7 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 POWER_SGD_START = 2
 
 
-def register(model: DistributedDataParallel, method: str, switch: bool) -> Any:
+def register(model: DistributedDataParallel, method: str, exchange: str, switch: bool) -> Any:
     """Makes `method` the model's; returns elastiquant's handle, if it is one of its."""
     if method == "fp32":
         return None
@@ -49,7 +49,7 @@ def register(model: DistributedDataParallel, method: str, switch: bool) -> Any:
         return None
     import elastiquant
 
-    return elastiquant.compress(model, method, switch=switch)
+    return elastiquant.compress(model, method, exchange=exchange, switch=switch)
 
 
 def peak_memory() -> int:
@@ -69,7 +69,9 @@ def bytes_sent() -> int:
 class Training:
     def __init__(self, arguments: argparse.Namespace):
         self.model = DistributedDataParallel(MODELS[arguments.model]())
-        self.compression = register(self.model, arguments.method, arguments.switch)
+        self.compression = register(
+            self.model, arguments.method, arguments.exchange, arguments.switch
+        )
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4
         )
@@ -115,6 +117,9 @@ def main() -> None:
         "--method",
         default="fp32",
         help="fp32, fp16, bf16, torch-powersgdRANK, or a spec of elastiquant's (fp32)",
+    )
+    parser.add_argument(
+        "--exchange", default="auto", help="of elastiquant's, as compress() takes it (auto)"
     )
     parser.add_argument("--model", choices=MODELS, default="resnet20")
     parser.add_argument("--data", type=pathlib.Path, help="folder of CIFAR-10's .bin files")
