@@ -49,12 +49,9 @@ StreamKey FreshKey() {
 Result<Frame> EncodeTensor(const CodecPtr& flat, const at::Tensor& tensor, StreamKey key) {
   EQ_ASSIGN_OR_RETURN(const CodecPtr codec, ForShape(flat, tensor.sizes()));
   const at::Tensor floats = HostFloats(tensor);
-  // Not a vector: the bound can be far above the frame, and pages not touched cost nothing.
-  const size_t bound = codec->MaxFrameBytes(Span(floats).size());
-  const auto room = std::make_unique_for_overwrite<uint8_t[]>(bound);
-  EQ_ASSIGN_OR_RETURN(const size_t bytes, codec->Encode(Span(floats), key, ThreadsWorkspace(),
-                                                        {room.get(), bound}));
-  return Frame::Of({room.get(), room.get() + bytes}, kMaxFrameElements);
+  return FrameWithin(codec->MaxFrameBytes(Span(floats).size()), [&](std::span<uint8_t> room) {
+    return codec->Encode(Span(floats), key, ThreadsWorkspace(), room);
+  });
 }
 
 Frame Encode(const CodecPtr& codec, const py::object& object, const py::object& key) {

@@ -13,6 +13,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/base/workspace.h"
+#include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant::python {
@@ -35,6 +36,15 @@ class Frame {
 
 // The calling thread's, of one thread: encoding and decoding run on the threads that call.
 Workspace& ThreadsWorkspace();
+
+// What `encode`, given room for `bound` bytes, writes there; it returns their number. The room
+// is no vector: the bound can be far above the frame, and pages not touched cost nothing.
+template <typename Encode>
+Result<Frame> FrameWithin(size_t bound, const Encode& encode) {
+  const auto room = std::make_unique_for_overwrite<uint8_t[]>(bound);
+  EQ_ASSIGN_OR_RETURN(const size_t bytes, encode(std::span(room.get(), bound)));
+  return Frame::Of({room.get(), room.get() + bytes}, kMaxFrameElements);
+}
 
 // A Frame, or one made of anything with contiguous bytes that claims at most so many values.
 Frame FrameOf(pybind11::handle object, size_t max_elements = kDefaultMaxElements);

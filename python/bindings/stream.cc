@@ -126,17 +126,17 @@ class Stream {
       EQ_ASSIGN_OR_RETURN(begun, StreamFor(shape));
     }
     EncoderStream& stream = begun ? *begun : *stream_;
-    // Not a vector: the bound can be far above the frame.
-    const size_t bound = stream.codec().MaxFrameBytes(stream.elements());
-    const auto room = std::make_unique_for_overwrite<uint8_t[]>(bound);
-    EQ_ASSIGN_OR_RETURN(
-        const size_t bytes,
-        stream.EncodeNext(Span(floats), key, ThreadsWorkspace(), {room.get(), bound}));
+    EQ_ASSIGN_OR_RETURN(Frame frame,
+                        FrameWithin(stream.codec().MaxFrameBytes(stream.elements()),
+                                    [&](std::span<uint8_t> room) {
+                                      return stream.EncodeNext(Span(floats), key,
+                                                               ThreadsWorkspace(), room);
+                                    }));
     if (begun) {
       stream_ = std::move(begun);
       shape_ = shape;
     }
-    return Frame::Of({room.get(), room.get() + bytes}, kMaxFrameElements);
+    return frame;
   }
 
   const CodecPtr codec_;

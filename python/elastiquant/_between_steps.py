@@ -73,9 +73,9 @@ class BetweenSteps:
         scale = self._grad_scaler.get_scale() if self._grad_scaler is not None else 1.0
         if self._optimizer is None:
             return [1 / scale] * len(self._parameters)
-        rates = learning_rates(self._optimizer)
+        groups = _groups(self._optimizer)
         return [
-            (rates[p] if has_rate else 1.0) / scale
+            (float(groups[p]["lr"]) if has_rate else 1.0) / scale
             for p, has_rate in zip(self._parameters, self._has_rate, strict=True)
         ]
 
@@ -85,8 +85,9 @@ def may_discard(model: DistributedDataParallel) -> bool:
     return model.find_unused_parameters and not model.static_graph
 
 
-def learning_rates(optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, float]:
-    return {p: float(group["lr"]) for group in optimizer.param_groups for p in group["params"]}
+def _groups(optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, dict[str, Any]]:
+    """The parameter group that each parameter is in."""
+    return {p: group for group in optimizer.param_groups for p in group["params"]}
 
 
 def check(
@@ -98,9 +99,7 @@ def check(
     """Raises ValueError where the codecs need an optimiser that was not given."""
     if optimizer is not None and not hasattr(optimizer, "param_groups"):
         raise ValueError(f"optimizer is a {type(optimizer).__name__}, not one of torch.optim")
-    groups: dict[torch.nn.Parameter, dict[str, Any]] = {}
-    if optimizer is not None:
-        groups = {p: group for group in optimizer.param_groups for p in group["params"]}
+    groups = _groups(optimizer) if optimizer is not None else {}
     for name, parameter, spec in zip(names, parameters, specs, strict=True):
         codec = _core.Codec(spec)
         if codec._has_learning_rate and parameter not in groups:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from launching import LIMIT, environment, torchrun
+from launching import forked_jobs, torchrun
 
 HERE = Path(__file__).resolve().parent
 
@@ -50,18 +48,7 @@ class TrainingTest(unittest.TestCase):
 class EndTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        done = subprocess.run(
-            [sys.executable, str(HERE / "ddp_faults.py")],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            env=environment(),
-        )
-        if done.returncode:
-            raise AssertionError(done.stderr)
-        cls.workers: dict[str, list[dict]] = {}
-        for line in map(json.loads, done.stdout.splitlines()):
-            cls.workers.setdefault(line["case"], []).append(line)
+        cls.workers = forked_jobs(HERE / "ddp_faults.py")
 
     def test_of_a_worker_that_closes_within_a_step(self):
         first, faulty, last = self.workers["closing_within_a_step"]

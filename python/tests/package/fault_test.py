@@ -1,22 +1,20 @@
 """A worker that fails ends the others, in time and with the cause, wherever it fails.
 
 Runs a covering part of the matrix, every fault at every moment for one of the ranks, in about
-20 s; FAULTS=all runs all of it.
+half a minute; FAULTS=all runs all of it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import unittest
-from types import ModuleType
+from pathlib import Path
 
 import fault_matrix
 import stalls
-from launching import environment
+from launching import forked_jobs
 
+HERE = Path(__file__).resolve().parent
 LIMIT = 1800  # seconds, on a busy machine
 
 
@@ -45,27 +43,10 @@ def words_of(fault: str, moment: str, rank: str) -> str:
     return f"{who}{host} was lost: it has (ended|died)"
 
 
-def workers_of(script: ModuleType, *cases: str) -> dict[str, list[dict]]:
-    """How the workers of each case ended, by rank."""
-    done = subprocess.run(
-        [sys.executable, script.__file__, *cases],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        env=environment(),
-    )
-    if done.returncode:
-        raise AssertionError(done.stderr)
-    workers: dict[str, list[dict]] = {}
-    for line in map(json.loads, done.stdout.splitlines()):
-        workers.setdefault(line["case"], []).append(line)
-    return workers
-
-
 class FaultTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.workers = workers_of(fault_matrix, *chosen())
+        cls.workers = forked_jobs(HERE / "fault_matrix.py", *chosen(), limit=LIMIT)
 
     def test_the_others_end_and_name_it(self):
         self.assertEqual(set(self.workers), set(chosen()))
@@ -99,7 +80,7 @@ class FaultTest(unittest.TestCase):
 class StallTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.workers = workers_of(stalls)
+        cls.workers = forked_jobs(HERE / "stalls.py", limit=LIMIT)
 
     def check_others(self, case: str, words: str) -> None:
         for worker in self.workers[case]:
