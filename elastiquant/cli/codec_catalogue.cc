@@ -88,9 +88,8 @@ std::string Dithered(const std::string& bits) {
 void AddNotable(SpecList* list) {
   for (const char* spec :
        {"bf16:rounding=stochastic", "elastic:bits=4,levels=exp",
-        "elastic:bits=4,levels=uniform", "elastic:bits=4,levels=uniform|rans",
-        "elastiquant:bits=8", "terngrad:bucket=tensor", "terngrad:bucket=tensor|rans",
-        "atomo-svd:rank=3,convolutions=pairs"}) {
+        "elastic:bits=4,levels=fit|rans", "elastiquant:bits=8", "terngrad:bucket=tensor",
+        "terngrad:bucket=tensor|rans", "atomo-svd:rank=3,convolutions=pairs"}) {
     list->Add(spec);
   }
   list->Add(Dithered("4"));

@@ -22,7 +22,7 @@ KINDS = (
     Kind(
         "elastic levels",
         _VERMILION,
-        ("elastic", "elastic dithered", "elastic exp", "elastic uniform"),
+        ("elastic", "elastic dithered", "elastic exp", "elastic fit"),
         bold=True,
     ),
     Kind(

@@ -53,7 +53,8 @@ def name_of(spec: str) -> tuple[str, bool]:
     keys = [pair.partition("=")[::2] for pair in pairs.split(",") if pair]
     if ("rounding", "dither") in keys:  # always coded; "uniform" says nothing more
         return f"{name} dithered", "rans" in modifiers
-    extra = [value for key, value in keys if key not in RATE_KEYS]
+    # Levels are a number, which is a rate, or the name of a family.
+    extra = [v for key, v in keys if key not in RATE_KEYS or (key == "levels" and v.isalpha())]
     values = [m.partition(":")[0] for m in modifiers if m not in CODERS]
     return " ".join([name, *extra, *values]), any(m in CODERS for m in modifiers)
 

@@ -53,6 +53,8 @@ class SeriesTest(unittest.TestCase):
             ("qsgdv:bits=4|rotate", ("qsgdv rotate", False)),
             ("bf16:rounding=stochastic", ("bf16 stochastic", False)),
             ("orq:levels=9", ("orq", False)),
+            ("elastic:bits=4,levels=exp", ("elastic exp", False)),
+            ("terngrad:bucket=tensor|rans", ("terngrad tensor", True)),
             ("topk:ratio=0.01|ef", ("topk ef", False)),
             (
                 "elastic:bits=4,levels=uniform,rounding=dither,bucket=4096|rans",
