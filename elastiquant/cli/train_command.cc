@@ -73,7 +73,7 @@ Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int w
   const RunInfo info{.command_line = Quoted(words),
                      .version = ELASTIQUANT_VERSION,
                      .workers_here = workers_here};
-  const Status status = TrainAsWorker(options, where, info);
+  Status status = TrainAsWorker(options, where, info);
   if (!status.ok() && status.message().empty()) {
     std::_Exit(ExitCodeOf(status));  // another worker has said what is wrong
   }
