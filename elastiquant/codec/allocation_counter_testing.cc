@@ -24,8 +24,8 @@ namespace elastiquant {
 size_t AllocatedBytes() { return allocated_bytes; }
 }  // namespace elastiquant
 
-// In a file of their own, away from the code that allocates: where a compiler inlines only one of
-// a pair, it takes free() for the wrong partner of new, and warns.
+// In a file of their own, away from the code that allocates: where a compiler inlines only one
+// of a pair, it takes free() for the wrong partner of new, and warns.
 using std::align_val_t, std::nothrow_t;
 void* operator new(size_t n) { return CountedOrThrow(n, kUsual); }
 void* operator new[](size_t n) { return CountedOrThrow(n, kUsual); }
