@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "elastiquant/cli/npy.h"
-#include "elastiquant/collective/exchange_choice.h"
-#include "elastiquant/collective/gradient_reducer.h"
-#include "elastiquant/collective/store.h"
+#include "elastiquant/exchange/exchange_choice.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/net/memory_network.h"
 
 namespace elastiquant {
 namespace {
@@ -95,10 +95,12 @@ Status Work(const CommunicatorOptions& options, int rounds, const Vectors& gradi
   return {};
 }
 
-Status Run(const StoreHost& store, int rounds, const Vectors& gradients, Way* way) {
+Status Run(const std::shared_ptr<Network>& network, const StoreHost& store, int rounds,
+           const Vectors& gradients, Way* way) {
   static int jobs = 0;
   CommunicatorOptions options;
   options.world_size = static_cast<int>(gradients.size());
+  options.network = network;
   options.store_port = store.port();
   options.store_is_external = true;
   options.job = "way" + std::to_string(jobs++);
@@ -133,10 +135,12 @@ Status Main(int argc, char** argv) {
     }
   }
   if (rounds < 1 || ways.empty() || gradients.empty()) return InvalidArgument("see the source");
-  EQ_ASSIGN_OR_RETURN(const auto store, StoreHost::Listen(0));
+  MemoryNetwork memory;
+  const std::shared_ptr<Network> network = memory.At();
+  EQ_ASSIGN_OR_RETURN(const auto store, network->HostStore(0, Reach::kThisMachine));
   std::printf("%-56s %8s %10s\n", "codec and exchange", "bits", "NMSE");
   for (Way& way : ways) {
-    EQ_RETURN_IF_ERROR(Run(*store, rounds, gradients, &way));
+    EQ_RETURN_IF_ERROR(Run(network, *store, rounds, gradients, &way));
     std::printf("%-56s %8.3f %10.4f\n", (way.codec + " " + way.chosen).c_str(), way.bits,
                 way.nmse);
   }

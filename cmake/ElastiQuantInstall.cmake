@@ -7,7 +7,8 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/elastiquant")
 # The name that users link: everything below libtorch, C++ and C.
 add_library(elastiquant_core INTERFACE)
 add_library(elastiquant::core ALIAS elastiquant_core)
-target_link_libraries(elastiquant_core INTERFACE elastiquant_theory elastiquant_codec elastiquant_c)
+target_link_libraries(elastiquant_core INTERFACE elastiquant_exchange elastiquant_theory
+  elastiquant_codec elastiquant_c)
 
 # Installs targets elastiquant_NAME as elastiquant::NAME, and the headers of folders.
 function(eq_install component)
@@ -28,15 +29,15 @@ function(eq_install component)
 endfunction()
 
 eq_install(core
-  TARGETS options base kernels coding codec theory c shared core
-  FOLDERS base kernels coding codec theory)
+  TARGETS options base kernels coding codec theory net exchange c shared core
+  FOLDERS base kernels coding codec theory net exchange)
 install(FILES elastiquant/elastiquant.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/elastiquant"
   COMPONENT core)
 if(ELASTIQUANT_TORCH)
   add_library(elastiquant_torch INTERFACE)
   add_library(elastiquant::torch ALIAS elastiquant_torch)
-  target_link_libraries(elastiquant_torch INTERFACE elastiquant_collective elastiquant_core)
-  eq_install(torch TARGETS collective torch FOLDERS collective)
+  target_link_libraries(elastiquant_torch INTERFACE elastiquant_c10d elastiquant_core)
+  eq_install(torch TARGETS c10d torch FOLDERS c10d)
 endif()
 
 configure_package_config_file(cmake/elastiquantConfig.cmake.in

@@ -17,15 +17,16 @@ ALLOWED: dict[str, set[str]] = {
     "coding": {"base", "kernels"},
     "codec": {"base", "kernels", "coding"},
     "theory": {"base", "coding", "codec"},
-    "collective": CORE,
-    "fleet": CORE,
-    "layers": CORE | {"theory", "collective"},
-    "ddp": CORE | {"theory", "collective", "layers"},
-    "train": CORE | {"theory", "collective", "layers", "fleet"},
-    "cli": CORE | {"theory", "collective", "layers", "fleet", "train"},
+    "net": {"base"},
+    "exchange": CORE | {"net"},
+    "layers": CORE | {"theory", "net", "exchange"},
+    "c10d": {"base", "net"},
+    "ddp": CORE | {"theory", "net", "exchange", "layers"},
+    "train": CORE | {"theory", "net", "exchange", "layers", "c10d"},
+    "cli": CORE | {"theory", "net", "exchange", "layers", "c10d", "train"},
 }
 # What a floor may take from outside: only these see libtorch.
-TORCH_FLOORS = {"collective", "layers", "ddp", "train", "cli"}
+TORCH_FLOORS = {"c10d", "ddp", "train", "cli"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"(elastiquant/)(\w+)/|[<"](torch|ATen|c10)/)')
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/train/launcher.h"
 #include "elastiquant/train/train_options.h"
@@ -59,6 +60,7 @@ bool StartedByTorchrun() {
 }
 
 Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int workers_here) {
+  where.network = MakeGlooNetwork();
   where.timeout = Milliseconds(options.timeout_seconds);
   where.stall_timeout = Milliseconds(options.stall_timeout_seconds);
   if (!options.link.empty()) {

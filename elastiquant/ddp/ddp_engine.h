@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/collective/communicator.h"
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/ddp_reduction.h"
 #include "elastiquant/ddp/payoff.h"
 #include "elastiquant/ddp/regrouped.h"
 #include "elastiquant/layers/level_adapter.h"
 #include "elastiquant/layers/state_identity.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
 

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "elastiquant/collective/testing.h"
 #include "elastiquant/ddp/testing.h"
+#include "elastiquant/net/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/collective/communicator.h"
-#include "elastiquant/collective/exchange_choice.h"
-#include "elastiquant/collective/gradient_reducer.h"
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/staging.h"
+#include "elastiquant/exchange/exchange_choice.h"
+#include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/codec_memory.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
 

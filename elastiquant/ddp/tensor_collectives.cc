@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "elastiquant/base/crc32c.h"
-#include "elastiquant/collective/exchange_choice.h"
-#include "elastiquant/collective/skip_notice.h"
+#include "elastiquant/exchange/exchange_choice.h"
+#include "elastiquant/exchange/skip_notice.h"
 
 namespace elastiquant {
 namespace {

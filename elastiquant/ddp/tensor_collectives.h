@@ -12,8 +12,8 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/base/workspace.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/collective/communicator.h"
-#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "elastiquant/collective/testing.h"
+#include "elastiquant/net/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/communicator.h"
-#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/net/communicator.h"
 #include "elastiquant/theory/codec_bounds.h"
 
 namespace elastiquant {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/bucket_plan.h"
 
 namespace elastiquant {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "elastiquant/collective/testing.h"
+#include "elastiquant/net/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
 

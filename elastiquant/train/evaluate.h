@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/communicator.h"
 #include "elastiquant/layers/agreement.h"
+#include "elastiquant/net/communicator.h"
 #include "elastiquant/train/loader.h"
 #include "elastiquant/train/replica.h"
 

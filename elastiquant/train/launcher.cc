@@ -13,7 +13,8 @@
 #include <memory>
 #include <optional>
 
-#include "elastiquant/collective/store.h"
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/store.h"
 
 namespace elastiquant {
 namespace {
@@ -22,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // The workers' store: held here from before they start, so that nobody can take its port.
 Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
-  auto store = StoreHost::Listen(port, Reach::kThisMachine);
+  auto store = HostTcpStore(port, Reach::kThisMachine);
   if (store.ok()) return store;
   return InvalidArgument(store.status().message() +
                          "; give another with --port, or leave it out for a free one");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "elastiquant/codec/memory.h"
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/model.h"

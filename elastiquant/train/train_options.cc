@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 #include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/exchange_choice.h"
+#include "elastiquant/exchange/exchange_choice.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/schedule.h"
 

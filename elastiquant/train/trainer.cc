@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/collective/store.h"
-#include "elastiquant/collective/torch_error.h"
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/c10d/torch_error.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/train/dataset.h"
 #include "elastiquant/train/evaluate.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 #include "elastiquant/train/summary.h"
 #include "elastiquant/train/train_options.h"
 

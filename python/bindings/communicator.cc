@@ -7,36 +7,43 @@
 #include <utility>
 
 #include "elastiquant/base/link_spec.h"
-#include "elastiquant/collective/c10d_group.h"
-#include "elastiquant/collective/gloo_group.h"
-#include "elastiquant/collective/store.h"
+#include "elastiquant/c10d/backend_transport.h"
+#include "elastiquant/c10d/tcp_store_network.h"
 #include "python/bindings/errors.h"
 
 namespace py = pybind11;
 
 namespace elastiquant {
 
+namespace {
+
 // PyTorch's Python makes its ProcessGroupGloo without Gloo's headers, which its wheel lacks.
-Result<std::unique_ptr<GlooGroup>> GlooGroup::Connect(const GlooOptions& options) {
-  const py::gil_scoped_acquire gil;
-  try {
-    const py::object group =
-        py::module_::import("elastiquant._group")
-            .attr("connect_gloo")(options.store_host, options.store_port, options.store_prefix,
-                                  options.rank, options.world_size,
-                                  static_cast<double>(options.connect_timeout.count()) / 1e3,
-                                  options.one_machine);
-    return MakeC10dGroup(
-        c10::intrusive_ptr<c10d::Backend>::reclaim_copy(group.cast<c10d::Backend*>()));
-  } catch (const std::exception& e) {
-    return Unavailable("connecting the workers failed: " + std::string(e.what()));
+class PythonGlooNetwork final : public TcpStoreNetwork {
+ public:
+  Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
+    const py::gil_scoped_acquire gil;
+    try {
+      const py::object group =
+          py::module_::import("elastiquant._group")
+              .attr("connect_gloo")(options.store_host, options.store_port,
+                                    options.store_prefix, options.rank, options.world_size,
+                                    static_cast<double>(options.connect_timeout.count()) / 1e3,
+                                    options.one_machine);
+      return MakeBackendTransport(
+          c10::intrusive_ptr<c10d::Backend>::reclaim_copy(group.cast<c10d::Backend*>()));
+    } catch (const std::exception& e) {
+      return Unavailable("connecting the workers failed: " + std::string(e.what()));
+    }
   }
-}
+};
+
+}  // namespace
 
 namespace python {
 
 CommunicatorOptions OptionsOf(const py::object& meeting) {
   CommunicatorOptions options;
+  options.network = std::make_shared<PythonGlooNetwork>();
   options.rank = meeting.attr("rank").cast<int>();
   options.world_size = meeting.attr("world_size").cast<int>();
   options.store_host = meeting.attr("host").cast<std::string>();
@@ -62,8 +69,8 @@ void BindCommunicator(py::module_& module) {
   py::class_<StoreHost, std::shared_ptr<StoreHost>>(module, "_StoreHost",
                                                     "The key-value store of some workers.")
       .def(py::init([](bool this_machine_only) {
-             return std::shared_ptr<StoreHost>(ValueOrThrow(StoreHost::Listen(
-                 0, this_machine_only ? Reach::kThisMachine : Reach::kAnywhere)));
+             return std::shared_ptr<StoreHost>(ValueOrThrow(
+                 HostTcpStore(0, this_machine_only ? Reach::kThisMachine : Reach::kAnywhere)));
            }),
            py::kw_only(), py::arg("this_machine_only"))
       .def_property_readonly("port", &StoreHost::port);

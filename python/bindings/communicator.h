@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "elastiquant/collective/communicator.h"
+#include "elastiquant/net/communicator.h"
 
 namespace elastiquant::python {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "elastiquant/collective/communicator.h"
-#include "elastiquant/collective/gradient_reducer.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/net/communicator.h"
 
 namespace {
 

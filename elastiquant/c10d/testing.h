@@ -1,0 +1,25 @@
+// Worlds for tests over Gloo, where net/testing.h has those in memory.
+#pragma once
+
+#include <memory>
+
+#include "elastiquant/c10d/gloo_network.h"
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/testing.h"
+
+namespace elastiquant {
+
+inline StoreHost& TestTcpStore() {
+  static StoreHost* host = HostTcpStore(0, Reach::kAnywhere).value().release();
+  return *host;
+}
+
+// Options for the ranks of one new world on the test program's store.
+inline CommunicatorOptions GlooWorldOptions(int world_size) {
+  CommunicatorOptions options = WorldOptions(world_size);
+  options.network = MakeGlooNetwork();
+  options.store_port = TestTcpStore().port();
+  return options;
+}
+
+}  // namespace elastiquant

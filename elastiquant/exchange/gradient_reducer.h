@@ -1,0 +1,114 @@
+// The compressed all-reduce over flat gradient buckets: scatter-reduce, then all-gather, both
+// compressed; or, for codecs that ask for it (Codec::exchange), one all-gather of what each
+// worker encodes, a scatter-reduce of its coordinates or its integers whose sums are sent on
+// exactly, or the first again of factors in place of gradients. Encoding of bucket k+1 overlaps
+// the sending of bucket k and backward.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/exchange/chunk.h"
+#include "elastiquant/net/communicator.h"
+
+namespace elastiquant {
+
+// One flat span of gradients and the codec that it travels under.
+struct GradientBucket {
+  std::span<float>
+      gradient;  // in: this worker's; out: the mean over workers, the same bits on all
+  std::shared_ptr<const Codec> codec;
+  std::string name;  // for messages: the layers it holds
+  // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
+  // one that was made for shapes: their messages cannot be cut or encoded again. kSparse and
+  // kSparseScatter only for one that asks for kSparse, kIntegerSum for one with shared_scale().
+  std::optional<Exchange> exchange = std::nullopt;
+  // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
+  // called, and is not measured.
+  bool derived = false;
+  // Another codec for the means on their way back, of kTwoPhase only; null: `codec`. It must
+  // remember the same.
+  std::shared_ptr<const Codec> down = nullptr;
+
+  Exchange way() const { return exchange.value_or(codec->exchange()); }
+};
+
+// A frame of this worker's own, on a measured step. Valid during the call that tells of it.
+struct MeasuredMessage {
+  size_t bucket = 0;
+  Chunk part;  // of the bucket
+  // Whose bounds hold. Of integer sums they are on the errors of all workers together.
+  const Codec* codec = nullptr;
+  std::span<const float> input;  // what was encoded, error feedback's memory included
+  std::span<const float> error;  // that, less what the frame decodes to
+  std::span<const uint8_t> frame;
+};
+
+struct ReducerOptions {
+  uint64_t seed = 0;
+  int threads = 1;             // codec threads
+  uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
+  // Called by any thread of the reducer for each frame that is measured, those of an owner's
+  // means among them; not for factors.
+  std::function<void(const MeasuredMessage&)> on_measured = nullptr;
+  // Called by a thread of the reducer when it is done with a bucket; in index order, but that
+  // buckets averaged by factors come last. `is_mean` is false if some worker could not encode
+  // it.
+  std::function<void(size_t bucket, bool is_mean)> on_reduced = nullptr;
+};
+
+// Sums over the steps since the last TakeStats().
+struct ReducerStats {
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double wait_seconds = 0;   // Finish() blocked: communication that backward did not hide
+  uint64_t coordinates = 0;  // coordinates reduced
+  // Of own frames against what they encode (with error feedback: the gradient and what is
+  // remembered), on measured steps.
+  double squared_error = 0;
+  double squared_norm = 0;  // their inputs'
+
+  ReducerStats& operator+=(const ReducerStats& other);
+};
+
+// What came of one step.
+struct StepOutcome {
+  bool skipped = false;  // some worker had a NaN or infinity: no bucket may be used
+  std::string reason;    // "worker 2: NaN in bucket 3 (layer3.0.conv1.weight) at 17"
+};
+
+class GradientReducer {
+ public:
+  static Result<std::unique_ptr<GradientReducer>> Create(Communicator* comm,
+                                                         std::vector<GradientBucket> buckets,
+                                                         const ReducerOptions& options);
+  virtual ~GradientReducer() = default;
+
+  // A step is BeginStep, MarkReady for every bucket in any order (but the same order on every
+  // worker is what overlaps well), Finish. Buckets are reduced in index order.
+  virtual Status BeginStep(uint64_t step) = 0;
+  virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
+  virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
+
+  // From the next step on the bucket travels under another codec, the same on all workers. It
+  // must remember the same and go the same way. Between steps only.
+  virtual Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) = 0;
+
+  // What the bucket's codec remembers on this worker: a vector of the bucket's length for each
+  // of Codec::StateFields(). To be read or written between steps only. In the chunk that this
+  // worker owns it is what the mean lost on its way back, in the mean's units; elsewhere what
+  // the worker's own gradient lost.
+  virtual std::vector<std::span<float>> Memory(size_t bucket) = 0;
+  virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty unless kTwoPhase
+
+  virtual ReducerStats TakeStats() = 0;
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,52 @@
+// What the stages of a reduction count, each on its own thread.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/exchange/skip_notice.h"
+
+namespace elastiquant {
+
+// Thread-safe.
+class ReduceTally {
+ public:
+  void AddSeconds(double ReducerStats::*field, const Stopwatch& watch) {
+    const double seconds = watch.Seconds();
+    std::lock_guard lock(mutex_);
+    stats_.*field += seconds;
+  }
+  void AddCoordinates(uint64_t coordinates) {
+    std::lock_guard lock(mutex_);
+    stats_.coordinates += coordinates;
+  }
+  void AddError(double squared_error, double squared_norm) {
+    std::lock_guard lock(mutex_);
+    stats_.squared_error += squared_error;
+    stats_.squared_norm += squared_norm;
+  }
+  // Of several reasons to skip a step the first in SkipNotice's order stands, on every worker.
+  void Skip(const SkipNotice& notice) {
+    std::lock_guard lock(mutex_);
+    if (!skip_ || notice < *skip_) skip_ = notice;
+  }
+
+  ReducerStats TakeStats() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(stats_, {});
+  }
+  std::optional<SkipNotice> TakeSkip() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(skip_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;
+  ReducerStats stats_;
+  std::optional<SkipNotice> skip_;
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,69 @@
+#include "elastiquant/net/ledger.h"
+
+#include <algorithm>
+
+namespace elastiquant {
+
+bool Ledger::Begin(int peer, Way way) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  Peer& p = peers_[static_cast<size_t>(peer)];
+  if (way == Way::kSend) {
+    ++p.begun.sent;
+  } else {
+    ++p.begun.received;
+    ++p.receives_under_way;
+  }
+  return true;
+}
+
+void Ledger::End(int peer, Way way) {
+  const std::lock_guard lock(mutex_);
+  ++ended_;
+  if (way == Way::kReceive) --peers_[static_cast<size_t>(peer)].receives_under_way;
+}
+
+void Ledger::BeginWait(int peer) {
+  const std::lock_guard lock(mutex_);
+  ++peers_[static_cast<size_t>(peer)].waits;
+}
+
+void Ledger::EndWait(int peer) {
+  const std::lock_guard lock(mutex_);
+  --peers_[static_cast<size_t>(peer)].waits;
+}
+
+std::vector<Ledger::Account> Ledger::accounts() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Account> accounts;
+  for (const Peer& p : peers_) accounts.push_back(p.begun);
+  return accounts;
+}
+
+uint64_t Ledger::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+std::set<int> Ledger::waits_for() const {
+  const std::lock_guard lock(mutex_);
+  std::set<int> ranks;
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].waits > 0) ranks.insert(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+bool Ledger::receives_from(int peer) const {
+  const std::lock_guard lock(mutex_);
+  return peers_[static_cast<size_t>(peer)].receives_under_way > 0;
+}
+
+bool Ledger::CloseIfIdle() {
+  const std::lock_guard lock(mutex_);
+  const auto idle = [](const Peer& p) { return p.receives_under_way == 0; };
+  closed_ = closed_ || std::ranges::all_of(peers_, idle);
+  return closed_;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,392 @@
+#include "elastiquant/net/liveness.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kBlameKey[] = "blame";
+constexpr char kNobody[] = "nobody";
+constexpr char kStarting[] = "about to begin";
+constexpr milliseconds kEnding{500};
+constexpr std::chrono::minutes kLongestFarewell{30};
+
+std::string StateKey(int rank) { return "state/" + std::to_string(rank); }
+std::string LearntKey(int rank) { return "learnt/" + std::to_string(rank); }
+std::string Worker(int rank) { return "worker " + std::to_string(rank); }
+
+std::string Seconds(milliseconds t) {
+  const std::string tenths = std::to_string(t.count() % 1000 / 100);
+  return std::to_string(t.count() / 1000) + (tenths == "0" ? "" : "." + tenths) + " s";
+}
+
+}  // namespace
+
+void LivedTime::Tick() {
+  const auto now = std::chrono::steady_clock::now();
+  now_ += std::min(longest_, std::chrono::duration_cast<milliseconds>(now - last_));
+  last_ = now;
+}
+
+Status Liveness::Announce(Store& store, int rank) {
+  EQ_RETURN_IF_ERROR(store.CompareSet(kBlameKey, "", kNobody).status());
+  return store.Set(StateKey(rank), WorkerState{.activity = kStarting}.Encode());
+}
+
+Liveness::Liveness(std::unique_ptr<Store> store, LivenessOptions options)
+    : options_(std::move(options)),
+      interval_(std::clamp(options_.timeout / 10, milliseconds(20), milliseconds(1000))),
+      // A beat may just have been missed, and the verdict takes a round to reach everybody.
+      patience_(std::max(options_.timeout - 2 * interval_, 2 * interval_)),
+      store_(std::move(store)),
+      clock_(2 * interval_),
+      peers_(static_cast<size_t>(options_.world_size)),
+      running_(std::make_shared<Running>()) {
+  for (int r = 0; r < options_.world_size; ++r) keys_.push_back(StateKey(r));
+  keys_.push_back(kBlameKey);
+}
+
+// The threads hold what they work on: one may be left behind in a store that does not answer.
+std::shared_ptr<Liveness> Liveness::Start(std::unique_ptr<Store> store,
+                                          LivenessOptions options) {
+  std::shared_ptr<Liveness> liveness(new Liveness(std::move(store), std::move(options)));
+  liveness->running_->threads = 2;
+  for (const auto loop : {&Liveness::BeatLoop, &Liveness::WatchLoop}) {
+    std::thread([liveness, loop]() mutable {
+      const std::shared_ptr<Running> running = liveness->running_;
+      ((*liveness).*loop)();
+      liveness.reset();
+      const std::lock_guard lock(running->mutex);
+      --running->threads;
+      running->changed.notify_all();
+    }).detach();
+  }
+  return liveness;
+}
+
+void Liveness::BeatLoop() {
+  for (;;) {
+    if (const Status round = Round(); !round.ok()) StoreFailed(round.message());
+    std::unique_lock lock(mutex_);
+    ++rounds_;
+    if (finished_) return;
+    // At the end it looks more often, not to keep its process waiting.
+    const milliseconds pause = leaving_ ? std::min(interval_, milliseconds(50)) : interval_;
+    const bool leaving = leaving_;
+    changed_.wait_for(lock, pause,
+                      [&] { return finished_ || accused_ >= 0 || leaving_ != leaving; });
+    if (finished_) return;
+  }
+}
+
+Status Liveness::Round() {
+  const WorkerState mine = MyState();
+  EQ_RETURN_IF_ERROR(store_->Set(StateKey(options_.rank), mine.Encode()));
+  if (mine.released.contains(0) && HostsStore(0)) {
+    Finish();  // the store may go now
+    return {};
+  }
+  EQ_ASSIGN_OR_RETURN(std::vector<std::string> states, store_->Get(keys_));
+  std::string blame = std::move(states.back());
+  states.pop_back();
+  TakeIn(states);
+  if (blame == kNobody) {
+    EQ_ASSIGN_OR_RETURN(blame, PublishAccusation());
+  }
+  if (blame != kNobody) {
+    Convict(blame);
+  } else if (mine.departure) {
+    if (!IsNeeded()) return Go(mine);
+  } else {
+    left_at_ = clock_.now();
+    LookAtPeers();
+    LookForStall(mine);
+  }
+  return {};
+}
+
+WorkerState Liveness::MyState() {
+  WorkerState mine{.beats = ++beats_,
+                   .ended = options_.ledger->ended(),
+                   .waits_for = options_.ledger->waits_for()};
+  bool leaving;
+  {
+    const std::lock_guard lock(mutex_);
+    leaving = leaving_;
+    mine.activity = activity_;
+    if (leaving) mine.departure = Departure{farewell_, options_.ledger->accounts()};
+  }
+  for (int r = 0; r < options_.world_size; ++r) {
+    if (r == options_.rank || !peers_[static_cast<size_t>(r)].state.departure) continue;
+    bool released = !options_.ledger->receives_from(r);
+    if (HostsStore(r)) {
+      if (leaving) continue;  // and needs the store for that
+      {
+        const std::lock_guard lock(mutex_);
+        host_has_left_ = Unavailable(WordsOfDeparture(r));
+      }
+      // Without it there is nobody to tell of anything.
+      released = options_.ledger->CloseIfIdle();
+    }
+    if (released) mine.released.insert(r);
+  }
+  return mine;
+}
+
+void Liveness::TakeIn(const std::vector<std::string>& states) {
+  clock_.Tick();
+  for (size_t r = 0; r < states.size(); ++r) {
+    Peer& peer = peers_[r];
+    if (states[r] == peer.text) continue;
+    WorkerState state = WorkerState::Parse(states[r]);
+    const milliseconds moved = state.ended == peer.state.ended ? peer.moved : clock_.now();
+    peer = {states[r], std::move(state), clock_.now(), moved};
+  }
+}
+
+// Returns who is blamed then. Only the first accusation stands: a worker that stopped because
+// of it is not accused again.
+Result<std::string> Liveness::PublishAccusation() {
+  int accused;
+  std::string why;
+  {
+    std::lock_guard lock(mutex_);
+    accused = accused_;
+    why = accusation_;
+  }
+  if (accused < 0) return std::string(kNobody);
+  // Its connections end when it has left, which is what was noticed.
+  if (accused != options_.rank && peers_[static_cast<size_t>(accused)].state.departure) {
+    why = WordsOfDeparture(accused);
+  }
+  const std::string blame = std::to_string(accused) + ":" + why;
+  EQ_ASSIGN_OR_RETURN(std::string stands, store_->CompareSet(kBlameKey, kNobody, blame));
+  return stands;
+}
+
+void Liveness::LookAtPeers() {
+  for (int r = 0; r < options_.world_size; ++r) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    if (r == options_.rank) continue;
+    if (peer.state.departure) {
+      if (HasNotSentEnough(r)) return Accuse(r, WordsOfDeparture(r));
+    } else if (IsSilent(peer)) {
+      return Accuse(r, Worker(r) + " has not been heard of for " +
+                           Seconds(clock_.now() - peer.beaten) +
+                           ": it may have died, frozen or lost its network");
+    }
+  }
+}
+
+// Some thread here has waited for long, and no message came or went meanwhile.
+void Liveness::LookForStall(const WorkerState& mine) {
+  if (mine.waits_for.empty() || mine.ended != ended_) got_on_ = clock_.now();
+  ended_ = mine.ended;
+  if (options_.stall_timeout.count() == 0 || clock_.now() - got_on_ <= options_.stall_timeout) {
+    return;
+  }
+  std::vector<WorkerState> states;
+  std::vector<milliseconds> still;
+  for (const Peer& peer : peers_) {
+    states.push_back(peer.state);
+    still.push_back(clock_.now() - peer.moved);
+  }
+  const Stall stall = FindStall(states, still, options_.rank,
+                                Seconds(options_.stall_timeout) + " (stall_timeout)");
+  Accuse(stall.culprit, stall.words);
+}
+
+// We wait for a message that this worker, which has left, will never send or take.
+bool Liveness::HasNotSentEnough(int rank) const {
+  const Departure& left = *peers_[static_cast<size_t>(rank)].state.departure;
+  const Ledger::Account theirs = left.accounts[static_cast<size_t>(options_.rank)];
+  const Ledger::Account mine = options_.ledger->accounts()[static_cast<size_t>(rank)];
+  return mine.received > theirs.sent || mine.sent > theirs.received;
+}
+
+// By anybody who lives, after this worker has left.
+bool Liveness::IsNeeded() const {
+  // Whoever needs it for longer is stuck.
+  const bool never = options_.stall_timeout.count() == 0;
+  const milliseconds patience = never ? kLongestFarewell : options_.stall_timeout;
+  if (clock_.now() - left_at_ > patience + options_.timeout) return false;
+  for (int r = 0; r < options_.world_size; ++r) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    // Whoever leaves has received all that it wants, but still comes to the store.
+    const bool has_left =
+        HostsStore(options_.rank) ? peer.state.gone : peer.state.departure.has_value();
+    const bool needs_nothing = r == options_.rank || has_left || IsSilent(peer) ||
+                               peer.state.released.contains(options_.rank);
+    if (!needs_nothing) return true;
+  }
+  return false;
+}
+
+// The last that this worker does with the store.
+Status Liveness::Go(WorkerState mine) {
+  mine.gone = true;
+  EQ_RETURN_IF_ERROR(store_->Set(StateKey(options_.rank), mine.Encode()));
+  Finish();
+  return {};
+}
+
+std::string Liveness::WordsOfDeparture(int rank) const {
+  return Worker(rank) + " has left (" + peers_[static_cast<size_t>(rank)].state.departure->why +
+         ") while " + Worker(options_.rank) + " still waits for it";
+}
+
+void Liveness::Convict(const std::string& blame) {
+  const size_t colon = blame.find(':');
+  const int culprit = std::atoi(blame.substr(0, colon).c_str());
+  bool failing;
+  {
+    std::lock_guard lock(mutex_);
+    failing = failing_;
+  }
+  LetOthersLearn(culprit, /*linger=*/failing || HostsStore(options_.rank));
+  const bool mine = culprit == options_.rank && !failing;
+  const std::string why = blame.substr(colon + 1);
+  Settle(Unavailable(mine ? "the other workers gave this one up: " + why : why));
+}
+
+// Whoever hosts the store must not end before the others have read the blame there, or they
+// would take the missing store for the cause. Nor should the one that failed, because the end
+// of its process may make a launcher end theirs before they have said why.
+void Liveness::LetOthersLearn(int culprit, bool linger) {
+  if (!store_->Set(LearntKey(options_.rank), "1").ok() || !linger) return;
+  std::vector<std::string> others;
+  for (int r = 0; r < options_.world_size; ++r) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    if (r != culprit && !peer.state.departure && !IsSilent(peer))
+      others.push_back(LearntKey(r));
+  }
+  (void)store_->WaitFor(others, 2 * interval_ + milliseconds(500));
+}
+
+void Liveness::StoreFailed(const std::string& why) {
+  Settle(Unavailable(options_.rank_0_hosts_store
+                         ? "worker 0, which hosts the rendezvous store, was lost: it has died, "
+                           "frozen or lost its network (" +
+                               why + ")"
+                         : options_.store_name + " was lost (" + why + ")"));
+}
+
+void Liveness::WatchLoop() {
+  LivedTime clock(2 * interval_);
+  uint64_t seen = 0;
+  milliseconds since{0};
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, interval_, [&] { return finished_; });
+      if (finished_) return;
+      clock.Tick();
+      if (rounds_ != seen) since = clock.now();
+      seen = rounds_;
+    }
+    if (clock.now() - since <= patience_) continue;
+    const std::string silence = Seconds(clock.now() - since);
+    Settle(
+        Unavailable(options_.rank_0_hosts_store
+                        ? "worker 0, which hosts the rendezvous store, has not answered for " +
+                              silence + ": it may have frozen or lost its network"
+                        : options_.store_name + " has not answered for " + silence));
+  }
+}
+
+// All is well, and nobody needs this worker or its watching any more.
+void Liveness::Finish() {
+  const std::lock_guard lock(mutex_);
+  finished_ = told_ = true;
+  changed_.notify_all();
+}
+
+void Liveness::Settle(const Status& verdict) {
+  {
+    std::lock_guard lock(mutex_);
+    if (finished_) return;
+    finished_ = true;
+    // Whoever leaves has done its part.
+    if (!leaving_ || failing_) verdict_ = verdict;
+    told_ = failing_ || leaving_;
+    changed_.notify_all();
+    if (told_) return;
+  }
+  // Before any waiting thread learns of it and ends the process in its own way.
+  if (options_.on_lost) options_.on_lost(verdict);
+  std::lock_guard lock(mutex_);
+  told_ = true;
+  changed_.notify_all();
+}
+
+void Liveness::Accuse(int rank, std::string why) {
+  std::lock_guard lock(mutex_);
+  if (accused_ >= 0) return;
+  accused_ = rank;
+  accusation_ = std::move(why);
+  changed_.notify_all();
+}
+
+void Liveness::SetActivity(std::string activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
+}
+
+void Liveness::SetFarewell(std::string why) {
+  const std::lock_guard lock(mutex_);
+  farewell_ = std::move(why);
+}
+
+Status Liveness::Blame(int peer, const std::string& why) {
+  Accuse(peer, Worker(peer) + " was lost: it has ended or lost its network (" + why + ")");
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return told_; });
+  if (!verdict_.ok()) return verdict_;
+  lock.unlock();
+  EQ_RETURN_IF_ERROR(HostHasLeft());
+  return Unavailable(Worker(peer) + " was lost after this worker had left: " + why);
+}
+
+Status Liveness::HostHasLeft() {
+  Status why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!verdict_.ok() || host_has_left_.ok()) return verdict_;
+    verdict_ = why = host_has_left_;
+  }
+  if (options_.on_lost) options_.on_lost(why);
+  return why;
+}
+
+void Liveness::Fail(const Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (finished_) return;
+    failing_ = true;
+  }
+  Accuse(options_.rank, Worker(options_.rank) + " stopped: " + why.message());
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return finished_; });
+}
+
+void Liveness::Leave() {
+  std::unique_lock lock(mutex_);
+  leaving_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return told_; });
+  lock.unlock();
+  // One may be stuck in a store that does not answer, and is left there.
+  std::unique_lock running(running_->mutex);
+  running_->changed.wait_for(running, kEnding, [&] { return running_->threads == 0; });
+}
+
+Status Liveness::verdict() const {
+  std::lock_guard lock(mutex_);
+  return verdict_;
+}
+
+}  // namespace elastiquant

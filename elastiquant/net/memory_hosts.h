@@ -1,0 +1,32 @@
+// The machines of a network in memory: which of them have died or stand still. One lock guards
+// these and all that depends on them, for a test's worlds are small.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+// Of a worker that a test neither kills nor freezes.
+inline constexpr int kUnnamedHost = -1;
+
+struct MemoryHosts {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<int> dead, frozen;
+  bool closed = false;  // the network itself is gone
+
+  // Called by a thread of the worker that holds `lock`: returns when the worker is not frozen,
+  // with an error if it is dead.
+  Status Live(std::unique_lock<std::mutex>& lock, int rank) {
+    changed.wait(lock, [&] { return closed || dead.contains(rank) || !frozen.contains(rank); });
+    if (closed) return Unavailable("the network in memory is closed");
+    if (dead.contains(rank)) return Unavailable("this worker was killed");
+    return {};
+  }
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,79 @@
+// Messages in memory between pairs of workers: the half of MemoryNetwork that moves bytes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/net/memory_hosts.h"
+#include "elastiquant/net/transport.h"
+
+namespace elastiquant {
+
+// What becomes of messages on their way. Whatever is drawn depends on the seed, the pair of
+// workers and the number of the message between them alone.
+struct MemoryFaults {
+  std::chrono::microseconds least_delay{0}, most_delay{0};
+  double loss = 0;                               // in [0, 1]: so many are lost at first, and
+  std::chrono::milliseconds retransmission{20};  // come later by this, as over TCP
+  uint64_t seed = 0;
+};
+
+class MemoryWire {
+ public:
+  MemoryWire(std::shared_ptr<MemoryHosts> hosts, const MemoryFaults& faults);
+  ~MemoryWire();  // the hosts are closed
+  MemoryWire(const MemoryWire&) = delete;
+  MemoryWire& operator=(const MemoryWire&) = delete;
+
+  static std::unique_ptr<Transport> Connect(std::shared_ptr<MemoryWire> wire,
+                                            const TransportOptions& options);
+
+  // The hosts' lock is held for both. Postings towards and from a worker that is dead now fail;
+  // nothing passes any more between these two.
+  void Bury(int rank);
+  void Cut(int a, int b);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Pair = std::pair<int, int>;                         // from, to
+  using Box = std::tuple<std::string, int, int, uint32_t>;  // of a job: from, to, tag
+  struct Slot;
+  class Waiting;
+  class End;
+  struct Flight {
+    Box box;
+    std::vector<uint8_t> bytes;
+  };
+
+  std::shared_ptr<Slot> Post(const std::string& job, int from, int to, uint32_t tag,
+                             std::span<const uint8_t> bytes);
+  std::shared_ptr<Slot> Expect(const std::string& job, int from, int to, uint32_t tag,
+                               std::span<uint8_t> room);
+  Clock::time_point Arrival(Pair pair);
+  void Arrive(const Box& box, std::vector<uint8_t> bytes);
+  void Fill(Slot& slot, const std::vector<uint8_t>& bytes);
+  void Deliver();
+
+  const std::shared_ptr<MemoryHosts> hosts_;
+  const MemoryFaults faults_;
+  std::set<Pair> cut_;
+  std::map<Pair, uint64_t> posted_;                 // how many messages ever
+  std::map<Pair, Clock::time_point> last_arrival_;  // none overtakes another
+  std::multimap<Clock::time_point, Flight> flights_;
+  std::map<Box, std::deque<std::vector<uint8_t>>> arrived_;
+  std::map<Box, std::deque<std::shared_ptr<Slot>>> expected_;
+  std::thread deliverer_;
+};
+
+}  // namespace elastiquant

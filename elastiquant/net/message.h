@@ -1,0 +1,95 @@
+// One message under way: a header, which says how long it is, and its bytes behind it. c10d
+// does not tell a receiver how much came, and to exchange lengths first would cost a round
+// trip. Both go as one message of the transport's: two would cost packets and system calls, and
+// copying a frame costs less. docs/frame-format.md, section 16, has the header.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/net/buffer_pool.h"
+#include "elastiquant/net/communicator.h"
+#include "elastiquant/net/link.h"
+#include "elastiquant/net/transport.h"
+
+namespace elastiquant {
+
+struct MessageHeader {
+  uint64_t size = 0;
+  int64_t arrival_ns = 0;  // on the sender's LinkClock: when the last byte would be there
+};
+void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out);
+MessageHeader ReadHeader(std::span<const uint8_t, kMessageHeaderBytes> bytes);
+
+// Both are bound to a peer and a tag. Abort may come from any thread at any time.
+class Message {
+ public:
+  virtual ~Message() = default;
+  virtual void Abort() = 0;
+};
+
+class OutgoingMessage final : public Message {
+ public:
+  // Copies the bytes.
+  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes, BufferPool& pool);
+
+  size_t wire_size() const { return size_; }
+  // Hands the message to the transport.
+  void Post(Transport& transport, LinkTime arrival);
+  // Returns when the message has been posted and sent. Any number of threads may call it.
+  Status Complete();
+  void Abort() override;
+
+ private:
+  enum class State { kNew, kPosted, kCompleting, kComplete };
+
+  const int to_;
+  const uint32_t tag_;
+  const size_t size_;
+  BufferPool::Buffer wire_;  // header and bytes
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::kNew;
+  bool aborted_ = false;
+  Status status_;
+  std::unique_ptr<Posting> work_;
+};
+
+class IncomingMessage final : public Message {
+ public:
+  // Of `room` bytes at most.
+  IncomingMessage(Transport& transport, int from, uint32_t tag, size_t room, BufferPool& pool);
+
+  // Returns when all has come. To be called once.
+  Result<MessageHeader> Complete();
+  // What has come, after that.
+  std::span<const uint8_t> bytes() const;
+  void Abort() override;
+
+ private:
+  const BufferPool::Buffer wire_;  // room for the header and the bytes
+  size_t size_ = 0;                // that have come
+  Status status_;                  // of the posting
+  std::unique_ptr<Posting> work_;
+};
+
+// The messages under way, so that all can be aborted when a worker is lost.
+class Flights {
+ public:
+  // False, and the message is aborted, after AbortAll.
+  bool Add(Message* message);
+  void Remove(Message* message);
+  void AbortAll();
+
+ private:
+  std::mutex mutex_;
+  bool aborted_ = false;
+  std::set<Message*> messages_;
+};
+
+}  // namespace elastiquant

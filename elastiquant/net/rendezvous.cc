@@ -1,0 +1,105 @@
+#include "elastiquant/net/rendezvous.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "elastiquant/net/liveness.h"
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kRefusedKey[] = "refused";
+
+std::string PresentKey(int rank) { return "present/" + std::to_string(rank); }
+
+// The same for processes that share a loopback address: containers may share a machine without.
+std::string NetworkName() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat network {};
+  char host[256] = "";
+  if (!boot.empty() && stat("/proc/self/ns/net", &network) == 0) {
+    return boot + "/" + std::to_string(network.st_ino);
+  }
+  gethostname(host, sizeof(host) - 1);
+  return host;
+}
+
+// The workers that wait for this one see why it will not come.
+Status Refuse(Store& store, const std::string& why) {
+  EQ_RETURN_IF_ERROR(store.CompareSet(kRefusedKey, "", why).status());
+  return InvalidArgument(why);
+}
+
+Status CheckIn(Store& store, const CommunicatorOptions& options) {
+  const std::string rank = std::to_string(options.rank);
+  const std::string size = std::to_string(options.world_size);
+  EQ_ASSIGN_OR_RETURN(const std::string agreed, store.CompareSet("world_size", "", size));
+  if (agreed != size) {
+    return Refuse(store, "worker " + rank + " was told of a world of " + size +
+                             " workers, others of one of " + agreed +
+                             ": start all with the same world size");
+  }
+  EQ_ASSIGN_OR_RETURN(const int64_t claims, store.Increment("claims/" + rank));
+  if (claims > 1) {
+    return Refuse(store, "two workers claim rank " + rank +
+                             ": give each its own rank, and each job its own port");
+  }
+  EQ_RETURN_IF_ERROR(Liveness::Announce(store, options.rank));
+  return store.Set(PresentKey(options.rank), NetworkName());
+}
+
+Result<std::string> Missing(Store& store, int world_size) {
+  std::string missing;
+  for (int r = 0; r < world_size; ++r) {
+    EQ_ASSIGN_OR_RETURN(const bool present, store.Exists(PresentKey(r)));
+    if (!present) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+  }
+  return missing;
+}
+
+std::vector<std::string> PresentKeys(int world_size) {
+  std::vector<std::string> keys;
+  for (int r = 0; r < world_size; ++r) keys.push_back(PresentKey(r));
+  return keys;
+}
+
+Status AwaitAll(Store& store, const CommunicatorOptions& options) {
+  const std::vector<std::string> keys = PresentKeys(options.world_size);
+  const auto deadline = Clock::now() + options.connect_timeout;
+  for (;;) {
+    EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, milliseconds(250)));
+    if (all) return {};
+    EQ_ASSIGN_OR_RETURN(const bool refused, store.Exists(kRefusedKey));
+    if (refused) {
+      EQ_ASSIGN_OR_RETURN(const auto why, store.Get({kRefusedKey}));
+      return InvalidArgument(why[0]);
+    }
+    if (Clock::now() < deadline) continue;
+    EQ_ASSIGN_OR_RETURN(const std::string missing, Missing(store, options.world_size));
+    return Unavailable(
+        "of " + std::to_string(options.world_size) + " workers these did not come within " +
+        std::to_string(options.connect_timeout.count() / 1000) + " s: " + missing);
+  }
+}
+
+}  // namespace
+
+Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options) {
+  EQ_RETURN_IF_ERROR(CheckIn(store, options));
+  EQ_RETURN_IF_ERROR(AwaitAll(store, options));
+  EQ_ASSIGN_OR_RETURN(const auto networks, store.Get(PresentKeys(options.world_size)));
+  const auto same = [&](const std::string& network) { return network == networks[0]; };
+  return Meeting{std::ranges::all_of(networks, same)};
+}
+
+}  // namespace elastiquant

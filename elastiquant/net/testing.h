@@ -1,0 +1,60 @@
+// Worlds for tests: threads as ranks, each with a communicator of its own, on a network in
+// memory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastiquant/net/communicator.h"
+#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/store.h"
+
+namespace elastiquant {
+
+inline std::shared_ptr<Network> TestNetwork() {
+  static MemoryNetwork* network = new MemoryNetwork;
+  static const std::shared_ptr<Network> end = network->At();
+  return end;
+}
+
+inline StoreHost& TestStore() {
+  static StoreHost* host = TestNetwork()->HostStore(0, Reach::kThisMachine).value().release();
+  return *host;
+}
+
+// Options for the ranks of one new world on the test program's store.
+inline CommunicatorOptions WorldOptions(int world_size) {
+  static std::atomic<int> worlds{0};
+  CommunicatorOptions options;
+  options.world_size = world_size;
+  options.network = TestNetwork();
+  options.store_port = TestStore().port();
+  options.store_is_external = true;
+  options.job = "world" + std::to_string(worlds++);
+  options.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
+  options.on_peer_lost = [](const Status&) {};
+  return options;
+}
+
+// Calls body(rank's communicator) on a thread for each rank.
+inline void RunWorld(CommunicatorOptions options,
+                     const std::function<void(Communicator&)>& body) {
+  std::vector<std::thread> threads;
+  for (int r = 0; r < options.world_size; ++r) {
+    threads.emplace_back([=] {
+      CommunicatorOptions mine = options;
+      mine.rank = r;
+      auto comm = Communicator::Connect(mine);
+      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
+      body(**comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace elastiquant
