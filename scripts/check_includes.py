@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that each folder of elastiquant/ includes only the floors it may stand on.
+"""Checks that each folder of elastiquant/ includes only the floors it may stand on, and that no
+family of codecs includes another.
 
 The rule is the table in docs/architecture.md, written here once more as ALLOWED. Tests are held
 to it as well: a test that needs a higher floor belongs on that floor.
@@ -28,20 +29,36 @@ ALLOWED: dict[str, set[str]] = {
 # What a floor may take from outside: only these see libtorch.
 TORCH_FLOORS = {"c10d", "ddp", "train", "cli"}
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"(elastiquant/)(\w+)/|[<"](torch|ATen|c10)/)')
+# Folders within a floor are families: one may include itself and what lies at the floor's root,
+# and the root may include no family. These may stand on others, too.
+FAMILIES = {("kernels", "dither"): {"rans"}}  # dithered symbols are coded with rANS
+
+INCLUDE = re.compile(
+    r'^\s*#\s*include\s*(?:"(elastiquant/)(\w+)/(?:(\w+)/)?|[<"](torch|ATen|c10)/)'
+)
+
+
+def is_for_tests(path: pathlib.Path) -> bool:
+    return bool(re.search(r"_test\.cc$|_testing\.(h|cc)$|^golden", path.name))
 
 
 def violations(path: pathlib.Path, floor: str) -> list[str]:
     found = []
+    within = path.relative_to(ROOT / "elastiquant" / floor)
+    family = within.parts[0] if len(within.parts) > 1 else None
+    may = {None, family} | FAMILIES.get((floor, family), set())
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         match = INCLUDE.match(line)
         if not match:
             continue
         where = f"{path.relative_to(ROOT)}:{number}"
-        other, torch = match[2], match[3]
+        other, other_family, torch = match[2], match[3], match[4]
         if other and other != floor and other not in ALLOWED[floor]:
-            may = ", ".join(sorted(ALLOWED[floor])) or "nothing"
-            found.append(f"{where}: {floor} includes {other}, but may include only {may}")
+            floors = ", ".join(sorted(ALLOWED[floor])) or "nothing"
+            found.append(f"{where}: {floor} includes {other}, but may include only {floors}")
+        if other == floor and other_family not in may and not is_for_tests(path):
+            own = f"family {family}" if family else f"the root of {floor}"
+            found.append(f"{where}: {own} includes family {other_family}: share it at the root")
         if torch and floor not in TORCH_FLOORS:
             found.append(f"{where}: {floor} includes libtorch; the core must build without it")
     return found

@@ -15,7 +15,7 @@
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/progress.h"
 #include "elastiquant/cli/python_package.h"
-#include "elastiquant/codec/adapt.h"
+#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/targets.h"
 #include "elastiquant/theory/rate_distortion.h"

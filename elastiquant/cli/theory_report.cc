@@ -6,7 +6,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/cli/codec_analysis.h"
 #include "elastiquant/cli/codec_bench.h"
-#include "elastiquant/codec/elastic.h"
+#include "elastiquant/codec/elastic/elastic.h"
 #include "elastiquant/theory/code_length.h"
 #include "elastiquant/theory/rate_distortion.h"
 #include "elastiquant/theory/worst_case.h"

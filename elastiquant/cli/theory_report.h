@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/elastic/elastic_format.h"
 #include "elastiquant/theory/minimax_levels.h"
 #include "elastiquant/theory/variance_bound.h"
 #include "elastiquant/theory/worst_vector.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/shared_scale.h"
 
 namespace elastiquant {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "elastiquant/base/bytes.h"
-#include "elastiquant/codec/dither_format.h"
+#include "elastiquant/codec/dither/dither_format.h"
 #include "elastiquant/codec/registry.h"
-#include "elastiquant/kernels/rans_kernels.h"
+#include "elastiquant/kernels/rans/rans_kernels.h"
 #include "elastiquant/kernels/targets.h"
 
 namespace elastiquant {

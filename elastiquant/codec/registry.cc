@@ -5,9 +5,6 @@
 #include <functional>
 #include <string>
 
-#include "elastiquant/codec/eden.h"
-#include "elastiquant/codec/memory.h"
-#include "elastiquant/codec/rotation.h"
 #include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "elastiquant/base/crc32c.h"
-#include "elastiquant/codec/elastic_test_util.h"
+#include "elastiquant/codec/elastic_testing.h"
 
 namespace elastiquant {
 namespace {

@@ -9,10 +9,6 @@
 
 namespace elastiquant {
 
-// `deviations` standard deviations of the population: where TernGrad cuts values off. The
-// largest float if they are all the same, as nothing stands out then, or if that is below it.
-float DeviationClip(std::span<const float> values, float deviations);
-
 // terngrad:bucket=tensor. Each tensor is cut off at `clip` of its standard deviations (0:
 // nowhere) and rounded to -s, 0 or s, s being its largest magnitude. Frames are those of an
 // elastic codec with the levels 0 and 1 whose buckets are the tensors; workers send them to

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "elastiquant/kernels/dither_kernels.h"
+#include "elastiquant/kernels/dither/dither_kernels.h"
 
 namespace elastiquant {
 

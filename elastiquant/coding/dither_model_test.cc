@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "elastiquant/kernels/rans_kernels.h"
+#include "elastiquant/kernels/rans/rans_kernels.h"
 
 namespace elastiquant {
 namespace {

@@ -11,7 +11,7 @@
 #include "elastiquant/coding/fixed.h"
 #include "elastiquant/coding/rans_table.h"
 #include "elastiquant/kernels/count_codes.h"
-#include "elastiquant/kernels/rans_kernels.h"
+#include "elastiquant/kernels/rans/rans_kernels.h"
 
 namespace elastiquant {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "elastiquant/coding/bit_stream.h"
-#include "elastiquant/kernels/rans_kernels.h"
+#include "elastiquant/kernels/rans/rans_kernels.h"
 
 namespace elastiquant {
 

@@ -9,7 +9,7 @@
 #include <exception>
 #include <utility>
 
-#include "elastiquant/codec/adapt.h"
+#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/ddp/engine_ties.h"
 #include "elastiquant/ddp/layout_section.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "elastiquant/codec/memory.h"
+#include "elastiquant/codec/error_feedback.h"
 
 namespace elastiquant {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/codec/rate.h"
-#include "elastiquant/codec/shared_scale.h"
 
 namespace elastiquant {
 namespace {

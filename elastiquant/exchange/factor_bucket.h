@@ -8,7 +8,7 @@
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/workspace.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/matrix_factors.h"
+#include "elastiquant/codec/low_rank/matrix_factors.h"
 #include "elastiquant/exchange/bucket_memory.h"
 
 namespace elastiquant {

@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "elastiquant/base/crc32c.h"
+#include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/shared_scale.h"
 #include "elastiquant/exchange/chunk.h"
 #include "elastiquant/net/testing.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <mutex>
 
-#include "elastiquant/codec/shared_scale.h"
+#include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/exchange/chunk.h"
 #include "elastiquant/exchange/reducer_testing.h"
 

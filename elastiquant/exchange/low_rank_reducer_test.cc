@@ -9,7 +9,7 @@
 
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/matrix_testing.h"
+#include "elastiquant/codec/low_rank/matrix_testing.h"
 #include "elastiquant/net/testing.h"
 
 namespace elastiquant {

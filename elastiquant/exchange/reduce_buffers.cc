@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "elastiquant/codec/shared_scale.h"
-#include "elastiquant/codec/sparse_part.h"
+#include "elastiquant/codec/bucket/shared_scale.h"
+#include "elastiquant/codec/sparse/sparse_part.h"
 #include "elastiquant/exchange/fp32_codec.h"
 #include "elastiquant/exchange/skip_notice.h"
 #include "elastiquant/exchange/sparse_sum.h"

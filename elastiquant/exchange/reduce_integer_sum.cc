@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/codec/shared_scale.h"
+#include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/exchange/fp32_codec.h"
 #include "elastiquant/exchange/reduce_stages.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/codec/sparse_part.h"
+#include "elastiquant/codec/sparse/sparse_part.h"
 #include "elastiquant/exchange/reduce_stages.h"
 #include "elastiquant/exchange/sparse_sum.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "elastiquant/codec/adapt.h"
+#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/layers/agreement.h"
 
 namespace elastiquant {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "elastiquant/codec/elastic_encode.h"
+#include "elastiquant/codec/elastic/elastic_encode.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/coding/elias_omega.h"
 #include "elastiquant/theory/omega_hull.h"

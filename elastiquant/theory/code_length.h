@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/elastic/elastic_format.h"
 
 namespace elastiquant::theory {
 

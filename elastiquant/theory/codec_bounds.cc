@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "elastiquant/codec/elastic.h"
-#include "elastiquant/codec/elastic_decode.h"
+#include "elastiquant/codec/elastic/elastic.h"
+#include "elastiquant/codec/elastic/elastic_decode.h"
 #include "elastiquant/theory/code_length.h"
 #include "elastiquant/theory/worst_case.h"
 #include "elastiquant/theory/worst_vector.h"

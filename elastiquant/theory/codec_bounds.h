@@ -7,7 +7,7 @@
 #include <span>
 
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/elastic/elastic_format.h"
 
 namespace elastiquant::theory {
 

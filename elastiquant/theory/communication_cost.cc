@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "elastiquant/base/number.h"
-#include "elastiquant/codec/elastic.h"
-#include "elastiquant/codec/shared_scale.h"
+#include "elastiquant/codec/bucket/shared_scale.h"
+#include "elastiquant/codec/elastic/elastic.h"
 #include "elastiquant/theory/codec_bounds.h"
 #include "elastiquant/theory/worst_case.h"
 

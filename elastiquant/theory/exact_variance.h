@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "elastiquant/codec/elastic_format.h"
+#include "elastiquant/codec/elastic/elastic_format.h"
 
 namespace elastiquant::theory {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "elastiquant/codec/symmetric_eigen.h"
+#include "elastiquant/codec/low_rank/symmetric_eigen.h"
 
 namespace elastiquant::theory {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/memory.h"
+#include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/train/checkpoint.h"
 #include "elastiquant/train/flat_gradients.h"

@@ -12,9 +12,9 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/codec/adapt.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/memory.h"
+#include "elastiquant/codec/elastic/adapt.h"
+#include "elastiquant/codec/error_feedback.h"
 
 namespace elastiquant {
 namespace {

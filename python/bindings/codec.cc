@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/memory.h"
 #include "elastiquant/codec/stream.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"

@@ -1,0 +1,189 @@
+#include "elastiquant/codec/elastic/elastic_decode.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "elastiquant/codec/elastic/elastic_format.h"
+#include "elastiquant/codec/first_error.h"
+#include "elastiquant/kernels/dequantize.h"
+#include "elastiquant/kernels/norms.h"
+
+namespace elastiquant {
+namespace {
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame payload check failed: " + what);
+}
+
+class Decoder {
+ public:
+  Decoder(const ElasticFormat& format, const FrameView& frame, const DecodeSink& sink,
+          Workspace& work)
+      : format_(format),
+        layout_(format, frame.elements),
+        payload_(frame.payload),
+        keys_(MakeLaneKeys(frame.key)),
+        sink_(sink),
+        work_(work) {
+    FillValueTable(format.levels.span(), format.bits, &table_);
+    largest_level_ = std::bit_cast<float>(AbsMaxBits(table_.value.data(), table_.value.size()));
+  }
+
+  Status Run() {
+    EQ_RETURN_IF_ERROR(CheckSize());
+    const auto decode = [this](size_t tile, int thread) {
+      if (Status status = DecodeTile(tile, thread); !status.ok()) {
+        error_.Report(tile, std::move(status));
+      }
+    };
+    work_.ParallelFor(layout_.tiles(), std::cref(decode));
+    return error_.status();
+  }
+
+ private:
+  Status CheckSize() const {
+    if (format_.coding == IndexCoding::kFixed) {
+      const size_t size = layout_.WorstCodesAt(layout_.tiles());
+      if (payload_.size() == size) return Status::Ok();
+      return Bad("it has " + std::to_string(payload_.size()) + " bytes, not " +
+                 std::to_string(size));
+    }
+    if (payload_.size() < layout_.codes_at()) return Bad("it ends before the codes begin");
+    const size_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
+    if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
+    return Bad("the codes do not end where the payload does");
+  }
+
+  Status DecodeTile(size_t tile, int thread) {
+    const Piece piece = layout_.Tile(tile);
+    const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
+    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(tile));
+    EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(), codes,
+                                     sink_.Soon(piece.begin)));
+    const size_t levels = format_.levels.count;
+    if (levels < LevelsOfBits(format_.bits) &&
+        MaxIndex(codes.data(), codes.size(), format_.bits) >= levels) {
+      return Bad("a code in tile " + std::to_string(tile) + " names no level");
+    }
+    return DequantizeTile(tile, piece, codes);
+  }
+
+  Status DequantizeTile(size_t tile, Piece piece, std::span<const uint8_t> codes) {
+    const size_t end = piece.begin + piece.size;
+    for (size_t bucket = layout_.FirstBucket(tile), at = piece.begin; at < end; ++bucket) {
+      const Piece part = layout_.Overlap(tile, bucket);
+      const float norm = ReadNorm(bucket);
+      if (!(norm >= 0 && norm <= LargestNorm(format_))) {
+        return Bad("the norm of bucket " + std::to_string(bucket) + " is not a norm");
+      }
+      if (!Dequantize(part, norm, codes.data() + (part.begin - piece.begin))) {
+        return Bad("the values of bucket " + std::to_string(bucket) + " are not finite");
+      }
+      at += part.size;
+    }
+    return Status::Ok();
+  }
+
+  // False if a value might not be finite.
+  bool Dequantize(Piece part, float norm, const uint8_t* codes) {
+    if (format_.rounding == Rounding::kStochastic) {
+      float* const out = sink_.Room(part.begin, norm * largest_level_);
+      if (out == nullptr) return false;
+      DequantizeLevels(codes, part.size, table_, norm, sink_.how(), out);
+      return true;
+    }
+    const float steps = static_cast<float>(UniformSteps(format_.bits));
+    const float step = norm / steps;
+    float* const out = sink_.Room(part.begin, step * (steps + 0.5f));
+    if (out == nullptr) return false;
+    const RandomRun random{keys_, static_cast<uint32_t>(part.begin)};
+    DequantizeDithered(codes, part.size, random, step, format_.bits, sink_.how(), out);
+    return true;
+  }
+
+  Result<std::span<const uint8_t>> TileBytes(size_t tile) const {
+    if (format_.coding == IndexCoding::kFixed) {
+      return payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
+    }
+    const uint64_t begin = tile == 0 ? 0 : ReadEnd(tile - 1);
+    const uint64_t end = ReadEnd(tile);
+    const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
+    if (begin > end || end > all.size()) {
+      return Bad("the codes of tile " + std::to_string(tile) + " end at " +
+                 std::to_string(end) + ", outside their place");
+    }
+    return all.subspan(begin, end - begin);
+  }
+
+  float ReadNorm(size_t bucket) const {
+    float norm;
+    std::memcpy(&norm, payload_.data() + layout_.norms_at() + bucket * sizeof(norm),
+                sizeof(norm));
+    return norm;
+  }
+  uint64_t ReadEnd(size_t tile) const {
+    uint64_t end;
+    std::memcpy(&end, payload_.data() + layout_.ends_at() + tile * sizeof(end), sizeof(end));
+    return end;
+  }
+
+  const ElasticFormat& format_;
+  const ElasticLayout layout_;
+  const std::span<const uint8_t> payload_;
+  const LaneKeys keys_;
+  const DecodeSink& sink_;
+  Workspace& work_;
+  ValueTable table_;
+  float largest_level_;
+  FirstError error_;
+};
+
+// A frame's parameters and levels, and what follows its list of tensors.
+struct Parts {
+  ElasticFormat format;
+  FrameView rest;
+  size_t tensors = 0;
+};
+Result<Parts> TakeApart(const FrameView& frame) {
+  if ((frame.flags & ~kElasticByTensor) != 0) {
+    return CorruptData("frame parameter check failed: elastic has no such flags");
+  }
+  Parts parts;
+  parts.rest = frame;
+  if (frame.flags == kElasticByTensor) {
+    EQ_ASSIGN_OR_RETURN(parts.tensors, ReadTensorCount(frame.payload));
+    parts.rest.payload = frame.payload.subspan(TensorListBytes(parts.tensors));
+  }
+  EQ_ASSIGN_OR_RETURN(parts.format,
+                      ReadElasticParameters(frame.parameters, parts.rest.payload));
+  return parts;
+}
+
+}  // namespace
+
+Status DecodeElastic(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
+  EQ_ASSIGN_OR_RETURN(const Parts parts, TakeApart(frame));
+  ElasticFormat format = parts.format;
+  if (parts.tensors > 0) {
+    const auto scratch =
+        work.SharedScratch(Workspace::kCodecSlot, parts.tensors * sizeof(TensorStart));
+    const std::span<TensorStart> starts(reinterpret_cast<TensorStart*>(scratch.data()),
+                                        parts.tensors);
+    EQ_RETURN_IF_ERROR(ReadTensorList(frame.payload, frame.elements, format.bucket, starts));
+    format.tensors = starts;
+  }
+  return Decoder(format, parts.rest, sink, work).Run();
+}
+
+std::optional<ElasticFormat> ListedFormat(std::span<const uint8_t> frame) {
+  const Result<FrameView> view = ParseFrame(frame);
+  if (!view.ok() || view->codec != CodecId::kElastic) return std::nullopt;
+  const Result<Parts> parts = TakeApart(*view);
+  if (!parts.ok() || !IsListed(parts->format.family)) return std::nullopt;
+  return parts->format;
+}
+
+}  // namespace elastiquant

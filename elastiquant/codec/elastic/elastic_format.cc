@@ -1,0 +1,206 @@
+#include "elastiquant/codec/elastic/elastic_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/codec/elastic/level_fit.h"
+
+namespace elastiquant {
+namespace {
+
+struct Fields {
+  uint8_t bits, family, norm, rounding, coding, listed;
+  uint16_t reserved;
+  uint32_t bucket;
+  float p, q;
+};
+static_assert(sizeof(Fields) == kElasticParameterBytes);
+
+Status Bad(const std::string& what) {
+  return CorruptData("frame parameter check failed: " + what);
+}
+
+Status CheckFields(const Fields& f) {
+  if (f.bits < 2 || f.bits > 8) return Bad("bits is not 2 to 8");
+  if (f.family > static_cast<uint8_t>(LevelFamily::kZeroless)) {
+    return Bad("the level family is unknown");
+  }
+  if (f.norm > 3) return Bad("the norm is unknown");
+  if (f.rounding > 1) return Bad("the rounding is unknown");
+  if (f.coding > 2) return Bad("the index coding is unknown");
+  if (f.reserved != 0) return Bad("a reserved byte is not zero");
+  const auto family = static_cast<LevelFamily>(f.family);
+  if (f.rounding == static_cast<uint8_t>(Rounding::kDither) &&
+      family != LevelFamily::kUniform) {
+    return Bad("dither goes with uniform levels only");
+  }
+  if (IsListed(family) != (f.listed != 0)) {
+    return Bad("the number of listed levels does not fit the level family");
+  }
+  if (family != LevelFamily::kExponential && f.p != 0) return Bad("p is not zero");
+  if (f.norm == static_cast<uint8_t>(NormKind::kLq)) {
+    if (!(std::isfinite(f.q) && f.q >= 1)) return Bad("the order of the norm is not >= 1");
+  } else if (f.q != 0) {
+    return Bad("the order of the norm is not zero");
+  }
+  return Status::Ok();
+}
+
+Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
+  switch (static_cast<LevelFamily>(f.family)) {
+    case LevelFamily::kUniform:
+      return UniformLevels(f.bits);
+    case LevelFamily::kExponential:
+      return ExponentialLevels(f.bits, f.p);
+    case LevelFamily::kExplicit:
+    case LevelFamily::kZeroless:
+      break;
+  }
+  std::array<float, 256> listed;
+  const size_t bytes = f.listed * sizeof(float);
+  if (payload.size() < bytes) return Bad("the payload ends inside the level list");
+  std::memcpy(listed.data(), payload.data(), bytes);
+  const std::span<const float> list(listed.data(), f.listed);
+  return f.family == static_cast<uint8_t>(LevelFamily::kZeroless)
+             ? LevelsWithoutZero(f.bits, list)
+             : ExplicitLevels(f.bits, list);
+}
+
+double LongestBucket(const ElasticFormat& format, size_t elements) {
+  return static_cast<double>(format.bucket == 0 ? elements
+                                                : std::min<size_t>(format.bucket, elements));
+}
+
+}  // namespace
+
+float LargestNorm(const ElasticFormat& format) {
+  const float max = std::numeric_limits<float>::max();
+  return format.rounding == Rounding::kDither ? max / 2 : max;
+}
+
+double ElasticNmseBound(const ElasticFormat& format, size_t elements) {
+  const double d = LongestBucket(format, elements);
+  const double q = OrderOf(format.norm);
+  if (format.rounding == Rounding::kDither) {
+    // A third of a gap's middle: an error that is uniform over a step, whatever is rounded.
+    return GridVarianceBound(1.0 / (InnerLevels(format.bits) + 1), d, q) / 3;
+  }
+  return VarianceBound(format.levels, d, q);
+}
+
+double FittedNmseBound(const ElasticFormat& format, size_t elements) {
+  const double d = LongestBucket(format, elements);
+  const double q = OrderOf(format.norm);
+  LevelSet ends;
+  ends.values = {0, 1};
+  ends.count = 2;
+  const double around = format.family == LevelFamily::kZeroless
+                            ? GridVarianceBound(2 * LargestFirstLevel(format.bits), d, q)
+                            : 0;
+  return VarianceBound(ends, d, q) + around;
+}
+
+std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(
+    const ElasticFormat& format) {
+  Fields f{};
+  f.bits = static_cast<uint8_t>(format.bits);
+  f.family = static_cast<uint8_t>(format.family);
+  f.norm = static_cast<uint8_t>(format.norm.kind);
+  f.rounding = static_cast<uint8_t>(format.rounding);
+  f.coding = static_cast<uint8_t>(format.coding);
+  f.listed = static_cast<uint8_t>(format.listed().size());
+  f.bucket = format.bucket;
+  f.p = format.p;
+  f.q = static_cast<float>(format.norm.q);
+  std::array<uint8_t, kElasticParameterBytes> bytes;
+  std::memcpy(bytes.data(), &f, sizeof(f));
+  return bytes;
+}
+
+Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
+                                            std::span<const uint8_t> payload) {
+  if (parameters.size() != sizeof(Fields)) {
+    return Bad("there are " + std::to_string(parameters.size()) + " bytes, not " +
+               std::to_string(sizeof(Fields)));
+  }
+  Fields f;
+  std::memcpy(&f, parameters.data(), sizeof(f));
+  EQ_RETURN_IF_ERROR(CheckFields(f));
+  Result<LevelSet> levels = LevelsOf(f, payload);
+  if (!levels.ok()) return Bad(levels.status().message());
+  ElasticFormat format;
+  format.bits = f.bits;
+  format.family = static_cast<LevelFamily>(f.family);
+  format.norm = {static_cast<NormKind>(f.norm), f.q};
+  format.rounding = static_cast<Rounding>(f.rounding);
+  format.coding = static_cast<IndexCoding>(f.coding);
+  format.bucket = f.bucket;
+  format.p = f.p;
+  format.levels = *levels;
+  return format;
+}
+
+void WriteTensorList(std::span<const TensorStart> tensors, size_t elements,
+                     std::span<uint8_t> payload) {
+  const auto write = [&](size_t at, size_t value) {
+    const auto number = static_cast<uint32_t>(value);
+    std::memcpy(payload.data() + at * sizeof(number), &number, sizeof(number));
+  };
+  write(0, tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const size_t end = i + 1 < tensors.size() ? tensors[i + 1].begin : elements;
+    write(i + 1, end - tensors[i].begin);
+  }
+}
+
+Result<size_t> ReadTensorCount(std::span<const uint8_t> payload) {
+  uint32_t count = 0;
+  if (payload.size() >= sizeof(count)) std::memcpy(&count, payload.data(), sizeof(count));
+  if (count == 0 || payload.size() < TensorListBytes(count)) {
+    return CorruptData("frame payload check failed: the list of tensors is empty or cut short");
+  }
+  return count;
+}
+
+Status ReadTensorList(std::span<const uint8_t> payload, size_t elements, size_t bucket,
+                      std::span<TensorStart> tensors) {
+  TensorStart next;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    uint32_t size;
+    std::memcpy(&size, payload.data() + (i + 1) * sizeof(size), sizeof(size));
+    if (size == 0) return CorruptData("frame payload check failed: a tensor is empty");
+    tensors[i] = next;
+    next.begin += size;
+    next.first_bucket += bucket == 0 ? 1 : CeilDivide(size, bucket);
+  }
+  if (next.begin == elements) return Status::Ok();
+  return CorruptData("frame payload check failed: the tensors have " +
+                     std::to_string(next.begin) + " values, not " + std::to_string(elements));
+}
+
+ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
+    : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements,
+                   format.tensors),
+      coding_(format.coding),
+      bits_(format.bits) {
+  ends_at_ = format.listed().size_bytes();
+  norms_at_ = ends_at_ + (coding_ == IndexCoding::kFixed ? 0 : tiles() * sizeof(uint64_t));
+  codes_at_ = norms_at_ + buckets() * sizeof(float);
+  full_tile_bytes_ = MaxTileBytes(tile());
+  last_tile_bytes_ = tiles() == 0 ? 0 : MaxTileBytes(elements - (tiles() - 1) * tile());
+}
+
+size_t ElasticLayout::MaxTileBytes(size_t size) const {
+  return MaxIndexBytes(coding_, size, bits_, CeilDivide(size, run()));
+}
+
+size_t ElasticLayout::WorstCodesAt(size_t tile) const {
+  if (tile < tiles() || tile == 0) return codes_at_ + tile * full_tile_bytes_;
+  return codes_at_ + (tiles() - 1) * full_tile_bytes_ + last_tile_bytes_;
+}
+
+}  // namespace elastiquant

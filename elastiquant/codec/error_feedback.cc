@@ -1,0 +1,300 @@
+#include "elastiquant/codec/error_feedback.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "elastiquant/base/number.h"
+
+namespace elastiquant {
+namespace {
+
+// Coordinates that one thread takes at a time.
+constexpr size_t kBlock = size_t{1} << 16;
+
+// A codec with memory: frames, class and bounds are those of the codec inside. That one may
+// remember things too, whose fields follow the wrapper's own.
+class MemoryCodec : public Codec, public LossMemory {
+ public:
+  explicit MemoryCodec(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
+
+  CodecClass codec_class() const override { return inner_->codec_class(); }
+  std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
+  size_t granule() const override { return inner_->granule(); }
+  size_t MaxFrameBytes(size_t n) const override { return inner_->MaxFrameBytes(n); }
+
+  // A first message: nothing is remembered yet.
+  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
+                        std::span<uint8_t> frame) const override {
+    return inner_->Encode(values, key, work, frame);
+  }
+
+  Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const override {
+    EQ_ASSIGN_OR_RETURN(auto shaped, inner_->WithShapes(shapes));
+    return shaped ? Rewrap(std::move(shaped)) : std::move(shaped);
+  }
+  std::vector<std::string> StateFields() const override {
+    std::vector<std::string> fields = OwnFields();
+    for (std::string& field : inner_->StateFields()) fields.push_back(std::move(field));
+    return fields;
+  }
+
+ protected:
+  virtual std::vector<std::string> OwnFields() const = 0;
+  // The same memory around another codec.
+  virtual std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const = 0;
+
+  // Encodes `sum` and takes from it what its frame decodes to. The state is that of the codec
+  // inside.
+  Result<size_t> Send(std::span<float> sum, StreamKey key, Workspace& work,
+                      std::span<uint8_t> frame, StateIn before, StateOut after) const {
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        inner_->EncodeNext(sum, key, work, frame, before, after));
+    EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(size), -1, work, sum));
+    return size;
+  }
+  const Codec& inner() const { return *inner_; }
+
+  // Calls fn(i) for each i in [0, n).
+  template <typename Fn>
+  static void ForEach(size_t n, Workspace& work, const Fn& fn) {
+    const auto block = [&](size_t item, int) {
+      const size_t end = std::min(n, (item + 1) * kBlock);
+      for (size_t i = item * kBlock; i < end; ++i) fn(i);
+    };
+    work.ParallelFor((n + kBlock - 1) / kBlock, std::cref(block));
+  }
+
+ private:
+  std::shared_ptr<const Codec> inner_;
+};
+
+// Whether it is published with the learning rate in its memory.
+bool IsEfSign(const Codec& codec) {
+  const std::string spec = codec.spec();
+  return spec.substr(0, spec.find_first_of(":|")) == "efsign";
+}
+
+class ErrorFeedbackCodec : public MemoryCodec {
+ public:
+  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, bool learning_rate)
+      : MemoryCodec(std::move(inner)), learning_rate_(learning_rate) {}
+
+  std::string spec() const override {
+    const bool says = learning_rate_ || IsEfSign(inner());
+    return inner().spec() + "|ef" +
+           (!says            ? ""
+            : learning_rate_ ? ":lr=inside"
+                             : ":lr=outside");
+  }
+  bool has_learning_rate() const override { return learning_rate_; }
+  std::optional<OwnMomentum> momentum() const override { return std::nullopt; }
+  // An owner's memory of what its mean lost needs a mean that is encoded.
+  Exchange exchange() const override {
+    const Exchange exchange = inner().exchange();
+    return exchange == Exchange::kIntegerSum ? Exchange::kTwoPhase : exchange;
+  }
+  Result<FactorPlan> Factors(size_t n) const override {
+    EQ_ASSIGN_OR_RETURN(FactorPlan plan, inner().Factors(n));
+    plan.error_feedback = true;
+    return plan;
+  }
+
+  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                            std::span<uint8_t> frame, StateIn before,
+                            StateOut after) const override {
+    const std::span<const float> old = before[0];
+    const std::span<float> sum = after[0];
+    ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
+    return Send(sum, key, work, frame, before.subspan(1), after.subspan(1));
+  }
+  void SendExactly(std::span<float> values, StateOut memory) const override {
+    const std::span<float> residual = memory[0];
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] += residual[i];
+      residual[i] = 0;
+    }
+  }
+
+ protected:
+  std::vector<std::string> OwnFields() const override { return {"residual"}; }
+  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+    return std::make_shared<ErrorFeedbackCodec>(std::move(inner), learning_rate_);
+  }
+
+ private:
+  const bool learning_rate_;
+};
+
+struct DgcOptions {
+  float momentum = 0.9f;
+  bool nesterov = false;
+  float clip = 0;  // 0: never
+};
+
+class DgcCodec : public MemoryCodec {
+ public:
+  DgcCodec(std::shared_ptr<const Codec> inner, const DgcOptions& options)
+      : MemoryCodec(std::move(inner)), options_(options) {}
+
+  std::string spec() const override {
+    return inner().spec() + "|dgc:momentum=" + NumberText(options_.momentum) +
+           ",nesterov=" + (options_.nesterov ? "yes" : "no") +
+           ",clip=" + NumberText(options_.clip);
+  }
+  // A mean that is compressed again on its way back would need a memory of another kind.
+  Exchange exchange() const override {
+    const bool sparse = inner().exchange() == Exchange::kSparse;
+    return sparse ? Exchange::kSparse : Exchange::kAllGather;
+  }
+  bool has_momentum() const override { return options_.momentum > 0; }
+  bool has_learning_rate() const override { return false; }
+  std::optional<OwnMomentum> momentum() const override {
+    if (!has_momentum()) return std::nullopt;
+    return OwnMomentum{options_.momentum, options_.nesterov};
+  }
+
+  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                            std::span<uint8_t> frame, StateIn before,
+                            StateOut after) const override {
+    const std::span<const float> old_velocity = before[0], old_residual = before[1];
+    const std::span<float> velocity = after[0], residual = after[1];
+    const float scale = ClipScale(values);
+    const float m = options_.momentum;
+    const auto waiting = [&](size_t i) {  // also what `residual` was before Send
+      const float step = options_.nesterov ? m * velocity[i] + scale * values[i] : velocity[i];
+      return old_residual[i] + step;
+    };
+    ForEach(values.size(), work, [&](size_t i) {
+      velocity[i] = m * old_velocity[i] + scale * values[i];
+      residual[i] = waiting(i);
+    });
+    EQ_ASSIGN_OR_RETURN(const size_t size,
+                        Send(residual, key, work, frame, before.subspan(2), after.subspan(2)));
+    ForEach(values.size(), work, [&](size_t i) {
+      if (residual[i] != waiting(i)) velocity[i] = 0;
+    });
+    return size;
+  }
+  void SendExactly(std::span<float> values, StateOut memory) const override {
+    const std::span<float> velocity = memory[0], residual = memory[1];
+    const float scale = ClipScale(values);
+    const float m = options_.momentum;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float g = scale * values[i];
+      velocity[i] = m * velocity[i] + g;
+      values[i] = residual[i] + (options_.nesterov ? m * velocity[i] + g : velocity[i]);
+      residual[i] = 0;
+    }
+  }
+
+ protected:
+  std::vector<std::string> OwnFields() const override { return {"velocity", "residual"}; }
+  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+    return std::make_shared<DgcCodec>(std::move(inner), options_);
+  }
+
+ private:
+  // 1 also if a value is not finite, which Encode will then report.
+  float ClipScale(std::span<const float> values) const {
+    if (options_.clip == 0) return 1;
+    double squares = 0;
+    for (const float v : values) squares += static_cast<double>(v) * v;
+    const double norm = std::sqrt(squares);
+    return norm > options_.clip ? static_cast<float>(options_.clip / norm) : 1.0f;
+  }
+
+  const DgcOptions options_;
+};
+
+Status CheckLossy(const Codec& inner, std::string_view modifier) {
+  if (inner.codec_class() == CodecClass::kLossless) {
+    return InvalidArgument("codec '" + inner.spec() + "' loses nothing that |" +
+                           std::string(modifier) + " could remember: leave the modifier out");
+  }
+  const std::vector<std::string> fields = inner.StateFields();
+  if (std::ranges::find(fields, "residual") != fields.end()) {
+    return InvalidArgument("codec '" + inner.spec() +
+                           "' has a memory of what it loses already: give one of |ef and |dgc");
+  }
+  return Status::Ok();
+}
+
+Status BadValue(std::string_view modifier, std::string_view key, std::string_view value,
+                std::string_view valid) {
+  return InvalidArgument("modifier '" + std::string(modifier) + "': " + std::string(key) + "=" +
+                         std::string(value) + " is not valid; use " + std::string(valid));
+}
+
+Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Codec> inner,
+                                                       const SpecPart& part) {
+  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
+  const std::string_view lr = SpecValue(part, "lr", IsEfSign(*inner) ? "inside" : "outside");
+  if (lr != "inside" && lr != "outside") {
+    return BadValue("ef", "lr", lr, "inside (of the memory) or outside");
+  }
+  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), lr == "inside")};
+}
+
+Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
+                                             const SpecPart& part) {
+  EQ_RETURN_IF_ERROR(CheckLossy(*inner, "dgc"));
+  DgcOptions options;
+  const std::string_view momentum = SpecValue(part, "momentum", "0.9");
+  if (!ParseNumber(momentum, &options.momentum) ||
+      !(options.momentum >= 0 && options.momentum < 1)) {
+    return BadValue("dgc", "momentum", momentum, "a number from 0 to below 1");
+  }
+  const std::string_view nesterov = SpecValue(part, "nesterov", "no");
+  if (nesterov != "yes" && nesterov != "no")
+    return BadValue("dgc", "nesterov", nesterov, "yes or no");
+  options.nesterov = nesterov == "yes";
+  const std::string_view clip = SpecValue(part, "clip", "0");
+  if (!ParseNumber(clip, &options.clip) || !(options.clip >= 0) ||
+      !std::isfinite(options.clip)) {
+    return BadValue("dgc", "clip", clip, "the largest norm a message may have, or 0 for any");
+  }
+  return {std::make_shared<DgcCodec>(std::move(inner), options)};
+}
+
+}  // namespace
+
+const CodecModifier& ErrorFeedbackModifier() {
+  static const CodecModifier modifier{
+      "ef",
+      "error feedback: what a message lost is added to the next",
+      {{"lr", "outside", "inside or outside of the memory; as published, inside for efsign"}},
+      WrapErrorFeedback};
+  return modifier;
+}
+
+const CodecModifier& DgcModifier() {
+  static const CodecModifier modifier{
+      "dgc",
+      "Deep Gradient Compression: error feedback of the velocity, with factor masking",
+      {{"momentum", "0.9", "of the velocity, 0 to below 1; the optimiser must have none"},
+       {"nesterov", "no", "yes or no"},
+       {"clip", "0", "largest norm of a worker's message, scaled down to it; 0: any"}},
+      WrapDgc};
+  return modifier;
+}
+
+bool HasLearningRate(const Codec& codec) {
+  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
+  return remembers != nullptr && remembers->has_learning_rate();
+}
+
+std::optional<OwnMomentum> MomentumOf(const Codec& codec) {
+  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
+  return remembers == nullptr ? std::nullopt : remembers->momentum();
+}
+
+void SendExactly(const Codec& codec, std::span<float> values, StateOut memory) {
+  if (const auto* remembers = dynamic_cast<const LossMemory*>(&codec)) {
+    remembers->SendExactly(values, memory);
+  }
+}
+
+}  // namespace elastiquant
