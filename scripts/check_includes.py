@@ -23,11 +23,15 @@ ALLOWED: dict[str, set[str]] = {
     "layers": CORE | {"theory", "net", "exchange"},
     "c10d": {"base", "net"},
     "ddp": CORE | {"theory", "net", "exchange", "layers"},
-    "train": CORE | {"theory", "net", "exchange", "layers", "c10d"},
-    "cli": CORE | {"theory", "net", "exchange", "layers", "c10d", "train"},
+    "data": {"base"},
+    "models": {"base"},
+    "runs": {"base", "net", "c10d"},
+    "train": CORE | {"theory", "net", "exchange", "layers", "c10d", "data", "models", "runs"},
+    "cli": CORE
+    | {"theory", "net", "exchange", "layers", "c10d", "data", "models", "runs", "train"},
 }
 # What a floor may take from outside: only these see libtorch.
-TORCH_FLOORS = {"c10d", "ddp", "train", "cli"}
+TORCH_FLOORS = {"c10d", "ddp", "data", "models", "runs", "train", "cli"}
 
 # Folders within a floor are families: one may include itself and what lies at the floor's root,
 # and the root may include no family. These may stand on others, too.

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "elastiquant/cli/command.h"
-#include "elastiquant/train/data_fetch.h"
-#include "elastiquant/train/dataset.h"
+#include "elastiquant/data/data_fetch.h"
+#include "elastiquant/data/dataset.h"
 
 namespace elastiquant::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/cli/command.h"
-#include "elastiquant/train/model.h"
+#include "elastiquant/models/model.h"
 
 namespace elastiquant::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/cli/command.h"
-#include "elastiquant/train/launcher.h"
+#include "elastiquant/runs/launcher.h"
 #include "elastiquant/train/train_options.h"
 #include "elastiquant/train/trainer.h"
 
@@ -119,12 +119,8 @@ Status RunTrain(const TrainFlags& flags) {
   return StartedByTorchrun() ? RunUnderTorchrun(flags) : Launch(flags);
 }
 
-void AddModelAndData(CLI::App& app, TrainOptions& o) {
-  app.add_option("--model", o.model, "Network; `elastiquant models` lists them")
-      ->capture_default_str();
+void AddData(CLI::App& app, DataOptions& o) {
   app.add_option("--data", o.data, "'generated', or a folder of CIFAR, idx or JPEG files")
-      ->capture_default_str();
-  app.add_option("--out", o.out, "Folder for metrics, summary and checkpoints")
       ->capture_default_str();
   app.add_flag("--augment,!--no-augment", o.augment, "Augment training images (the default)");
   app.add_option("--generated-train", o.generated_train, "Images in the generated training set")
@@ -136,7 +132,9 @@ void AddModelAndData(CLI::App& app, TrainOptions& o) {
   app.add_option("--image-size", o.image_size, "Pixels on a side, for JPEG folders");
 }
 
-void AddOptimiser(CLI::App& app, TrainOptions& o) {
+void AddUpdate(CLI::App& app, UpdateOptions& o) {
+  app.add_option("--model", o.model, "Network; `elastiquant models` lists them")
+      ->capture_default_str();
   app.add_option("--steps", o.steps, "Steps to train; overrides --epochs");
   app.add_option("--epochs", o.epochs, "Passes over the training set")->capture_default_str();
   app.add_option("--batch", o.batch, "Images a worker and step")->capture_default_str();
@@ -164,7 +162,7 @@ void AddOptimiser(CLI::App& app, TrainOptions& o) {
 }
 
 void AddCommunication(CLI::App& app, TrainFlags& flags) {
-  TrainOptions& o = flags.train;
+  CommunicationOptions& o = flags.train;
   flags.workers_given =
       app.add_option("--workers", o.workers, "Processes to start on this machine")
           ->capture_default_str();
@@ -193,13 +191,15 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
                  "Seconds that others wait for a worker that lives but gets on with nothing; "
                  "0: for ever")
       ->capture_default_str();
+}
+
+void AddRun(CLI::App& app, TrainFlags& flags) {
+  RunOptions& o = flags.train;
+  app.add_option("--out", o.out, "Folder for metrics, summary and checkpoints")
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "Of libtorch, a worker; default: cores / workers");
   app.add_option("--codec-threads", o.codec_threads)->capture_default_str();
   app.add_option("--loader-threads", o.loader_threads)->capture_default_str();
-}
-
-void AddRunning(CLI::App& app, TrainFlags& flags) {
-  TrainOptions& o = flags.train;
   app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0: none")
       ->capture_default_str();
   app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint in --out");
@@ -226,6 +226,14 @@ void AddRunning(CLI::App& app, TrainFlags& flags) {
   app.add_option("--store-port", flags.store_port)->group("");
 }
 
+// What `add` adds is shown under a heading of its own in --help.
+void InGroup(CLI::App& app, const std::string& heading, const auto& add) {
+  const std::string before = app.option_defaults()->get_group();
+  app.option_defaults()->group(heading);
+  add();
+  app.option_defaults()->group(before);
+}
+
 constexpr char kExample[] =
     "  elastiquant train --model resnet20 --data generated --workers 4 --epochs 3 \\\n"
     "    --codec 'elastic:bits=4' --link 20mbit --out runs/elastic4\n"
@@ -239,10 +247,10 @@ Command MakeTrainCommand(CLI::App& program) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* app =
       AddSubcommand(program, "train", "Train a model over a compressed all-reduce", kExample);
-  AddModelAndData(*app, flags->train);
-  AddOptimiser(*app, flags->train);
-  AddCommunication(*app, *flags);
-  AddRunning(*app, *flags);
+  InGroup(*app, "Data", [&] { AddData(*app, flags->train); });
+  InGroup(*app, "Model and optimiser", [&] { AddUpdate(*app, flags->train); });
+  InGroup(*app, "Workers and what they send", [&] { AddCommunication(*app, *flags); });
+  InGroup(*app, "The run", [&] { AddRun(*app, *flags); });
   return {app, [flags] { return RunTrain(*flags); }};
 }
 

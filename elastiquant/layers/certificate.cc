@@ -7,9 +7,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/codec/elastic/elastic.h"
 #include "elastiquant/codec/untrusted.h"
-#include "elastiquant/layers/json_number.h"
 #include "elastiquant/theory/codec_bounds.h"
 
 namespace elastiquant {

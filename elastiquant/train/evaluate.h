@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/data/loader.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/train/loader.h"
 #include "elastiquant/train/replica.h"
 
 namespace elastiquant {

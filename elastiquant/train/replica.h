@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "elastiquant/codec/error_feedback.h"
+#include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/train/flat_gradients.h"
-#include "elastiquant/train/model.h"
 #include "elastiquant/train/train_options.h"
 
 namespace torch::optim {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {

@@ -7,10 +7,10 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/layers/state_identity.h"
-#include "elastiquant/train/checkpoint.h"
-#include "elastiquant/train/progress.h"
+#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/progress.h"
+#include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/replica.h"
-#include "elastiquant/train/run_record.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {

@@ -9,19 +9,19 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/data/loader.h"
 #include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/codec_memory.h"
 #include "elastiquant/layers/level_adapter.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/train/checkpoint.h"
+#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/gradient_dump.h"
-#include "elastiquant/train/loader.h"
 #include "elastiquant/train/replica.h"
-#include "elastiquant/train/run_record.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/train/run_record.h"
+#include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {

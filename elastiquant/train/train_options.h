@@ -16,27 +16,21 @@ namespace elastiquant {
 inline constexpr int kTestedWorkers = 16;
 inline constexpr int kMostWorkers = 1024;
 
-struct TrainOptions {
-  std::string model = "resnet20";
+struct DataOptions {
   std::string data = "generated";
-  std::string out = "run";
-  std::string codec = "elastic:bits=4";
-  std::string exact = "1d";       // BucketPlanOptions::exact
-  std::string exchange = "auto";  // as collective/exchange_choice.h takes it
-  std::string codec_down;         // of means on their way back; empty: as `codec`
-  int64_t bucket_kib = 256;       // of fp32 gradient
-  int64_t measure_every = 50;     // steps; 0 = never
-  int64_t adapt_every = 0;        // steps; 0: LevelAdapter\'s schedule
-
-  int64_t steps = 0;  // 0: `epochs` says how long
-  int64_t epochs = 10;
-  int64_t batch = 32;  // images a worker and step
-  uint64_t seed = 1;
   bool augment = true;
   int64_t generated_train = 10000;  // images of the generated set
   int64_t generated_test = 2000;
   uint64_t data_seed = 0;  // of the generated set
   int64_t image_size = 0;  // of JPEG folders; 0: the format's default
+};
+
+struct UpdateOptions {
+  std::string model = "resnet20";
+  int64_t steps = 0;  // 0: `epochs` says how long
+  int64_t epochs = 10;
+  int64_t batch = 32;  // images a worker and step
+  uint64_t seed = 1;
 
   double learning_rate = 0.1;
   double momentum = 0.9;
@@ -49,11 +43,23 @@ struct TrainOptions {
   int64_t warmup_steps = 0;
   std::vector<double> milestones = {0.5, 0.75};
   double step_factor = 0.1;
+};
 
+struct CommunicationOptions {
   int workers = 1;
+  std::string codec = "elastic:bits=4";
+  std::string exact = "1d";             // BucketPlanOptions::exact
+  std::string exchange = "auto";        // as exchange/exchange_choice.h takes it
+  std::string codec_down;               // of means on their way back; empty: as `codec`
+  int64_t bucket_kib = 256;             // of fp32 gradient
+  int64_t adapt_every = 0;              // steps; 0: LevelAdapter's schedule
   std::string link;                     // "20mbit,10ms"; empty: as fast as it goes
   double timeout_seconds = 20;          // a worker silent for longer is lost
   double stall_timeout_seconds = 1800;  // one that holds up the others for longer; 0: never
+};
+
+struct RunOptions {
+  std::string out = "run";
   int threads = 0;  // of libtorch, a worker; 0: the cores divided among the workers
   int codec_threads = 1;
   int loader_threads = 1;
@@ -64,11 +70,15 @@ struct TrainOptions {
   bool overwrite = false;
   int64_t eval_every = 1;                // epochs; 0: at the end only
   std::string check_replicas = "epoch";  // or "every" (step)
+  int64_t measure_every = 50;            // steps between measurements of the error; 0: never
   int64_t max_skipped = 10;              // steps skipped in a row after which the run gives up
   bool quiet = false;
   std::string dump_gradients;  // ParseDumpSteps; empty: none
   std::string inject;          // ParseFaults
 };
+
+// In the groups in which `train --help` shows them.
+struct TrainOptions : DataOptions, UpdateOptions, CommunicationOptions, RunOptions {};
 
 // Checks every value that can be checked without the data: an error names the option, the value
 // and the valid range.

@@ -1,0 +1,69 @@
+#include "elastiquant/data/dataset.h"
+
+#include <filesystem>
+
+#include "elastiquant/data/cifar.h"
+#include "elastiquant/data/generated.h"
+#include "elastiquant/data/idx.h"
+#include "elastiquant/data/jpeg_folder.h"
+
+namespace elastiquant {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// Any one of a format's files tells the format, so that the missing others are named.
+bool HasAny(const fs::path& directory, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (Exists(directory / name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<int64_t> Dataset::Read(Split split, int64_t index, const StreamKey* augment,
+                              std::span<float> out) const {
+  if (index < 0 || index >= info_.size(split)) {
+    return OutOfRange("sample " + std::to_string(index) + " of " +
+                      std::to_string(info_.size(split)) + " was asked for");
+  }
+  if (static_cast<int64_t>(out.size()) != info_.floats_per_image()) {
+    return InvalidArgument("an image of this data set takes " +
+                           std::to_string(info_.floats_per_image()) + " floats, not " +
+                           std::to_string(out.size()));
+  }
+  return ReadImage(split, index, augment, out);
+}
+
+Result<std::shared_ptr<const Dataset>> OpenDataset(std::string_view source,
+                                                   const DatasetOptions& options) {
+  if (source == "generated") return OpenGenerated(options);
+  const fs::path directory(source);
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    return NotFound("there is no data directory " + directory.string() +
+                    "; give one, or \"generated\", or download one with `elastiquant data "
+                    "fetch cifar10 DIR`");
+  }
+  if (HasAny(directory, {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"})) {
+    return OpenCifar10(directory);
+  }
+  if (HasAny(directory, {"train.bin", "test.bin"})) return OpenTrainTestBin(directory);
+  if (HasAny(directory, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz",
+                         "t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz"})) {
+    return OpenIdx(directory);
+  }
+  if (Exists(directory / "train")) return OpenJpegFolder(directory, options);
+  return NotFound(directory.string() +
+                  " holds no known data set: expected data_batch_1.bin (CIFAR-10), train.bin "
+                  "(CIFAR-100), train-images-idx3-ubyte[.gz] (MNIST family) or "
+                  "train/<class>/*.jpg");
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,312 @@
+#include "elastiquant/data/loader.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+
+namespace elastiquant {
+namespace {
+
+// Names of the random streams made from a loader's seed.
+constexpr uint64_t kOrderStream = 0;
+constexpr uint64_t kAugmentStream = 1;
+
+Status CheckOptions(const LoaderOptions& options) {
+  if (options.batch < 1) {
+    return InvalidArgument("a batch has at least 1 sample, not " +
+                           std::to_string(options.batch));
+  }
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    return InvalidArgument("there is no rank " + std::to_string(options.rank) + " of " +
+                           std::to_string(options.world_size));
+  }
+  if (options.threads < 1 || options.prefetch < 1) {
+    return InvalidArgument("a loader needs at least 1 thread and 1 batch of prefetch");
+  }
+  return Status::Ok();
+}
+
+// One sample of a batch: which, and how it is augmented.
+struct Sample {
+  int64_t index = 0;
+  StreamKey augment{};
+};
+
+struct Plan {
+  Split split = Split::kTrain;
+  bool augment = false;
+  std::vector<Sample> samples{};
+};
+
+// A batch's memory: filled by a worker, used by the caller, then filled again.
+class Slot {
+ public:
+  Slot(const DatasetInfo& info, int64_t batch)
+      : floats_(info.floats_per_image()),
+        images_(at::empty(
+            {batch, info.channels, info.image_size, info.image_size},
+            at::TensorOptions(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast))),
+        labels_(at::empty({batch}, at::kLong)) {}
+
+  Status Fill(const Dataset& dataset, const Plan& plan) {
+    used_ = static_cast<int64_t>(plan.samples.size());
+    float* out = images_.data_ptr<float>();
+    auto* labels = labels_.data_ptr<int64_t>();
+    for (const Sample& sample : plan.samples) {
+      EQ_ASSIGN_OR_RETURN(*labels++, dataset.Read(plan.split, sample.index,
+                                                  plan.augment ? &sample.augment : nullptr,
+                                                  {out, static_cast<size_t>(floats_)}));
+      out += floats_;
+    }
+    return Status::Ok();
+  }
+  Batch View() const { return {images_.narrow(0, 0, used_), labels_.narrow(0, 0, used_)}; }
+
+ private:
+  int64_t floats_;
+  int64_t used_ = 0;
+  at::Tensor images_;
+  at::Tensor labels_;
+};
+
+// Batches 0, 1, 2, ... prepared ahead by threads and handed out in order, in a ring of slots:
+// batch number n lives in slot n mod slots.
+class Prefetcher {
+ public:
+  // Plans a batch; called with growing numbers, never by two threads at once.
+  using Planner = std::function<Plan(int64_t number)>;
+
+  Prefetcher(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
+             Planner planner)
+      : dataset_(std::move(dataset)), planner_(std::move(planner)) {
+    // One more than are kept ready: the one that the caller is using.
+    for (int i = 0; i < options.prefetch + 1; ++i) {
+      slots_.push_back({Slot(dataset_->info(), options.batch), Status::Ok(), false});
+    }
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+
+  ~Prefetcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // Gives back the slot handed out before and waits for the next.
+  Result<Batch> Next() {
+    std::unique_lock lock(mutex_);
+    if (taken_ > 0) {
+      slots_[Place(taken_ - 1)].ready = false;
+      ++released_;
+      room_.notify_one();
+    }
+    Entry& entry = slots_[Place(taken_++)];
+    ready_.wait(lock, [&] { return entry.ready; });
+    if (!entry.status.ok()) return entry.status;
+    return entry.slot.View();
+  }
+
+ private:
+  struct Entry {
+    Slot slot;
+    Status status;
+    bool ready;
+  };
+
+  size_t Place(int64_t number) const { return static_cast<size_t>(number) % slots_.size(); }
+
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      room_.wait(lock, [&] {
+        return stopping_ || planned_ - released_ < static_cast<int64_t>(slots_.size());
+      });
+      if (stopping_) return;
+      const int64_t number = planned_++;
+      const Plan plan = planner_(number);
+      Entry& entry = slots_[Place(number)];
+      lock.unlock();
+      Status status = entry.slot.Fill(*dataset_, plan);
+      lock.lock();
+      entry.status = std::move(status);
+      entry.ready = true;
+      ready_.notify_one();
+    }
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  Planner planner_;
+  std::mutex mutex_;
+  std::condition_variable room_;   // a slot is free
+  std::condition_variable ready_;  // a batch is ready
+  std::vector<Entry> slots_;
+  int64_t planned_ = 0;   // batches given to threads
+  int64_t taken_ = 0;     // batches given to the caller
+  int64_t released_ = 0;  // batches that the caller is done with
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Which samples a rank trains on, batch after batch.
+class TrainOrder {
+ public:
+  TrainOrder(int64_t samples, const LoaderOptions& options, LoaderPosition start)
+      : options_(options), permutation_(static_cast<size_t>(samples)), next_(start) {}
+
+  Plan PlanNext() {
+    if (shuffled_epoch_ != next_.epoch) Shuffle();
+    Plan plan{.augment = options_.augment};
+    const int64_t first = (next_.step * options_.world_size + options_.rank) * options_.batch;
+    for (int64_t i = first; i < first + options_.batch; ++i) {
+      const int64_t index = permutation_[static_cast<size_t>(i)];
+      plan.samples.push_back(
+          {index, DeriveKey(options_.seed, static_cast<uint64_t>(next_.epoch),
+                            static_cast<uint64_t>(index), kAugmentStream)});
+    }
+    next_ = After(next_);
+    return plan;
+  }
+
+  int64_t steps_per_epoch() const {
+    return static_cast<int64_t>(permutation_.size()) / (options_.batch * options_.world_size);
+  }
+  LoaderPosition After(LoaderPosition position) const {
+    if (position.step + 1 < steps_per_epoch()) return {position.epoch, position.step + 1};
+    return {position.epoch + 1, 0};
+  }
+
+ private:
+  // Fisher-Yates from the identity, so that an epoch does not depend on the one before.
+  void Shuffle() {
+    std::iota(permutation_.begin(), permutation_.end(), int64_t{0});
+    const LaneKeys keys = MakeLaneKeys(
+        DeriveKey(options_.seed, static_cast<uint64_t>(next_.epoch), 0, kOrderStream));
+    for (size_t i = permutation_.size(); i > 1; --i) {
+      const uint64_t bits = RandomBits(keys, static_cast<uint32_t>(i));
+      std::swap(permutation_[i - 1], permutation_[bits * i >> 32]);
+    }
+    shuffled_epoch_ = next_.epoch;
+  }
+
+  LoaderOptions options_;
+  std::vector<int64_t> permutation_;
+  LoaderPosition next_;
+  int64_t shuffled_epoch_ = -1;
+};
+
+class PrefetchingTrainLoader : public TrainLoader {
+ public:
+  PrefetchingTrainLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
+                         LoaderPosition start)
+      : order_(dataset->info().train_size, options, start),
+        position_(start),
+        prefetcher_(std::move(dataset), options,
+                    [this](int64_t) { return order_.PlanNext(); }) {}
+
+  int64_t steps_per_epoch() const override { return order_.steps_per_epoch(); }
+  LoaderPosition position() const override { return position_; }
+  Result<Batch> Next() override {
+    auto batch = prefetcher_.Next();
+    if (batch.ok()) position_ = order_.After(position_);
+    return batch;
+  }
+
+ private:
+  TrainOrder order_;
+  LoaderPosition position_;
+  Prefetcher prefetcher_;  // last: its threads use order_
+};
+
+class PrefetchingTestLoader : public TestLoader {
+ public:
+  PrefetchingTestLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
+      : dataset_(std::move(dataset)), options_(options) {
+    const int64_t total = dataset_->info().test_size;
+    first_ = total * options.rank / options.world_size;
+    last_ = total * (options.rank + 1) / options.world_size;
+  }
+
+  int64_t samples() const override { return last_ - first_; }
+
+  // Threads live for one pass: most of a run is training.
+  Result<std::optional<Batch>> Next() override {
+    if (next_ >= samples()) {
+      prefetcher_.reset();
+      return std::optional<Batch>();
+    }
+    if (!prefetcher_) {
+      prefetcher_ = std::make_unique<Prefetcher>(
+          dataset_, options_, [this](int64_t number) { return PlanBatch(number); });
+    }
+    EQ_ASSIGN_OR_RETURN(Batch batch, prefetcher_->Next());
+    next_ += batch.labels.size(0);
+    return std::optional<Batch>(std::move(batch));
+  }
+  void Rewind() override {
+    prefetcher_.reset();
+    next_ = 0;
+  }
+
+ private:
+  // Past the end, batches are empty.
+  Plan PlanBatch(int64_t number) const {
+    Plan plan{.split = Split::kTest};
+    const int64_t begin = first_ + number * options_.batch;
+    for (int64_t i = begin; i < std::min(begin + options_.batch, last_); ++i) {
+      plan.samples.push_back({.index = i});
+    }
+    return plan;
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  LoaderOptions options_;
+  int64_t first_ = 0;
+  int64_t last_ = 0;
+  int64_t next_ = 0;  // samples handed out
+  std::unique_ptr<Prefetcher> prefetcher_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TrainLoader>> TrainLoader::Make(std::shared_ptr<const Dataset> dataset,
+                                                       const LoaderOptions& options,
+                                                       LoaderPosition start) {
+  EQ_RETURN_IF_ERROR(CheckOptions(options));
+  const int64_t samples = dataset->info().train_size;
+  if (samples < options.batch * options.world_size) {
+    return InvalidArgument("the training set has " + std::to_string(samples) +
+                           " samples, fewer than one batch of " +
+                           std::to_string(options.batch) + " on each of " +
+                           std::to_string(options.world_size) + " workers");
+  }
+  const int64_t steps = samples / (options.batch * options.world_size);
+  if (start.epoch < 0 || start.step < 0 || start.step >= steps) {
+    return InvalidArgument("cannot start at step " + std::to_string(start.step) + " of epoch " +
+                           std::to_string(start.epoch) + ": an epoch has " +
+                           std::to_string(steps) + " steps");
+  }
+  return std::unique_ptr<TrainLoader>(
+      std::make_unique<PrefetchingTrainLoader>(std::move(dataset), options, start));
+}
+
+Result<std::unique_ptr<TestLoader>> TestLoader::Make(std::shared_ptr<const Dataset> dataset,
+                                                     const LoaderOptions& options) {
+  EQ_RETURN_IF_ERROR(CheckOptions(options));
+  return std::unique_ptr<TestLoader>(
+      std::make_unique<PrefetchingTestLoader>(std::move(dataset), options));
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,116 @@
+#include "elastiquant/runs/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace elastiquant {
+namespace {
+
+namespace fs = std::filesystem;
+
+Checkpoint Example(uint8_t salt) {
+  Checkpoint checkpoint;
+  checkpoint["progress"] = {'{', '}', salt};
+  checkpoint["parameter/fc.weight"] = std::vector<uint8_t>(1000, salt);
+  checkpoint["momentum/fc.weight"] = {};
+  return checkpoint;
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    run_ = fs::temp_directory_path() /
+           (std::string("eq_") + test->name() + "_" + std::to_string(getpid()));
+    fs::create_directories(run_);
+  }
+  void TearDown() override { fs::remove_all(run_); }
+
+  void Damage(const fs::path& file, std::streamoff at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(at);
+    const int byte = stream.get();
+    stream.seekp(at);
+    stream.put(static_cast<char>(byte ^ 0x40));
+  }
+  fs::path run_;
+};
+
+TEST_F(CheckpointTest, RoundTrip) {
+  const auto bytes = SerializeCheckpoint(Example(7));
+  const auto back = ParseCheckpoint(bytes);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(*back, Example(7));
+  const auto empty = ParseCheckpoint(SerializeCheckpoint({}));
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->empty());
+}
+
+TEST_F(CheckpointTest, EveryTruncationAndEveryFlippedBitIsFound) {
+  const auto bytes = SerializeCheckpoint({{"a", {1, 2, 3}}, {"bc", {}}});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const auto parsed = ParseCheckpoint(std::span(bytes).first(size));
+    ASSERT_FALSE(parsed.ok()) << size;
+    EXPECT_EQ(parsed.status().code(), StatusCode::kCorruptData);
+    EXPECT_NE(parsed.status().message().find("check failed"), std::string::npos);
+  }
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    auto damaged = bytes;
+    damaged[bit / 8] ^= static_cast<uint8_t>(1 << (bit % 8));
+    EXPECT_FALSE(ParseCheckpoint(damaged).ok()) << bit;
+  }
+  auto longer = bytes;
+  longer.push_back(0);
+  EXPECT_FALSE(ParseCheckpoint(longer).ok());
+}
+
+TEST_F(CheckpointTest, TheNewestTwoAreKept) {
+  for (int64_t step : {5, 10, 100, 20}) {
+    ASSERT_TRUE(SaveCheckpoint(run_, step, Example(static_cast<uint8_t>(step))).ok());
+  }
+  const auto files = ListCheckpoints(run_);
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].step, 100);
+  EXPECT_EQ(files[1].step, 20);
+  for (const auto& entry : fs::directory_iterator(run_)) {
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+  }
+}
+
+TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  ASSERT_TRUE(SaveCheckpoint(run_, 2, Example(2)).ok());
+  Damage(ListCheckpoints(run_)[0].path, 50);
+  std::vector<std::string> complaints;
+  const auto loaded = LoadNewestCheckpoint(run_, &complaints);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->step, 1);
+  EXPECT_EQ(loaded->contents, Example(1));
+  ASSERT_EQ(complaints.size(), 1u);
+  EXPECT_NE(complaints[0].find("checkpoint-2.eqc"), std::string::npos) << complaints[0];
+  EXPECT_NE(complaints[0].find("checksum check failed"), std::string::npos) << complaints[0];
+}
+
+TEST_F(CheckpointTest, WithNoneLeftTheErrorIsTheNewestOnes) {
+  std::vector<std::string> complaints;
+  EXPECT_EQ(LoadNewestCheckpoint(run_, &complaints).status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  ASSERT_TRUE(SaveCheckpoint(run_, 2, Example(2)).ok());
+  for (const auto& file : ListCheckpoints(run_)) fs::resize_file(file.path, 100);
+  const Status status = LoadNewestCheckpoint(run_, &complaints).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_NE(status.message().find("checkpoint-2.eqc"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("length check failed"), std::string::npos);
+  EXPECT_EQ(complaints.size(), 2u);
+}
+
+TEST_F(CheckpointTest, AnUnwritableFolderIsNamed) {
+  const Status status = SaveCheckpoint(run_ / "missing", 1, Example(1));
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_NE(status.message().find("missing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace elastiquant

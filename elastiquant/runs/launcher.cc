@@ -1,0 +1,256 @@
+#include "elastiquant/runs/launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/store.h"
+
+namespace elastiquant {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The workers' store: held here from before they start, so that nobody can take its port.
+Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
+  auto store = HostTcpStore(port, Reach::kThisMachine);
+  if (store.ok()) return store;
+  return InvalidArgument(store.status().message() +
+                         "; give another with --port, or leave it out for a free one");
+}
+
+sigset_t WatchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+// In the child, between fork and exec: system calls only.
+[[noreturn]] void BecomeWorker(char* const* argv, bool keeps_stdout, pid_t launcher,
+                               const sigset_t& old_mask) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(1);  // it died before the line above took effect
+  sigprocmask(SIG_SETMASK, &old_mask, nullptr);
+  if (!keeps_stdout) {
+    const int null = open("/dev/null", O_WRONLY);
+    if (null >= 0) dup2(null, STDOUT_FILENO);
+  }
+  execv("/proc/self/exe", argv);
+  _exit(127);
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options) : options_(options) {}
+  ~Launcher() {
+    for (Worker& worker : workers_) {
+      if (worker.running) kill(worker.pid, SIGKILL);
+    }
+    for (Worker& worker : workers_) {
+      if (worker.running) waitpid(worker.pid, nullptr, 0);
+    }
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+
+  Status Run() {
+    const sigset_t watched = WatchedSignals();
+    sigprocmask(SIG_BLOCK, &watched, &old_mask_);
+    // After the signals are blocked: its threads must not take them.
+    EQ_ASSIGN_OR_RETURN(const auto store, HostStore(options_.port));
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      EQ_RETURN_IF_ERROR(Start(rank, store->port()));
+    }
+    while (running_ > 0) {
+      WaitForNews(watched);
+      Reap();
+      Stop();
+    }
+    return Verdict();
+  }
+
+ private:
+  struct Worker {
+    pid_t pid = 0;
+    bool running = false;
+    int status = 0;  // as waitpid gives it
+  };
+
+  Status Start(int rank, uint16_t port) {
+    std::vector<std::string> words = options_.command;
+    words.insert(words.end(),
+                 {"--worker-rank", std::to_string(rank), "--store-port", std::to_string(port)});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const pid_t self = getpid();
+    const pid_t pid = fork();
+    if (pid < 0) {
+      return IoError("cannot start worker " + std::to_string(rank) + ": " +
+                     std::strerror(errno));
+    }
+    if (pid == 0) BecomeWorker(argv.data(), rank == 0, self, old_mask_);
+    workers_.push_back({pid, true, 0});
+    ++running_;
+    return Status::Ok();
+  }
+
+  // Sleeps until a child ends, a signal comes or the next thing is due.
+  void WaitForNews(const sigset_t& watched) {
+    timespec limit{3600, 0};
+    if (due_) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::nanoseconds>(*due_ - Clock::now());
+      const int64_t nanoseconds = std::max<int64_t>(left.count(), 0);
+      limit = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+    }
+    const int signal = sigtimedwait(&watched, nullptr, &limit);
+    if (signal != SIGINT && signal != SIGTERM && signal != SIGHUP) return;
+    interrupted_ = signal;
+    SignalAll(signal);
+    phase_ = Phase::kStopping;
+    due_ = Clock::now() + options_.grace;
+  }
+
+  void Reap() {
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      Worker& worker = workers_[rank];
+      if (!worker.running || waitpid(worker.pid, &worker.status, WNOHANG) != worker.pid)
+        continue;
+      worker.running = false;
+      --running_;
+      if (!first_) first_ = rank;
+      if (worker.status == 0 && phase_ == Phase::kRunning) {
+        phase_ = Phase::kLeaving;
+        due_ = Clock::now() + options_.linger;
+      }
+      if (worker.status != 0 && (phase_ == Phase::kRunning || phase_ == Phase::kLeaving)) {
+        phase_ = Phase::kNoticing;
+        due_ = Clock::now() + options_.notice;
+      }
+      if (worker.status != 0 && !culprit_ && !IsConsequence(worker)) culprit_ = rank;
+      if (phase_ == Phase::kKilled && !stuck_) stuck_ = rank;
+    }
+  }
+
+  // It ended because it was told to, by another's loss or by us.
+  bool IsConsequence(const Worker& worker) const {
+    if (WIFEXITED(worker.status)) return WEXITSTATUS(worker.status) == kPeerLostExitCode;
+    return phase_ == Phase::kStopping || phase_ == Phase::kKilled;
+  }
+
+  void Stop() {
+    if (running_ == 0 || !due_ || Clock::now() < *due_) return;
+    if (phase_ == Phase::kNoticing || phase_ == Phase::kLeaving) {
+      SignalAll(SIGTERM);
+      phase_ = Phase::kStopping;
+      due_ = Clock::now() + options_.grace;
+    } else {
+      SignalAll(SIGKILL);  // a stopped process takes no other
+      phase_ = Phase::kKilled;
+      due_.reset();
+    }
+  }
+
+  void SignalAll(int signal) {
+    for (const Worker& worker : workers_) {
+      if (worker.running) kill(worker.pid, signal);
+    }
+  }
+
+  Status Verdict() const {
+    if (interrupted_ != 0) {
+      return Unavailable("stopped by " + SignalName(interrupted_));
+    }
+    if (const auto code = CommonExitCode()) {
+      return {CodeOfExit(*code), "all workers ended with exit code " + std::to_string(*code) +
+                                     ", for the reason given above"};
+    }
+    if (culprit_) return Describe(*culprit_);
+    if (stuck_) {
+      return Unavailable("worker " + std::to_string(*stuck_) +
+                         " did not answer and had to be killed; the others have ended");
+    }
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      if (workers_[rank].status == 0) continue;
+      return workers_[*first_].status == 0 ? LeftEarly(*first_) : Describe(rank);
+    }
+    return Status::Ok();
+  }
+
+  static Status LeftEarly(size_t rank) {
+    return Unavailable("worker " + std::to_string(rank) +
+                       " ended, with exit code 0, before the run was over; the others were "
+                       "stopped");
+  }
+
+  // An error that the workers agreed on is no single one's.
+  std::optional<int> CommonExitCode() const {
+    const int status = workers_.front().status;
+    const auto same = [&](const Worker& worker) { return worker.status == status; };
+    if (status == 0 || !WIFEXITED(status) || !std::ranges::all_of(workers_, same)) return {};
+    return WEXITSTATUS(status);
+  }
+
+  static std::string SignalName(int signal) {
+    const char* name = sigabbrev_np(signal);
+    return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
+  }
+
+  Status Describe(size_t rank) const {
+    const int status = workers_[rank].status;
+    const std::string who = "worker " + std::to_string(rank);
+    const std::string others = options_.workers > 1 ? "; the others were stopped" : "";
+    if (WIFSIGNALED(status)) {
+      return Unavailable(who + " was killed by " + SignalName(WTERMSIG(status)) + others);
+    }
+    const int code = WEXITSTATUS(status);
+    return {CodeOfExit(code), who + " ended with exit code " + std::to_string(code) + others};
+  }
+
+  // kLeaving: one has ended well, and all should soon. kNoticing: one has failed, the others
+  // may say what they saw. kStopping: they were told to stop. kKilled: they were made to.
+  enum class Phase { kRunning, kLeaving, kNoticing, kStopping, kKilled };
+
+  LaunchOptions options_;
+  std::vector<Worker> workers_;
+  int running_ = 0;
+  Phase phase_ = Phase::kRunning;
+  std::optional<Clock::time_point> due_;
+  std::optional<size_t> first_;    // to end, however
+  std::optional<size_t> culprit_;  // the first to fail of itself
+  std::optional<size_t> stuck_;    // the first that only SIGKILL could end
+  int interrupted_ = 0;
+  sigset_t old_mask_{};
+};
+
+}  // namespace
+
+Status LaunchWorkers(const LaunchOptions& options) { return Launcher(options).Run(); }
+
+StatusCode CodeOfExit(int exit_code) {
+  switch (exit_code) {
+    case 2:
+      return StatusCode::kInvalidArgument;
+    case kPeerLostExitCode:
+      return StatusCode::kUnavailable;
+    case 4:
+      return StatusCode::kCorruptData;
+    case 5:
+      return StatusCode::kNonFinite;
+    default:
+      return StatusCode::kInternal;
+  }
+}
+
+}  // namespace elastiquant
