@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -248,13 +252,23 @@ void CompressedReducer::Fail(const Status& status) {
   if (status.code() != StatusCode::kUnavailable) comm_->Abort(status);
 }
 
+// The codecs that frames of a bucket may come from, the same on all workers.
+std::string SpecsOf(const GradientBucket& bucket) {
+  std::set<std::string> specs{bucket.codec->spec()};
+  for (const auto& codec : bucket.ladder) specs.insert(codec->spec());
+  std::string text;
+  for (const std::string& spec : specs) text += (text.empty() ? "" : ";") + spec;
+  return text + (bucket.down ? ">" + bucket.down->spec() : "");
+}
+
 // Workers that differ here would misread each other's messages.
 uint64_t Fingerprint(const std::vector<GradientBucket>& buckets,
                      const ReducerOptions& options) {
   uint64_t mix = Mix64(options.seed ^ Mix64(buckets.size()));
+  for (const double weight : options.weights)
+    mix = Mix64(mix ^ std::bit_cast<uint64_t>(weight));
   for (const GradientBucket& bucket : buckets) {
-    const std::string spec =
-        bucket.codec->spec() + (bucket.down ? ">" + bucket.down->spec() : "");
+    const std::string spec = SpecsOf(bucket);
     const uint32_t crc = Crc32c({reinterpret_cast<const uint8_t*>(spec.data()), spec.size()});
     mix = Mix64(mix ^ Mix64(bucket.gradient.size()) ^ crc);
     mix = Mix64(mix ^ static_cast<uint64_t>(bucket.way()));
@@ -262,8 +276,54 @@ uint64_t Fingerprint(const std::vector<GradientBucket>& buckets,
   return mix;
 }
 
+Status CheckLadder(const GradientBucket& bucket, int world_size) {
+  if (bucket.ladder.empty()) return {};
+  const Exchange way = bucket.way();
+  if (way == Exchange::kFactors || way == Exchange::kIntegerSum) {
+    return InvalidArgument("codec '" + bucket.codec->spec() + "' goes by " +
+                           std::string(ExchangeName(way)) +
+                           ", where all workers need one codec: give it no ladder");
+  }
+  for (const auto& codec : bucket.ladder) {
+    EQ_RETURN_IF_ERROR(CheckExchange(*codec, bucket.down.get(), way, world_size));
+    const bool same_way = bucket.exchange || codec->exchange() == bucket.codec->exchange();
+    if (same_way && codec->StateFields() == bucket.codec->StateFields()) continue;
+    return InvalidArgument("codecs '" + bucket.codec->spec() + "' and '" + codec->spec() +
+                           "' cannot be on one ladder: they have another exchange or memory");
+  }
+  return {};
+}
+
+Status CheckWeights(const std::vector<GradientBucket>& buckets,
+                    const std::vector<double>& weights, int world_size) {
+  if (weights.empty()) return {};
+  if (weights.size() != static_cast<size_t>(world_size)) {
+    return InvalidArgument("there are " + std::to_string(weights.size()) + " weights for " +
+                           std::to_string(world_size) + " workers");
+  }
+  double sum = 0;
+  for (const double weight : weights) sum += weight >= 0 ? weight : std::nan("");
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    return InvalidArgument("the workers' weights must be finite, none below 0 and some above");
+  }
+  for (const GradientBucket& bucket : buckets) {
+    if (bucket.way() != Exchange::kIntegerSum) continue;
+    return InvalidArgument("codec '" + bucket.codec->spec() +
+                           "' goes by integer sums, in which all workers weigh the same: give "
+                           "no weights, or another exchange");
+  }
+  return {};
+}
+
+std::vector<double> Normalised(std::vector<double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
 Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOptions& options,
                     int world_size) {
+  EQ_RETURN_IF_ERROR(CheckWeights(buckets, options.weights, world_size));
   if (options.threads < 1)
     return InvalidArgument("the reducer needs at least one codec thread");
   if (buckets.size() > kMaxBuckets) return InvalidArgument("too many gradient buckets");
@@ -277,6 +337,7 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     }
     EQ_RETURN_IF_ERROR(
         CheckExchange(*buckets[b].codec, buckets[b].down.get(), buckets[b].way(), world_size));
+    EQ_RETURN_IF_ERROR(CheckLadder(buckets[b], world_size));
     if (buckets[b].gradient.size() > kMaxFrameElements) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " is too long: cut it");
     }
@@ -297,14 +358,17 @@ ReducerStats& ReducerStats::operator+=(const ReducerStats& other) {
 }
 
 Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
-    Communicator* comm, std::vector<GradientBucket> buckets, const ReducerOptions& options) {
-  EQ_RETURN_IF_ERROR(CheckBuckets(buckets, options, comm->world_size()));
+    Communicator* comm, std::vector<GradientBucket> buckets, const ReducerOptions& given) {
+  EQ_RETURN_IF_ERROR(CheckBuckets(buckets, given, comm->world_size()));
+  ReducerOptions options = given;
+  options.weights = Normalised(options.weights);
   EQ_ASSIGN_OR_RETURN(const auto prints, comm->AllGather(Fingerprint(buckets, options)));
   for (size_t r = 1; r < prints.size(); ++r) {
     if (prints[r] != prints[0]) {
-      return InvalidArgument("worker " + std::to_string(r) +
-                             " has other gradient buckets, codecs or seed than worker 0: start "
-                             "all workers with the same options");
+      return InvalidArgument(
+          "worker " + std::to_string(r) +
+          " has other gradient buckets, codecs, weights or seed than worker 0: start "
+          "all workers with the same options");
     }
   }
   const bool factors = std::ranges::any_of(

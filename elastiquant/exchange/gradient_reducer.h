@@ -36,6 +36,10 @@ struct GradientBucket {
   // Another codec for the means on their way back, of kTwoPhase only; null: `codec`. It must
   // remember the same.
   std::shared_ptr<const Codec> down = nullptr;
+  // Other codecs that this bucket may travel under, on this worker or on another, as SetCodec
+  // says from step to step: frames tell what they are, and receivers make room for the longest.
+  // All go the same way as `codec` and remember the same. Not of kFactors and kIntegerSum.
+  std::vector<std::shared_ptr<const Codec>> ladder = {};
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
 };
@@ -53,7 +57,10 @@ struct MeasuredMessage {
 
 struct ReducerOptions {
   uint64_t seed = 0;
-  int threads = 1;             // codec threads
+  int threads = 1;  // codec threads
+  // By rank, how much a worker counts for in the mean: all of one sum, which becomes 1. None:
+  // all the same. Not for integer sums.
+  std::vector<double> weights = {};
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
   // Called by any thread of the reducer for each frame that is measured, those of an owner's
   // means among them; not for factors.
@@ -97,8 +104,9 @@ class GradientReducer {
   virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
   virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
 
-  // From the next step on the bucket travels under another codec, the same on all workers. It
-  // must remember the same and go the same way. Between steps only.
+  // From the next step on this worker encodes the bucket under another codec, which remembers
+  // the same and goes the same way. One of the bucket's ladder may be this worker's alone; any
+  // other must be the same on all workers. Between steps only.
   virtual Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) = 0;
 
   // What the bucket's codec remembers on this worker: a vector of the bucket's length for each

@@ -72,14 +72,14 @@ std::vector<float> PlainMean(int world, const Codec& codec, size_t bucket, size_
   return mean;
 }
 
-class IntegerSum : public testing::TestWithParam<std::tuple<int, const char*>> {};
+class IntegerSumTest : public testing::TestWithParam<std::tuple<int, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(
-    All, IntegerSum,
+    All, IntegerSumTest,
     testing::Combine(testing::Values(1, 2, 3, 5),
                      testing::Values("terngrad", "terngrad:bucket=100|rans",
                                      "terngrad:clip=0,bucket=0", "terngrad:scale=0.5")));
 
-TEST_P(IntegerSum, LeavesTheSumOfTheCodesOnAllReplicasInAllRuns) {
+TEST_P(IntegerSumTest, LeavesTheSumOfTheCodesOnAllReplicasInAllRuns) {
   const auto [world, spec] = GetParam();
   const auto codec = MakeCodec(spec).value();
   const std::vector<Vectors> seen = RunSteps(world, spec, kLengths);

@@ -1,9 +1,11 @@
-// Which of its two ways a bucket of sparse messages takes.
+// A bucket of sparse messages takes whichever of its two ways, all-gather or sparse scatter,
+// has been seen to move fewer bytes.
 #pragma once
 
 #include <cstdint>
 
-#include "elastiquant/codec/codec.h"
+#include "elastiquant/exchange/all_gather.h"
+#include "elastiquant/exchange/sparse_scatter.h"
 
 namespace elastiquant {
 
@@ -11,29 +13,31 @@ namespace elastiquant {
 // and coded as a sparse scatter-reduce would have done. All have the same frames then, so they
 // decide alike without a word. Both ways leave the same bits: a choice that differs from run to
 // run, as after a checkpoint, changes no weight.
-class SparseChoice {
+class SparseChoice final : public AllGather {
  public:
   static constexpr uint64_t kPeriod = 64;
 
-  // The way of the step that begins.
-  Exchange Begin() {
-    measuring_ = left_ == 0;
-    if (measuring_) return Exchange::kAllGather;
-    --left_;
-    return way_;
+  SparseChoice(ReduceShared& shared, BucketState& state);
+
+  void BeginStep() override;
+  size_t Room(int rank, Mail mail) const override {
+    return scatters_ ? scatter_.Room(rank, mail) : AllGather::Room(rank, mail);
   }
-  bool measuring() const { return measuring_; }
-  // What both would move, on all links together. If a step that measures is skipped this is not
-  // called, and the next one measures.
-  void Decide(uint64_t all_gather_bytes, uint64_t scatter_bytes) {
-    way_ = scatter_bytes < all_gather_bytes ? Exchange::kSparseScatter : Exchange::kAllGather;
-    left_ = kPeriod - 1;
-  }
+  Status Encode() override { return scatters_ ? scatter_.Encode() : AllGather::Encode(); }
+  Status Reduce() override { return scatters_ ? scatter_.Reduce() : AllGather::Reduce(); }
+  Status Gather() override { return scatters_ ? scatter_.Gather() : Status(); }
+
+ protected:
+  // Compares, in the steps that are for it, what the frames have cost with what their parts and
+  // sums would have. If such a step is skipped this is not called, and the next one compares.
+  Status Look(std::span<const Frame> frames, std::span<const float> sum) override;
 
  private:
-  Exchange way_ = Exchange::kAllGather;
-  uint64_t left_ = 0;  // steps until it is measured again
-  bool measuring_ = false;
+  SparseScatter scatter_;
+  bool scatter_is_less_ = false;
+  uint64_t left_ = 0;      // steps until they are compared again
+  bool scatters_ = false;  // in this step
+  bool compares_ = false;
 };
 
 }  // namespace elastiquant

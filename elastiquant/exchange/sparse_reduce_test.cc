@@ -34,16 +34,16 @@ std::vector<Vectors> RunSteps(int world, const std::string& codec,
   return seen;
 }
 
-class SparseScatter : public testing::TestWithParam<std::tuple<int, const char*>> {};
+class SparseScatterTest : public testing::TestWithParam<std::tuple<int, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(
-    All, SparseScatter,
+    All, SparseScatterTest,
     testing::Combine(testing::Values(1, 2, 3, 4),
                      testing::Values("topk:ratio=0.01|ef", "topk:ratio=0.3,bits=32|dgc",
                                      "topk:ratio=1|ef", "threshold:value=0.3|ef",
                                      "randomk:ratio=0.1", "atomo:ratio=0.05", "dgc")));
 
 // As the all-gather keeps "sum of inputs = sum of what was sent + residual", so does this.
-TEST_P(SparseScatter, LeavesTheBitsOfTheAllGatherAndItsMemory) {
+TEST_P(SparseScatterTest, LeavesTheBitsOfTheAllGatherAndItsMemory) {
   const auto [world, codec] = GetParam();
   const auto gathered = RunSteps(world, codec, Exchange::kAllGather);
   EXPECT_EQ(RunSteps(world, codec, Exchange::kSparseScatter), gathered);
@@ -51,7 +51,7 @@ TEST_P(SparseScatter, LeavesTheBitsOfTheAllGatherAndItsMemory) {
 }
 
 // What the codec sees is said beside: the sum of inputs, and what has been sent and kept.
-TEST_P(SparseScatter, LosesNothing) {
+TEST_P(SparseScatterTest, LosesNothing) {
   const auto [world, codec] = GetParam();
   if (std::string(codec).find("|ef") == std::string::npos) return;
   constexpr size_t kLength = 5000;

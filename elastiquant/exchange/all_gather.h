@@ -1,0 +1,25 @@
+// Every worker's frame of the whole bucket goes to all, who decode and add them in the same
+// order: nothing is quantised twice.
+#pragma once
+
+#include "elastiquant/exchange/strategy.h"
+
+namespace elastiquant {
+
+class AllGather : public Strategy {
+ public:
+  AllGather(ReduceShared& shared, BucketState& state);
+
+  Status Encode() override;
+  Status Reduce() override;
+  Status Gather() override { return {}; }
+
+ protected:
+  // Called with all workers' frames by rank, and with the sum of what they decode to, if that
+  // is finite.
+  virtual Status Look(std::span<const Frame> /*frames*/, std::span<const float> /*sum*/) {
+    return {};
+  }
+};
+
+}  // namespace elastiquant

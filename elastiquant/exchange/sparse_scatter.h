@@ -1,0 +1,27 @@
+// Of every worker's sparse frame the coordinates of a chunk go to the chunk's owner, who adds
+// them and sends the sum on exactly. Nothing is rounded on the way: the mean has the bits that
+// an all-gather leaves, and a codec remembers the same.
+#pragma once
+
+#include "elastiquant/exchange/strategy.h"
+
+namespace elastiquant {
+
+class SparseScatter final : public Strategy {
+ public:
+  SparseScatter(ReduceShared& shared, BucketState& state);
+
+  Status Encode() override;
+  Status Reduce() override;
+  Status Gather() override;
+
+ private:
+  // Of the whole frame, which decodes to `decoded`: the coordinates of a chunk, or the notice.
+  Result<Frame> PartOf(Frame whole, std::span<const float> decoded, const Notice& notice,
+                       Chunk chunk);
+  Status ShareSum(std::span<const float> sum, const Notice& notice);
+
+  const Chunk own_;
+};
+
+}  // namespace elastiquant

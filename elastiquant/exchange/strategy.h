@@ -1,0 +1,162 @@
+// One way to the mean, for one bucket: what a worker sends of it to whom, and what it makes of
+// what comes in. There is a file for each: two_phase, all_gather, sparse_scatter, sparse_choice
+// and integer_sum. Means by factors are a reducer around the reducer (low_rank_reducer.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "elastiquant/exchange/bucket_memory.h"
+#include "elastiquant/exchange/chunk.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/exchange/reduce_shared.h"
+#include "elastiquant/exchange/skip_notice.h"
+#include "elastiquant/net/communicator.h"
+
+namespace elastiquant {
+
+// What a message is made of, and what its random numbers depend on. There are two messages a
+// bucket and chunk: a contribution to a sum, and the mean that is shared with all.
+enum class Phase : uint32_t { kContribute = 0, kShare = 1 };
+
+// What may come from a worker for a bucket, each under a tag of its own: parts of a sum, the
+// mean or sum of its chunk, scales.
+enum class Mail : uint32_t { kParts = 0, kMeans = 1, kScales = 2 };
+inline constexpr size_t kMails = 3;
+
+struct BucketState {
+  size_t index = 0;
+  GradientBucket bucket;
+  BucketMemory memory;
+  std::optional<size_t> residual;  // the field of the memory that has what was lost
+  BufferPool::Buffer kept;         // the frame of ours that Reduce adds with the others'
+  // By rank: what has been posted in this step.
+  std::vector<std::array<std::unique_ptr<Incoming>, kMails>> receives;
+  std::atomic<bool> reduced{true};  // whether all workers could encode it in this step
+};
+
+// The four stages are called for one bucket after the other, each by its own thread, and each
+// for a bucket only when the stage before is done with it, unless may_overlap().
+class Strategy {
+ public:
+  Strategy(ReduceShared& shared, BucketState& state);
+  virtual ~Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  // Called before all else of a step.
+  virtual void BeginStep() {}
+  // Room for what comes from worker `rank` in this step; 0 if nothing does.
+  virtual size_t Room(int rank, Mail mail) const {
+    return room_[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
+  }
+
+  // Stage 1: what all must know before anything is encoded goes to all.
+  virtual Status Announce() { return {}; }
+  // Stage 2: our gradient goes out, whole or in parts.
+  virtual Status Encode() = 0;
+  // Stage 3: what has come is added up, and what we own of the sum goes to all.
+  virtual Status Reduce() = 0;
+  // Stage 4: what the others own comes in. The gradient is the mean then.
+  virtual Status Gather() = 0;
+
+  // Whether Reduce may begin before Encode is done with the bucket, and so on.
+  virtual bool may_overlap() const { return false; }
+  // The chunk whose memory is that of the mean on its way back.
+  virtual Chunk owned_chunk() const { return {}; }
+  // Whether a step has written all of what the codec shall remember.
+  virtual bool remembers() const { return true; }
+
+ protected:
+  using Frame = std::span<const uint8_t>;
+  using Notice = std::optional<SkipNotice>;
+
+  const GradientBucket& bucket() const { return state_.bucket; }
+  std::span<float> gradient() const { return state_.bucket.gradient; }
+  std::span<float> Part(Chunk chunk) const {
+    return gradient().subspan(chunk.begin, chunk.size);
+  }
+  Chunk Whole() const { return {0, gradient().size()}; }
+  Chunk ChunkOfRank(int rank) const {
+    return ChunkOf(gradient().size(), shared_.world_size, rank);
+  }
+  bool is_lone() const { return shared_.world_size == 1; }
+  bool measuring() const { return shared_.measuring && !bucket().derived; }
+  // Each worker begins with the next one, so that no link is asked by all at once.
+  int NthPeer(int n) const { return (shared_.rank + n) % shared_.world_size; }
+  uint32_t Tag(Mail mail) const {
+    return static_cast<uint32_t>(kMails * state_.index) + static_cast<uint32_t>(mail);
+  }
+
+  // Under which frames of a phase are encoded.
+  const Codec& codec(Phase phase) const {
+    return phase == Phase::kShare && bucket().down ? *bucket().down : *bucket().codec;
+  }
+  // Whose bounds hold for this worker's frames of a phase.
+  virtual const Codec* bounded(Phase phase) const { return &codec(phase); }
+  // For the longest frame of n values that any worker may send, or for a notice.
+  size_t FrameRoom(size_t n, Phase phase) const;
+  static size_t RoomFor(size_t frame_bytes) { return std::max(frame_bytes, kSkipNoticeBytes); }
+  size_t& room(int rank, Mail mail) {
+    return room_[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
+  }
+
+  // The random numbers of a message of ours. `chunk` is its number: the rank of its owner.
+  StreamKey KeyOf(Phase phase, int chunk) const;
+  // A frame of `values`, which belong to `part` of the bucket, or of why there is none.
+  Result<size_t> EncodeOrNotice(Workspace& work, std::span<const float> values, Chunk part,
+                                Phase phase, int chunk, std::span<uint8_t> frame);
+  // A frame of the whole bucket, in the Encode stage's memory.
+  size_t WholeRoom() const { return FrameRoom(gradient().size(), Phase::kContribute); }
+  Result<Frame> EncodeWhole();
+  // In place of the frame of `values`, which begin at `begin` of the bucket. Any other error
+  // than that they cannot be encoded is returned.
+  Result<size_t> NoticeOf(const Status& why, std::span<const float> values, size_t begin,
+                          std::span<uint8_t> frame) const;
+  // `values` were encoded, apart from what is remembered. The error of a contribution counts in
+  // the tally.
+  Status Measure(Chunk part, Phase phase, std::span<const float> values, Frame frame,
+                 ReduceShared::Stage& stage);
+
+  // What has come from a worker, valid until Reduce, or for means Gather, is done.
+  Result<Frame> Take(int rank, Mail mail);
+  Status SendToAll(SendQueue& sends, Mail mail, Frame frame);
+  // Keeps a frame of ours until Reduce is done with the bucket.
+  void Keep(Frame frame);
+
+  // sum += the weight of the worker times what its frame decodes to, unless that is a notice.
+  Status AddFrame(int rank, Frame frame, std::span<float> sum, Notice* notice);
+  // Whether the frame is a notice; of several the first in their order is kept.
+  Result<bool> IsNotice(int rank, Frame frame, Notice* notice) const;
+  // Of a sum that is the same on all workers.
+  Notice FindInSum(std::span<const float> sum, size_t begin) const;
+  // The mean from the sum, of equal weights; those that differ are in the sum already.
+  void Divide(std::span<const float> sum, std::span<float> mean) const;
+  float weight(int rank) const;
+
+  // Decodes what the owners of the other chunks send into their places, and calls
+  // finish(chunk's values) for each.
+  Status GatherChunks(const std::function<void(std::span<float>)>& finish);
+
+  void Skip(const SkipNotice& notice);
+  Status FrameError(int rank, const Status& status) const;
+
+  ReduceShared& shared_;
+  BucketState& state_;
+
+ private:
+  std::vector<std::array<size_t, kMails>> room_;  // by rank
+};
+
+// How a bucket travels that asks for `exchange`, which is not kFactors.
+std::unique_ptr<Strategy> MakeStrategy(Exchange exchange, ReduceShared& shared,
+                                       BucketState& state);
+
+}  // namespace elastiquant
