@@ -149,7 +149,7 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
   Fail(closed);
   if (reduction_ && !in_step) {  // for Layers and SaveState
     final_layers_ = Layers();
-    reduction_->SaveMemory(&loaded_);
+    reduction_->layers().SaveMemory(&loaded_);
     remembered_ = reduction_->layout();
   }
   reduction_.reset();
@@ -250,7 +250,7 @@ Status DdpEngine::Begin(const std::vector<size_t>& first) {
 Status DdpEngine::BeginReduction() {
   for (size_t p = 0; p < units_.size(); ++p) {
     if (units_[p] == 0 || units_[p] == memory_units_[p]) continue;
-    reduction_->RescaleMemory(p, memory_units_[p] / units_[p]);
+    reduction_->layers().RescaleMemory(p, memory_units_[p] / units_[p]);
     memory_units_[p] = units_[p];
   }
   if (exact_) {
@@ -266,7 +266,7 @@ Status DdpEngine::BeginReduction() {
   held_.clear();
   for (size_t p = 0; p < units_.size(); ++p) {
     if (units_[p] != 0) continue;
-    reduction_->KeepMemory(p);
+    reduction_->layers().KeepMemory(p);
     held_.push_back(p);
   }
   return {};
@@ -344,21 +344,22 @@ Status DdpEngine::LearnLayout() {
 }
 
 Status DdpEngine::MakeReduction(const DdpLayout& layout) {
-  if (reduction_) reduction_->SaveMemory(&loaded_);
+  if (reduction_) reduction_->layers().SaveMemory(&loaded_);
   reduction_.reset();
   DdpReductionOptions options;
   options.bucket_elements = options_.bucket_elements;
-  options.reducer = {.seed = Mix64(options_.seed),
-                     .threads = options_.threads,
-                     .measure_every = options_.measure_every};
+  options.reducer = {
+      .seed = Mix64(options_.seed),
+      .threads = options_.threads,
+      .measure_every = options_.measure_every,
+      .on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); }};
   options.exchange = exchange_;
   options.before_sent = [this](size_t bucket) { CaptureForLevels(bucket); };
-  options.on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); };
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
                                                      CodecsOfEpoch(), std::move(options)));
-  if (options_.may_discard) reduction_->KeepMemoryOfZeros();
+  if (options_.may_discard) reduction_->layers().KeepMemoryOfZeros();
   const Sections memory = std::exchange(loaded_, {});
-  return memory.empty() ? Status() : reduction_->LoadMemory(memory);
+  return memory.empty() ? Status() : reduction_->layers().LoadMemory(memory);
 }
 
 // By the user's all-reduce, as DDP itself does it.
@@ -390,7 +391,7 @@ Status DdpEngine::SendAsItIs(size_t index, bool last, const at::Tensor& gradient
 // A DDP bucket holds its mean, in any order.
 void DdpEngine::OnSummed(size_t index, const at::Tensor& mean) {
   // Where a worker had a NaN all have one.
-  const bool finite = !reduction_->flushes() || at::isfinite(mean).all().item<bool>();
+  const bool finite = !reduction_->layers().flushes() || at::isfinite(mean).all().item<bool>();
   Future future;
   {
     const std::lock_guard lock(mutex_);
@@ -435,7 +436,7 @@ Status DdpEngine::CallTheRoll() {
 // With the mutex locked.
 void DdpEngine::FinishExactStep() {
   ++step_;
-  if (all_finite_ && reduction_->flushes()) reduction_->CommitFlushed();
+  if (all_finite_ && reduction_->layers().flushes()) reduction_->layers().CommitFlushed();
   RestoreMemory(held_);
   ++stats_.steps;
   ++stats_.exact_steps;
@@ -552,7 +553,7 @@ Status DdpEngine::FinishStep() {
     const std::lock_guard lock(mutex_);
     ++stats_.steps;
     stats_.skipped += outcome.skipped;
-    stats_.reducer += reduction_->TakeStats();
+    stats_.reducer += reduction_->layers().TakeStats();
     CountUncompressed();
     if (outcome.skipped) stats_.skip_reason = outcome.reason;
     EQ_RETURN_IF_ERROR(error_);
@@ -584,7 +585,7 @@ Status DdpEngine::AdaptLevels() {
     EQ_ASSIGN_OR_RETURN(codecs_[spec], adapter->Adapt(*codecs_[spec]));
     any = true;
   }
-  return any ? reduction_->UseCodecs(CodecsOfEpoch()) : Status();
+  return any ? reduction_->layers().UseCodecs(CodecsOfEpoch()) : Status();
 }
 
 CodecsBySpec DdpEngine::CodecsOfEpoch() const {
@@ -629,12 +630,12 @@ void DdpEngine::ResetStats() {
   stats_ = {};
   final_layers_.clear();
   traffic_at_reset_ = comm_ ? comm_->traffic() : final_traffic_;
-  if (reduction_) reduction_->certificate().Forget();
+  if (reduction_) reduction_->layers().certificate().Forget();
 }
 
 std::vector<nlohmann::json> DdpEngine::Layers() {
   if (reduction_ == nullptr) return final_layers_;
-  return reduction_->certificate().Lines(static_cast<int64_t>(step_), epoch_);
+  return reduction_->layers().certificate().Lines(static_cast<int64_t>(step_), epoch_);
 }
 
 StateIdentity DdpEngine::Identity() const {
@@ -656,7 +657,7 @@ Status DdpEngine::CheckMemory(const Sections& sections) const {
 Sections DdpEngine::SaveState() {
   Sections state = loaded_;
   if (reduction_) {
-    reduction_->SaveMemory(&state);
+    reduction_->layers().SaveMemory(&state);
   } else if (loaded_.empty()) {
     for (const DdpParameter& p : parameters_) {
       CodecMemory::SaveEmpty(p.shape, codecs_.at(p.codec)->StateFields(), &state);
@@ -711,8 +712,8 @@ Status DdpEngine::LoadState(const Sections& sections) {
     loaded_ = std::move(memory);
     return {};
   }
-  EQ_RETURN_IF_ERROR(reduction_->UseCodecs(CodecsOfEpoch()));
-  return reduction_->LoadMemory(memory);
+  EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(CodecsOfEpoch()));
+  return reduction_->layers().LoadMemory(memory);
 }
 
 Status DdpEngine::SetUnits(std::vector<double> units) {
@@ -732,12 +733,12 @@ Status DdpEngine::SetUnits(std::vector<double> units) {
 
 void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {
   if (reduction_ == nullptr) return;
-  for (const size_t p : parameters) reduction_->RestoreMemory(p);
+  for (const size_t p : parameters) reduction_->layers().RestoreMemory(p);
 }
 
 Status DdpEngine::SetEpoch(int epoch) {
   epoch_ = epoch;
-  return reduction_ ? reduction_->UseCodecs(CodecsOfEpoch()) : Status();
+  return reduction_ ? reduction_->layers().UseCodecs(CodecsOfEpoch()) : Status();
 }
 
 }  // namespace elastiquant

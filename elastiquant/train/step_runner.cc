@@ -20,7 +20,10 @@ namespace elastiquant {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kScalars = 2;                    // loss and accuracy travel with the gradients
+constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
+// What buckets travel under, in a LayerReduction.
+constexpr char kCompressed[] = "compressed";
+constexpr char kExact[] = "exact";
 constexpr char kRateSection[] = "learning-rate";  // of what is remembered
 
 }  // namespace
@@ -30,11 +33,11 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options
                                                      std::unique_ptr<GradientDump> dump) {
   std::unique_ptr<StepRunner> runner(new StepRunner(options, comm, replica, std::move(dump)));
   EQ_ASSIGN_OR_RETURN(runner->faults_, ParseFaults(options.inject));
-  EQ_RETURN_IF_ERROR(runner->MakeReducer(options));
+  EQ_RETURN_IF_ERROR(runner->MakeLayers(options));
   return runner;
 }
 
-Status StepRunner::MakeReducer(const TrainOptions& options) {
+Status StepRunner::MakeLayers(const TrainOptions& options) {
   const BucketPlanOptions plan_options{
       .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
       .exact = options.exact,
@@ -45,55 +48,44 @@ Status StepRunner::MakeReducer(const TrainOptions& options) {
                                                [this](size_t bucket) { OnReady(bucket); });
   EQ_ASSIGN_OR_RETURN(codec_, MakeCodec(options.codec));
   base_codec_ = codec_;
-  EQ_ASSIGN_OR_RETURN(const auto exact, MakeCodec("fp32"));
-  std::vector<GradientBucket> buckets;
+  EQ_ASSIGN_OR_RETURN(exact_codec_, MakeCodec("fp32"));
   if (IsAdaptive(*codec_)) {
     adapter_ = std::make_unique<LevelAdapter>(comm_, options.adapt_every);
   }
-  std::vector<std::vector<std::string>> fields;  // that each bucket's codec remembers
+  LayerBuckets buckets{gradients_->plan(), shapes_, {}, {}};
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
-    const PlannedBucket& planned = gradients_->plan().buckets[b];
-    ExchangeChoice choice;
-    choice.codec = exact;
-    if (!planned.exact) {
-      EQ_ASSIGN_OR_RETURN(choice, ChoiceOf(planned));
-    }
-    fields.push_back(choice.codec->StateFields());
-    buckets.push_back({.gradient = gradients_->bucket(b),
-                       .codec = std::move(choice.codec),
-                       .name = planned.name,
-                       .exchange = choice.exchange,
-                       .down = std::move(choice.down)});
+    buckets.gradients.push_back(gradients_->bucket(b));
+    buckets.specs.push_back(gradients_->plan().buckets[b].exact ? kExact : kCompressed);
   }
-  certificate_ = std::make_unique<Certificate>(gradients_->plan(), shapes_);
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
-      .measure_every = static_cast<uint64_t>(options.measure_every),
-      .on_measured = [this](const MeasuredMessage& message) { certificate_->Add(message); }};
-  EQ_ASSIGN_OR_RETURN(reducer_,
-                      GradientReducer::Create(comm_, std::move(buckets), reducer_options));
-  memory_ = std::make_unique<CodecMemory>(gradients_->plan(), shapes_, std::move(fields),
-                                          comm_->world_size(), reducer_.get());
+      .measure_every = static_cast<uint64_t>(options.measure_every)};
+  EQ_ASSIGN_OR_RETURN(layers_,
+                      LayerReduction::Make(comm_, std::move(buckets), Codecs(),
+                                           {reducer_options, [this](size_t bucket, auto codec) {
+                                              return ChoiceOf(bucket, std::move(codec));
+                                            }}));
   return Status::Ok();
 }
 
-Result<ExchangeChoice> StepRunner::ChoiceOf(const PlannedBucket& bucket) const {
-  EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ExchangeOf(options_, codec_, comm_->world_size()));
-  EQ_ASSIGN_OR_RETURN(choice.codec,
-                      CodecForShapes(std::move(choice.codec), TensorsOf(bucket, shapes_)));
-  return choice;
+CodecsBySpec StepRunner::Codecs() const {
+  return {{kCompressed, codec_}, {kExact, exact_codec_}};
+}
+
+Result<ExchangeChoice> StepRunner::ChoiceOf(size_t bucket,
+                                            std::shared_ptr<const Codec> codec) const {
+  if (!gradients_->plan().buckets[bucket].exact) {
+    return ExchangeOf(options_, std::move(codec), comm_->world_size());
+  }
+  ExchangeChoice as_it_asks;
+  as_it_asks.codec = std::move(codec);
+  return as_it_asks;
 }
 
 Status StepRunner::UseCodec(std::shared_ptr<const Codec> codec) {
   codec_ = std::move(codec);
-  for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
-    const PlannedBucket& planned = gradients_->plan().buckets[b];
-    if (planned.exact) continue;
-    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(planned));
-    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(choice.codec)));
-  }
-  return Status::Ok();
+  return layers_->UseCodecs(Codecs());
 }
 
 Status StepRunner::UseCodec(const std::string& spec) {
@@ -128,7 +120,7 @@ Status StepRunner::BeginEpoch(int64_t epoch) {
 }
 
 void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
-  memory_->Save(checkpoint);
+  layers_->SaveMemory(checkpoint);
   const auto* rate = reinterpret_cast<const uint8_t*>(&memory_rate_);
   (*checkpoint)[kRateSection].assign(rate, rate + sizeof(memory_rate_));
 }
@@ -139,7 +131,7 @@ Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
     return CorruptData(std::string("section ") + kRateSection +
                        " is missing or has a wrong size");
   }
-  EQ_RETURN_IF_ERROR(memory_->Load(checkpoint));
+  EQ_RETURN_IF_ERROR(layers_->LoadMemory(checkpoint));
   std::memcpy(&memory_rate_, rate->second.data(), sizeof(memory_rate_));
   return Status::Ok();
 }
@@ -147,19 +139,16 @@ Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
 // The memory is in units of the gradient: that what it is worth in the weights stays the same,
 // it is divided by what the rate is multiplied by.
 void StepRunner::ConvertMemory(double learning_rate) {
-  held_.clear();
-  if (!HasLearningRate(*codec_)) return;
-  if (learning_rate == 0) {  // nothing that is sent moves the weights
-    for (size_t p = 0; p < shapes_.size(); ++p) held_.push_back(memory_->Copy(p));
-    return;
-  }
+  if (!HasLearningRate(*codec_) || learning_rate == 0) return;
   const double before = std::exchange(memory_rate_, learning_rate);
   if (before == 0 || before == learning_rate) return;
-  for (size_t p = 0; p < shapes_.size(); ++p) memory_->Rescale(p, before / learning_rate);
+  for (size_t p = 0; p < shapes_.size(); ++p) layers_->RescaleMemory(p, before / learning_rate);
 }
 
-void StepRunner::RestoreMemory() {
-  for (size_t p = 0; p < held_.size(); ++p) memory_->PutBack(p, held_[p]);
+// A step that does not move the weights applies nothing of what it sends.
+void StepRunner::KeepMemory(double learning_rate) {
+  if (!HasLearningRate(*codec_) || learning_rate != 0) return;
+  for (size_t p = 0; p < shapes_.size(); ++p) layers_->KeepMemory(p);
 }
 
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
@@ -167,7 +156,7 @@ void StepRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = gradients_->plan().buckets[bucket];
   if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
   if (adapting_ && !planned.exact) adapter_->Capture(gradients_->bucket(bucket));
-  const Status status = reducer_->MarkReady(bucket);
+  const Status status = layers_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
   Strike(FaultMoment::kBackward, step_);
 }
@@ -219,11 +208,12 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   gradients_->Begin();
   gradients_->set_inspect(inspect);
   ConvertMemory(learning_rate);
-  EQ_RETURN_IF_ERROR(reducer_->BeginStep(static_cast<uint64_t>(step)));
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step)));
+  KeepMemory(learning_rate);
   comm_->SetActivity("in forward or backward");
   EQ_RETURN_IF_ERROR(Backward(step, batch));
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, reducer_->Finish());
-  RestoreMemory();
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, layers_->Finish());
+  for (size_t p = 0; p < shapes_.size(); ++p) layers_->RestoreMemory(p);
   comm_->SetActivity("between two steps");
 
   StepRecord record{.step = step + 1,
@@ -248,7 +238,7 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
 }
 
 void StepRunner::AddCommunication(const Traffic& before, StepRecord* record) {
-  const ReducerStats stats = reducer_->TakeStats();
+  const ReducerStats stats = layers_->TakeStats();
   const Traffic after = comm_->traffic();
   StepSeconds& seconds = record->seconds;
   seconds.encode = stats.encode_seconds;

@@ -11,8 +11,7 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/data/loader.h"
 #include "elastiquant/exchange/gradient_reducer.h"
-#include "elastiquant/layers/certificate.h"
-#include "elastiquant/layers/codec_memory.h"
+#include "elastiquant/layers/layer_reduction.h"
 #include "elastiquant/layers/level_adapter.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
@@ -62,7 +61,7 @@ class StepRunner {
   Status LoadMemory(const Checkpoint& checkpoint);
 
   // What the messages of measured steps show.
-  Certificate& certificate() { return *certificate_; }
+  Certificate& certificate() { return layers_->certificate(); }
 
   // Collective, after a skipped step with `inspect`: where that was, in words; `otherwise` if
   // no worker has found out.
@@ -73,12 +72,13 @@ class StepRunner {
              std::unique_ptr<GradientDump> dump)
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
-  Status MakeReducer(const TrainOptions& options);
+  Status MakeLayers(const TrainOptions& options);
+  CodecsBySpec Codecs() const;
   Status UseCodec(std::shared_ptr<const Codec> codec);
   Status AdaptCodec();
   void ConvertMemory(double learning_rate);
-  void RestoreMemory();
-  Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket) const;
+  void KeepMemory(double learning_rate);
+  Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
   bool NanIsDue(int64_t step) const;
   Status Backward(int64_t step, const Batch& batch);
@@ -93,14 +93,11 @@ class StepRunner {
   std::vector<ParameterShape> shapes_;
   std::shared_ptr<const Codec> base_codec_;  // as the run was asked to use
   std::shared_ptr<const Codec> codec_;       // as it is now
-  std::unique_ptr<Certificate> certificate_;
-  std::unique_ptr<GradientReducer> reducer_;
-  std::unique_ptr<CodecMemory> memory_;
-  // Of a codec that has the learning rate in its memory (HasLearningRate): that of the last
-  // step that moved the weights, 0 before it; and what a step that does not must leave alone,
-  // by parameter.
+  std::shared_ptr<const Codec> exact_codec_;
+  std::unique_ptr<LayerReduction> layers_;
+  // For a codec that has the learning rate in its memory (HasLearningRate): the rate of the
+  // last step that moved the weights, 0 before it.
   double memory_rate_ = 0;
-  std::vector<std::vector<float>> held_;
   std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec
   int64_t step_ = 0;                       // the newest
   bool dumping_ = false;                   // the gradient of this step

@@ -1,0 +1,145 @@
+#include "elastiquant/layers/layer_reduction.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "elastiquant/codec/error_feedback.h"
+
+namespace elastiquant {
+
+LayerReduction::LayerReduction(Communicator* comm, LayerBuckets buckets,
+                               const CodecsBySpec& codecs, LayerReductionOptions options)
+    : comm_(comm),
+      buckets_(std::move(buckets)),
+      options_(std::move(options)),
+      certificate_(buckets_.plan, buckets_.shapes),
+      codecs_(codecs) {}
+
+Result<std::unique_ptr<LayerReduction>> LayerReduction::Make(Communicator* comm,
+                                                             LayerBuckets buckets,
+                                                             const CodecsBySpec& codecs,
+                                                             LayerReductionOptions options) {
+  std::unique_ptr<LayerReduction> made(
+      new LayerReduction(comm, std::move(buckets), codecs, std::move(options)));
+  EQ_RETURN_IF_ERROR(made->MakeReducer());
+  return made;
+}
+
+Status LayerReduction::MakeReducer() {
+  const BucketPlan& plan = buckets_.plan;
+  std::vector<GradientBucket> buckets;
+  std::vector<std::vector<std::string>> fields;  // that each bucket's codec remembers
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(b, codecs_));
+    fields.push_back(choice.codec->StateFields());
+    buckets.push_back({.gradient = buckets_.gradients[b],
+                       .codec = std::move(choice.codec),
+                       .name = plan.buckets[b].name,
+                       .exchange = choice.exchange,
+                       .down = std::move(choice.down)});
+  }
+  ReducerOptions options = options_.reducer;
+  options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
+  EQ_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(comm_, std::move(buckets), options));
+  memory_ = std::make_unique<CodecMemory>(plan, buckets_.shapes, std::move(fields),
+                                          comm_->world_size(), reducer_.get());
+  return {};
+}
+
+Result<ExchangeChoice> LayerReduction::ChoiceOf(size_t bucket,
+                                                const CodecsBySpec& codecs) const {
+  EQ_ASSIGN_OR_RETURN(ExchangeChoice choice,
+                      options_.choose(bucket, codecs.at(buckets_.specs[bucket])));
+  EQ_ASSIGN_OR_RETURN(
+      choice.codec, CodecForShapes(std::move(choice.codec),
+                                   TensorsOf(buckets_.plan.buckets[bucket], buckets_.shapes)));
+  return choice;
+}
+
+Status LayerReduction::BeginStep(uint64_t step) {
+  kept_.clear();
+  is_flushed_ = false;
+  return reducer_->BeginStep(step);
+}
+
+Status LayerReduction::MarkReady(size_t bucket) {
+  if (keep_zeros_) KeepZeros(bucket);
+  return reducer_->MarkReady(bucket);
+}
+
+void LayerReduction::KeepZeros(size_t bucket) {
+  for (const BucketSlot& slot : buckets_.plan.buckets[bucket].slots) {
+    const auto values = buckets_.gradients[bucket].subspan(
+        slot.offset, buckets_.shapes[slot.parameter].elements);
+    if (std::ranges::all_of(values, [](float v) { return v == 0; })) {
+      KeepMemory(slot.parameter);
+    }
+  }
+}
+
+void LayerReduction::RestoreMemory(size_t parameter) {
+  const auto kept = kept_.find(parameter);
+  if (kept == kept_.end()) return;
+  memory_->PutBack(parameter, kept->second);
+  is_flushed_ = false;
+}
+
+Status LayerReduction::LoadMemory(const Sections& sections) {
+  is_flushed_ = false;
+  return memory_->Load(sections);
+}
+
+void LayerReduction::BeginExactStep() {
+  kept_.clear();
+  flushed_.assign(buckets_.plan.buckets.size(), {});
+  flushes_ = !is_flushed_ && std::ranges::any_of(codecs_, [](const auto& entry) {
+    return !entry.second->StateFields().empty();
+  });
+}
+
+void LayerReduction::Flush(size_t b) {
+  if (keep_zeros_) KeepZeros(b);
+  const auto memory = reducer_->Memory(b);
+  if (memory.empty()) return;
+  flushed_[b].resize(memory.size());
+  const Chunk owned = reducer_->OwnedChunk(b);
+  const auto workers = static_cast<float>(comm_->world_size());
+  std::vector<std::span<float>> fields;
+  for (size_t f = 0; f < memory.size(); ++f) {
+    std::vector<float>& field = flushed_[b][f];
+    field.assign(memory[f].begin(), memory[f].end());
+    // The mean's loss is in the mean's units, and here goes with one worker's values.
+    for (float& v : std::span(field).subspan(owned.begin, owned.size)) v *= workers;
+    fields.emplace_back(field);
+  }
+  SendExactly(*codecs_.at(buckets_.specs[b]), buckets_.gradients[b], fields);
+}
+
+void LayerReduction::CommitFlushed() {
+  // Only velocities go on without anything new.
+  is_flushed_ = std::ranges::none_of(
+      codecs_, [](const auto& entry) { return entry.second->has_momentum(); });
+  for (size_t b = 0; b < flushed_.size(); ++b) {
+    const auto memory = reducer_->Memory(b);
+    const Chunk owned = reducer_->OwnedChunk(b);
+    const auto workers = static_cast<float>(comm_->world_size());
+    for (size_t f = 0; f < flushed_[b].size(); ++f) {
+      std::vector<float>& field = flushed_[b][f];
+      for (float& v : std::span(field).subspan(owned.begin, owned.size)) v /= workers;
+      std::ranges::copy(field, memory[f].begin());
+    }
+  }
+}
+
+Status LayerReduction::UseCodecs(const CodecsBySpec& codecs) {
+  const CodecsBySpec before = std::exchange(codecs_, codecs);
+  for (size_t b = 0; b < buckets_.specs.size(); ++b) {
+    const std::string& spec = buckets_.specs[b];
+    if (codecs.at(spec) == before.at(spec)) continue;
+    EQ_ASSIGN_OR_RETURN(ExchangeChoice choice, ChoiceOf(b, codecs));
+    EQ_RETURN_IF_ERROR(reducer_->SetCodec(b, std::move(choice.codec)));
+  }
+  return {};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,105 @@
+// The mean of a model's gradients over the workers: flat buckets of layers, each under its
+// codec and by its exchange; what the codecs remember of each layer; and the certificate of
+// what quantisation did to it. `train` and the DDP hook stand on this one class.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/exchange/exchange_choice.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/layers/certificate.h"
+#include "elastiquant/layers/codec_memory.h"
+#include "elastiquant/net/communicator.h"
+
+namespace elastiquant {
+
+// The codecs as they are now, with fitted levels and for the epoch, by the spec that they were
+// asked for by.
+using CodecsBySpec = std::map<std::string, std::shared_ptr<const Codec>>;
+
+struct LayerBuckets {
+  const BucketPlan& plan;  // must outlive the reduction, as must what the spans show
+  std::span<const ParameterShape> shapes;
+  std::vector<std::span<float>> gradients;  // by bucket
+  std::vector<std::string> specs;           // by bucket: a key of the codecs
+};
+
+struct LayerReductionOptions {
+  ReducerOptions reducer;  // its on_measured is the certificate's
+  // How means come about in a bucket under a codec that is not made for its shapes yet.
+  std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
+      choose;
+};
+
+// Not thread-safe, but that MarkReady may be called by any thread.
+class LayerReduction {
+ public:
+  // Collective. Errors: those of options.choose, of CodecForShapes and of
+  // GradientReducer::Create.
+  static Result<std::unique_ptr<LayerReduction>> Make(Communicator* comm, LayerBuckets buckets,
+                                                      const CodecsBySpec& codecs,
+                                                      LayerReductionOptions options);
+
+  // A step is BeginStep, MarkReady of each bucket, Finish (GradientReducer).
+  Status BeginStep(uint64_t step);
+  Status MarkReady(size_t bucket);
+  Result<StepOutcome> Finish() { return reducer_->Finish(); }
+
+  // A step whose gradients are sent otherwise, and exactly, is BeginExactStep, Flush of each
+  // bucket and, if all had a mean, CommitFlushed. Flush adds to a bucket's gradient all that
+  // its codec remembers of it (SendExactly).
+  void BeginExactStep();
+  bool flushes() const { return flushes_; }  // whether anything may be remembered in this step
+  bool remembers(size_t bucket) { return !reducer_->Memory(bucket).empty(); }
+  void Flush(size_t bucket);
+  void CommitFlushed();
+
+  // Between steps, the same on all workers: buckets travel under these codecs from now on.
+  Status UseCodecs(const CodecsBySpec& codecs);
+
+  // Between steps: the unit of a parameter's gradient changes by this (CodecMemory::Rescale).
+  void RescaleMemory(size_t parameter, double factor) { memory_->Rescale(parameter, factor); }
+  // In the step that has begun, or in all, what is remembered of a parameter is kept as it was
+  // before: of one, or of all whose gradient is zero on this worker.
+  void KeepMemory(size_t parameter) { kept_[parameter] = memory_->Copy(parameter); }
+  void KeepMemoryOfZeros() { keep_zeros_ = true; }
+  // After that step: it becomes so again, because what was sent has not been applied. Nothing
+  // happens to a parameter whose memory was not kept.
+  void RestoreMemory(size_t parameter);
+  void SaveMemory(Sections* sections) const { memory_->Save(sections); }
+  Status LoadMemory(const Sections& sections);
+
+  ReducerStats TakeStats() { return reducer_->TakeStats(); }
+  Certificate& certificate() { return certificate_; }
+
+ private:
+  LayerReduction(Communicator* comm, LayerBuckets buckets, const CodecsBySpec& codecs,
+                 LayerReductionOptions options);
+
+  Status MakeReducer();
+  Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
+  void KeepZeros(size_t bucket);
+
+  Communicator* const comm_;
+  const LayerBuckets buckets_;
+  const LayerReductionOptions options_;
+  Certificate certificate_;
+  CodecsBySpec codecs_;                       // in use
+  std::unique_ptr<GradientReducer> reducer_;  // destroyed before what its threads use
+  std::unique_ptr<CodecMemory> memory_;
+  // By bucket, in a step that is sent exactly: what its codec shall remember, by field.
+  std::vector<std::vector<std::vector<float>>> flushed_;
+  bool flushes_ = false;
+  bool is_flushed_ = false;  // the last exact step has sent all that was remembered
+  bool keep_zeros_ = false;
+  std::map<size_t, std::vector<float>> kept_;  // by parameter
+};
+
+}  // namespace elastiquant
