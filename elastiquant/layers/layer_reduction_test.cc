@@ -1,0 +1,222 @@
+#include "elastiquant/layers/layer_reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastiquant/net/testing.h"
+
+namespace elastiquant {
+namespace {
+
+const std::vector<ParameterShape> kShapes{
+    {"conv.weight", 3000, 4, 30, 25}, {"bn.bias", 10, 1, 1}, {"fc.weight", 5000, 2, 50}};
+
+// A worker's layers: fc under `codec`, biases exact, and conv under top-k with error feedback.
+struct Worker {
+  explicit Worker(Communicator* communicator, const std::string& codec = "elastic:bits=2|ef")
+      : comm(communicator), plan(PlanBuckets(kShapes, {.bucket_elements = 3000}).value()) {
+    codecs["fc"] = MakeCodec(codec).value();
+    codecs["conv"] = MakeCodec("topk:ratio=0.05|ef").value();
+    codecs["exact"] = MakeCodec("fp32").value();
+    for (const PlannedBucket& b : plan.buckets) gradients.emplace_back(b.elements);
+    LayerBuckets buckets{plan, kShapes, {}, {}};
+    for (size_t b = 0; b < plan.buckets.size(); ++b) {
+      const std::string& first = kShapes[plan.buckets[b].slots[0].parameter].name;
+      buckets.gradients.push_back(gradients[b]);
+      buckets.specs.push_back(plan.buckets[b].exact    ? "exact"
+                              : first == "conv.weight" ? "conv"
+                                                       : "fc");
+    }
+    const auto choose = [world = comm->world_size()](size_t, std::shared_ptr<const Codec> c) {
+      return ChooseExchange(std::move(c), nullptr, "codec", world);
+    };
+    const ReducerOptions options{.seed = 9, .measure_every = 1};
+    layers = LayerReduction::Make(comm, std::move(buckets), codecs, {options, choose}).value();
+  }
+  void Fill(uint64_t step) {
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      for (size_t i = 0; i < gradients[b].size(); ++i) {
+        const size_t salt = step * 31 + static_cast<size_t>(comm->rank()) * 17 + b;
+        gradients[b][i] = static_cast<float>((i * 7919 + salt * 104729) % 101) / 64 - 0.75f;
+      }
+    }
+  }
+  Status Step(uint64_t step) {
+    Fill(step);
+    EQ_RETURN_IF_ERROR(layers->BeginStep(step));
+    for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(layers->MarkReady(b));
+    return layers->Finish().status();
+  }
+  Sections Saved() const {
+    Sections sections;
+    layers->SaveMemory(&sections);
+    return sections;
+  }
+
+  Communicator* comm;
+  BucketPlan plan;
+  CodecsBySpec codecs;
+  std::vector<std::vector<float>> gradients;
+  std::unique_ptr<LayerReduction> layers;
+};
+
+class LayerReductionWorlds : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16));
+
+TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
+  const int world = GetParam();
+  std::vector<std::vector<std::vector<float>>> ends(static_cast<size_t>(world));
+  RunWorld(WorldOptions(world), [&](Communicator& comm) {
+    Sections saved;
+    {
+      Worker first(&comm);
+      for (uint64_t step = 0; step < 2; ++step) ASSERT_TRUE(first.Step(step).ok());
+      saved = first.Saved();
+      ASSERT_TRUE(first.Step(2).ok());
+      ends[static_cast<size_t>(comm.rank())] = first.gradients;
+    }
+    Worker resumed(&comm);
+    ASSERT_TRUE(resumed.layers->LoadMemory(saved).ok());
+    ASSERT_TRUE(resumed.Step(2).ok());
+    EXPECT_EQ(resumed.gradients, ends[static_cast<size_t>(comm.rank())]);
+  });
+  for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
+TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    Worker worker(&comm);
+    ASSERT_TRUE(worker.Step(0).ok());
+    const Sections before = worker.Saved();
+    worker.Fill(1);
+    ASSERT_TRUE(worker.layers->BeginStep(1).ok());
+    worker.layers->KeepMemory(2);
+    for (size_t b = 0; b < worker.gradients.size(); ++b) {
+      ASSERT_TRUE(worker.layers->MarkReady(b).ok());
+    }
+    ASSERT_TRUE(worker.layers->Finish().ok());
+    for (size_t p = 0; p < kShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    const Sections after = worker.Saved();
+    EXPECT_EQ(after.at("memory/residual/fc.weight"), before.at("memory/residual/fc.weight"));
+    EXPECT_NE(after.at("memory/residual/conv.weight"),
+              before.at("memory/residual/conv.weight"));
+  });
+}
+
+// What the steps so far have sent of a coordinate, and the exact one sends, are all gradients.
+TEST(LayerReductionTest, AnExactStepSendsAllThatWasHeldBack) {
+  constexpr int kWorld = 2;
+  RunWorld(WorldOptions(kWorld), [](Communicator& comm) {
+    Worker worker(&comm);
+    std::vector<std::vector<double>> owed;  // this worker's gradients less the means so far
+    for (const auto& g : worker.gradients) owed.emplace_back(g.size());
+    const auto add = [&](double weight) {
+      for (size_t b = 0; b < owed.size(); ++b) {
+        for (size_t i = 0; i < owed[b].size(); ++i) {
+          owed[b][i] += weight * static_cast<double>(worker.gradients[b][i]);
+        }
+      }
+    };
+    for (uint64_t step = 0; step < 3; ++step) {
+      worker.Fill(step);
+      add(1);
+      ASSERT_TRUE(worker.Step(step).ok());
+      add(-1);
+    }
+    worker.Fill(3);
+    add(1);
+    worker.layers->BeginExactStep();
+    EXPECT_TRUE(worker.layers->flushes());
+    for (size_t b = 0; b < worker.gradients.size(); ++b) worker.layers->Flush(b);
+    // The sum of what the workers send is what all of them together are owed.
+    for (size_t b = 0; b < worker.gradients.size(); ++b) {
+      for (size_t i = 0; i < worker.gradients[b].size(); ++i) {
+        const auto bits = [](double v) { return std::bit_cast<uint64_t>(v); };
+        const auto all = [&](double v) {
+          const std::vector<uint64_t> theirs = comm.AllGather(bits(v)).value();
+          double sum = 0;
+          for (const uint64_t t : theirs) sum += std::bit_cast<double>(t);
+          return sum;
+        };
+        if (i % 97 != 0) continue;  // each of these asks all workers
+        const double sent = all(static_cast<double>(worker.gradients[b][i]));
+        ASSERT_NEAR(sent, all(owed[b][i]), 1e-4) << "bucket " << b << " at " << i;
+      }
+    }
+    worker.layers->CommitFlushed();
+    worker.layers->BeginExactStep();
+    EXPECT_FALSE(worker.layers->flushes()) << "all has been sent";
+  });
+}
+
+TEST(LayerReductionTest, TravelsUnderOtherCodecsFromAStepOn) {
+  RunWorld(WorldOptions(3), [](Communicator& comm) {
+    Worker worker(&comm, "elastic:bits=2");
+    ASSERT_TRUE(worker.Step(0).ok());
+    const uint64_t before = comm.traffic().bytes_up;
+    ASSERT_TRUE(worker.Step(1).ok());
+    const uint64_t coarse = comm.traffic().bytes_up - before;
+    worker.codecs["fc"] = MakeCodec("elastic:bits=8").value();
+    ASSERT_TRUE(worker.layers->UseCodecs(worker.codecs).ok());
+    const uint64_t at_change = comm.traffic().bytes_up;
+    ASSERT_TRUE(worker.Step(2).ok());
+    EXPECT_GT(comm.traffic().bytes_up - at_change, coarse + 3000);
+    worker.codecs["fc"] = MakeCodec("topk").value();
+    EXPECT_EQ(worker.layers->UseCodecs(worker.codecs).code(), StatusCode::kInvalidArgument);
+  });
+}
+
+TEST(LayerReductionTest, CertifiesLossyLayersOnly) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    Worker worker(&comm, "elastic:bits=4");
+    ASSERT_TRUE(worker.Step(0).ok());
+    std::vector<std::string> layers;
+    for (const auto& line : worker.layers->certificate().Lines(1, 1)) {
+      layers.push_back(line.at("layer").get<std::string>());
+    }
+    EXPECT_EQ(std::ranges::count(layers, "fc.weight"), 1);
+    EXPECT_EQ(std::ranges::count(layers, "conv.weight"), 1);
+    EXPECT_EQ(std::ranges::count(layers, "bn.bias"), 0);
+  });
+}
+
+TEST_P(LayerReductionWorlds, ADeathEndsTheOthersWithItsName) {
+  const int world = GetParam();
+  MemoryNetwork network({.most_delay = std::chrono::microseconds(300)});
+  const int victim = world - 1;
+  std::vector<std::thread> threads;
+  std::atomic<int> named{0};
+  for (int r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      CommunicatorOptions options;
+      options.rank = r;
+      options.world_size = world;
+      options.network = network.At(r);
+      options.store_port = 1;
+      options.timeout = std::chrono::seconds(2);
+      options.on_peer_lost = [](const Status&) {};
+      auto comm = Communicator::Connect(options).value();
+      Worker worker(comm.get());
+      Status status;
+      for (uint64_t step = 0; status.ok() && step < 4; ++step) {
+        if (step == 2 && r == victim) network.Kill(r);
+        status = worker.Step(step);
+      }
+      named += status.message().find("worker " + std::to_string(victim)) != std::string::npos;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(named, world - 1);
+}
+
+}  // namespace
+}  // namespace elastiquant
