@@ -1,4 +1,6 @@
-"""The models that the lab times, in their forms for CIFAR's 32x32 images."""
+"""The models that the lab times, in their forms for CIFAR's 32x32 images.
+
+The ResNets' parameters have the names of `elastiquant train`, whose checkpoints they load."""
 
 import itertools
 
@@ -14,43 +16,45 @@ class Block(nn.Module):
     def __init__(self, channels_in: int, channels: int, stride: int, project: bool):
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(channels)
+        self.bn1 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(channels)
+        self.bn2 = nn.BatchNorm2d(channels)
         self.stride = stride
         self.padding = (channels - channels_in) // 2
-        self.shortcut = None
+        self.downsample = None
         if project and (stride != 1 or channels_in != channels):
-            self.shortcut = nn.Sequential(
+            self.downsample = nn.Sequential(
                 nn.Conv2d(channels_in, channels, 1, stride, bias=False),
                 nn.BatchNorm2d(channels),
             )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = F.relu(self.norm1(self.conv1(x)))
-        out = self.norm2(self.conv2(out))
-        if self.shortcut is not None:
-            x = self.shortcut(x)
+        out = F.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        if self.downsample is not None:
+            x = self.downsample(x)
         elif self.stride != 1:
             x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.padding, self.padding))
         return F.relu(out + x)
 
 
 def _resnet(widths: tuple[int, ...], blocks: int, project: bool) -> nn.Module:
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, widths[0], 3, padding=1, bias=False),
-        nn.BatchNorm2d(widths[0]),
-        nn.ReLU(),
-    ]
+    net = nn.Sequential()
+    net.conv1 = nn.Conv2d(3, widths[0], 3, padding=1, bias=False)
+    net.bn1 = nn.BatchNorm2d(widths[0])
+    net.relu = nn.ReLU()
     channels_in = widths[0]
-    for channels in widths:
+    for stage, channels in enumerate(widths, start=1):
+        layer = nn.Sequential()
         for block in range(blocks):
-            stride = 2 if block == 0 and channels != widths[0] else 1
-            layers.append(Block(channels_in, channels, stride, project))
+            stride = 2 if block == 0 and stage > 1 else 1
+            layer.append(Block(channels_in, channels, stride, project))
             channels_in = channels
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels_in, 10)
-    )
+        net.add_module(f"layer{stage}", layer)
+    net.pool = nn.AdaptiveAvgPool2d(1)
+    net.flatten = nn.Flatten()
+    net.fc = nn.Linear(channels_in, 10)
+    return net
 
 
 def resnet20() -> nn.Module:

@@ -15,10 +15,11 @@
 namespace elastiquant {
 
 // An image classifier. named_parameters() lists the parameters in the order in which Forward
-// uses them, under names such as "layer1.0.conv1.weight"; the last is the first whose gradient
-// backward completes. Parameters and buffers are fp32 and plainly contiguous (a convolution's
-// weight lies as [out, in, height, width]), so p and p.grad may be views into flat buffers.
-// Activations are channels-last where that is faster; that never shows outside.
+// uses them, under torchvision's names, such as "layer1.0.conv1.weight"; the last is the first
+// whose gradient backward completes. Parameters are fp32, buffers fp32 or int64, and all
+// plainly contiguous (a convolution's weight lies as [out, in, height, width]), so p and p.grad
+// may be views into flat buffers. Activations are channels-last where that is faster; that
+// never shows outside.
 class Model : public torch::nn::Module {
  public:
   // images: fp32 [batch, channels, image_size, image_size], any memory format.

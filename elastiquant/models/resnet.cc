@@ -37,12 +37,12 @@ class ZeroPadShortcutImpl : public nn::Module {
 };
 TORCH_MODULE(ZeroPadShortcut);
 
-// Option B.
+// Option B, under torchvision's names.
 class ProjectionShortcutImpl : public nn::Module {
  public:
   ProjectionShortcutImpl(int64_t in, int64_t out, int64_t stride)
-      : conv_(register_module("conv", Convolution(in, out, 1, stride))),
-        norm_(register_module("bn", nn::BatchNorm2d(out))) {}
+      : conv_(register_module("0", Convolution(in, out, 1, stride))),
+        norm_(register_module("1", nn::BatchNorm2d(out))) {}
 
   at::Tensor forward(const at::Tensor& x) { return norm_->forward(conv_->forward(x)); }
 
@@ -69,7 +69,7 @@ class ResidualBlockImpl : public nn::Module {
     if (shape.shortcut == Shortcut::kZeroPad) {
       zero_pad_ = register_module("shortcut", ZeroPadShortcut(in, out, stride));
     } else {
-      projection_ = register_module("shortcut", ProjectionShortcut(in, out, stride));
+      projection_ = register_module("downsample", ProjectionShortcut(in, out, stride));
     }
   }
 
