@@ -86,20 +86,18 @@ def steps_done(out):
 
 
 def weights(checkpoint):
-    """All parameters of a checkpoint by name, flat; checkpoint.h has the layout."""
+    """All parameters of a checkpoint by name, read by the published layout of safetensors."""
     data = checkpoint.read_bytes()
-    (count,), at = struct.unpack_from("<I", data, 20), 24
+    begin = 8 + struct.unpack_from("<Q", data)[0]
     parameters = {}
-    for _ in range(count):
-        (length,) = struct.unpack_from("<H", data, at)
-        name = data[at + 2 : at + 2 + length].decode()
-        (size,) = struct.unpack_from("<Q", data, at + 2 + length)
-        at += 2 + length + 8
-        if name.startswith("parameter/"):
-            parameters[name.removeprefix("parameter/")] = np.frombuffer(
-                data[at : at + size], np.float32
-            )
-        at += size
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__" or name.startswith("optimizer.") or "running_" in name:
+            continue
+        if entry["dtype"] == "F32":
+            at, end = (begin + offset for offset in entry["data_offsets"])
+            values = np.frombuffer(data[at:end], np.float32)
+            assert values.size == np.prod(entry["shape"], dtype=int), (name, entry)
+            parameters[name] = values
     return parameters
 
 
@@ -261,10 +259,10 @@ class TrainTest(unittest.TestCase):
     def test_missing_memory_is_named_and_can_be_forgotten(self):
         ef = {"codec": "elastic:bits=2|ef"}
         self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)
-        (self.out() / "checkpoint-4.worker-1.eqc").unlink()
+        (self.out() / "checkpoint-4.worker-1.safetensors").unlink()
         broken = train(self.out(), "--resume", **ef)
         self.assertEqual(broken.returncode, 2, broken.stderr)
-        self.assertIn("checkpoint-4.worker-1.eqc", broken.stderr)
+        self.assertIn("checkpoint-4.worker-1.safetensors", broken.stderr)
         self.assertIn("--forget-memory", broken.stderr)
         resumed = train(self.out(), "--resume", "--forget-memory", **ef)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
@@ -272,8 +270,8 @@ class TrainTest(unittest.TestCase):
     def test_another_workers_memory_is_refused(self):
         ef = {"codec": "elastic:bits=2|ef"}
         self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)
-        own = (self.out() / "checkpoint-4.worker-0.eqc").read_bytes()
-        (self.out() / "checkpoint-4.worker-1.eqc").write_bytes(own)
+        own = (self.out() / "checkpoint-4.worker-0.safetensors").read_bytes()
+        (self.out() / "checkpoint-4.worker-1.safetensors").write_bytes(own)
         broken = train(self.out(), "--resume", **ef)
         self.assertEqual(broken.returncode, 4, broken.stderr)
         self.assertIn("saved by worker 0, and this is worker 1", broken.stderr)
@@ -367,20 +365,36 @@ class TrainTest(unittest.TestCase):
 
     def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(self):
         self.assertEqual(train(self.out(), inject="kill@step=10,rank=0").returncode, 3)
-        newest = self.out() / "checkpoint-8.eqc"
+        newest = self.out() / "checkpoint-8.safetensors"
         content = bytearray(newest.read_bytes())
         content[len(content) // 2] ^= 1
         newest.write_bytes(content)
         resumed = train(self.out(), "--resume")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
-        self.assertIn("checkpoint-8.eqc: checksum check failed", resumed.stderr)
+        self.assertIn("checkpoint-8.safetensors: checksum check failed", resumed.stderr)
         self.assertIn("after step 4", resumed.stderr)
         self.expect_same_as_reference(self.out())
-        for file in self.out().glob("checkpoint-*.eqc"):
+        for file in self.out().glob("checkpoint-*.safetensors"):
             os.truncate(file, 1000)
         broken = train(self.out(), "--resume")
         self.assertEqual(broken.returncode, 4, broken.stderr)
-        self.assertIn("checkpoint-12.eqc: length check failed", broken.stderr)
+        self.assertIn("checkpoint-12.safetensors: length check failed", broken.stderr)
+
+    def test_checkpoints_of_an_older_version_are_named(self):
+        self.out().mkdir()
+        (self.out() / "checkpoint-8.eqc").write_bytes(b"EQCK")
+        broken = train(self.out(), "--resume")
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("checkpoint-8.eqc, come from an older version", broken.stderr)
+        unforced = train(self.out())
+        self.assertEqual(unforced.returncode, 2, unforced.stderr)
+        self.assertIn("--overwrite", unforced.stderr)
+        anew = train(self.out(), "--overwrite", steps=1)
+        self.assertEqual(anew.returncode, 0, anew.stderr)
+        self.assertEqual(
+            [file.name for file in self.out().glob("checkpoint-*")],
+            ["checkpoint-1.safetensors"],
+        )
 
     def test_resuming_with_other_options_says_which(self):
         broken = train(self.reference, "--resume", lr=0.5)
@@ -446,8 +460,8 @@ class TrainTest(unittest.TestCase):
             dump_gradients="3",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        before = weights(self.out() / "checkpoint-2.eqc")
-        after = weights(self.out() / "checkpoint-3.eqc")
+        before = weights(self.out() / "checkpoint-2.safetensors")
+        after = weights(self.out() / "checkpoint-3.safetensors")
         gradient = np.load(self.out() / "gradients/gradient-000003.npy")
         self.assertEqual((gradient.dtype, gradient.ndim), (np.float32, 1))
         layers = json.loads((self.out() / "gradients/layers.json").read_text())

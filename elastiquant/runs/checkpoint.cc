@@ -1,70 +1,52 @@
 #include "elastiquant/runs/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
+#include <string_view>
+#include <utility>
 
-#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
+#include "elastiquant/runs/file.h"
 
 namespace elastiquant {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint32_t kMagic = 0x4B435145;  // "EQCK"
-constexpr uint32_t kVersion = 1;
-constexpr size_t kHeaderBytes = 20;
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::string_view kSuffix = ".eqc";
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kOlderSuffix = ".eqc";  // before checkpoints were safetensors
 constexpr size_t kKeep = 2;
 
-std::span<const uint8_t> AsBytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
+// What a file has in its metadata beside the checkpoint's own.
+constexpr char kFormatKey[] = "format";  // some readers of safetensors ask for it
+constexpr char kFormat[] = "pt";         // with PyTorch's layout of tensors
+constexpr char kVersionKey[] = "checkpoint_version";
+constexpr char kVersion[] = "2";
+constexpr char kChecksumKey[] = "crc32c";
+constexpr std::string_view kChecksumPlace = "00000000";
 
-Status SystemError(const std::string& what, const fs::path& path) {
-  return IoError("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
-}
-
-// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
+// Where the checksum's digits are in the file; npos if it has none. The quotes of such words
+// within a text would be escaped.
+size_t FindChecksum(std::span<const uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string before = std::string("\"") + kChecksumKey + "\":\"";
+  const size_t found = text.find(before);
+  if (found == text.npos || text.size() - found < before.size() + kChecksumPlace.size()) {
+    return text.npos;
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Status WriteAndSync(const fs::path& file, std::span<const uint8_t> bytes) {
-  const Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd.get() < 0) return SystemError("create", file);
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError("write", file);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  if (fsync(fd.get()) != 0) return SystemError("sync", file);
-  return Status::Ok();
+  return found + before.size();
 }
 
-Status SyncFolder(const fs::path& folder) {
-  const Descriptor fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0 || fsync(fd.get()) != 0) return SystemError("sync the folder", folder);
-  return Status::Ok();
+// Of the whole file, as if its digits were zeros.
+std::string ChecksumOf(std::span<const uint8_t> bytes, size_t digits) {
+  uint32_t crc = Crc32c(bytes.first(digits));
+  crc = Crc32c(AsBytes(kChecksumPlace), crc);
+  crc = Crc32c(bytes.subspan(digits + kChecksumPlace.size()), crc);
+  char text[9];
+  std::snprintf(text, sizeof(text), "%08x", crc);
+  return text;
 }
 
 std::string WorkerSuffix(int rank) {
@@ -82,79 +64,45 @@ int64_t StepOf(const std::string& name, std::string_view suffix) {
 
 }  // namespace
 
-std::vector<uint8_t> SerializeCheckpoint(const Checkpoint& checkpoint) {
-  size_t payload = sizeof(uint32_t);
-  for (const auto& [name, bytes] : checkpoint) {
-    payload += sizeof(uint16_t) + name.size() + sizeof(uint64_t) + bytes.size();
-  }
-  std::vector<uint8_t> out(kHeaderBytes + payload);
-  ByteWriter body({out.data() + kHeaderBytes, payload});
-  body.Write(static_cast<uint32_t>(checkpoint.size()));
-  for (const auto& [name, bytes] : checkpoint) {
-    body.Write(static_cast<uint16_t>(name.size()));
-    body.WriteSpan(AsBytes(name));
-    body.Write(static_cast<uint64_t>(bytes.size()));
-    body.WriteSpan(bytes);
-  }
-  ByteWriter header(out);
-  header.Write(kMagic);
-  header.Write(kVersion);
-  header.Write(static_cast<uint64_t>(payload));
-  header.Write(Crc32c(std::span(out).subspan(kHeaderBytes)));
-  return out;
+std::vector<uint8_t> SerializeCheckpoint(Checkpoint checkpoint) {
+  checkpoint.metadata[kFormatKey] = kFormat;
+  checkpoint.metadata[kVersionKey] = kVersion;
+  checkpoint.metadata[kChecksumKey] = kChecksumPlace;
+  std::vector<uint8_t> bytes = SerializeSafetensors(checkpoint);
+  const size_t digits = FindChecksum(bytes);
+  std::ranges::copy(ChecksumOf(bytes, digits), bytes.begin() + static_cast<ptrdiff_t>(digits));
+  return bytes;
 }
 
-Result<Checkpoint> ParseCheckpoint(std::span<const uint8_t> bytes) {
-  ByteReader reader(bytes);
-  uint32_t magic = 0, version = 0, crc = 0, count = 0;
-  uint64_t payload = 0;
-  if (!reader.Read(&magic) || !reader.Read(&version) || !reader.Read(&payload) ||
-      !reader.Read(&crc)) {
-    return CorruptData("size check failed: " + std::to_string(bytes.size()) +
-                       " bytes, but a checkpoint has at least " + std::to_string(kHeaderBytes));
-  }
-  if (magic != kMagic) return CorruptData("magic check failed: not a checkpoint");
-  if (version != kVersion) {
-    return CorruptData("version check failed: version " + std::to_string(version) +
-                       ", this program reads " + std::to_string(kVersion));
-  }
-  if (payload != reader.remaining()) {
-    return CorruptData("length check failed: the header says " + std::to_string(payload) +
-                       " bytes of payload, there are " + std::to_string(reader.remaining()));
-  }
-  if (Crc32c(bytes.subspan(kHeaderBytes)) != crc) return CorruptData("checksum check failed");
+bool IsCheckpoint(const Safetensors& file) { return file.metadata.contains(kChecksumKey); }
 
-  Checkpoint checkpoint;
-  bool ok = reader.Read(&count);
-  for (uint32_t i = 0; ok && i < count; ++i) {
-    uint16_t name_size = 0;
-    uint64_t size = 0;
-    std::span<const uint8_t> name, section;
-    ok = reader.Read(&name_size) && reader.ReadSpan(name_size, &name) && reader.Read(&size) &&
-         reader.ReadSpan(size, &section);
-    if (ok) checkpoint[{name.begin(), name.end()}].assign(section.begin(), section.end());
+Result<Checkpoint> ParseCheckpoint(std::span<const uint8_t> bytes) {
+  EQ_ASSIGN_OR_RETURN(Checkpoint checkpoint, ParseSafetensors(bytes));
+  if (!IsCheckpoint(checkpoint)) {
+    return CorruptData("checksum check failed: the metadata has no " +
+                       std::string(kChecksumKey) + ", which this program writes");
   }
-  if (!ok || reader.remaining() != 0) return CorruptData("section check failed");
+  const size_t digits = FindChecksum(bytes);
+  if (digits == std::string_view::npos ||
+      ChecksumOf(bytes, digits) != checkpoint.metadata[kChecksumKey]) {
+    return CorruptData("checksum check failed");
+  }
+  const std::string version = checkpoint.metadata[kVersionKey];
+  if (version != kVersion) {
+    return CorruptData("version check failed: version '" + version + "', this program reads '" +
+                       kVersion + "'");
+  }
+  for (const char* key : {kFormatKey, kVersionKey, kChecksumKey})
+    checkpoint.metadata.erase(key);
   return checkpoint;
 }
 
 Result<Checkpoint> ReadCheckpoint(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return NotFound("cannot open the checkpoint " + file.string());
-  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) return IoError("cannot read the checkpoint " + file.string());
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(file));
   auto checkpoint = ParseCheckpoint(bytes);
   if (checkpoint.ok()) return checkpoint;
   return Status(checkpoint.status().code(),
                 "checkpoint " + file.string() + ": " + checkpoint.status().message());
-}
-
-Status WriteFileAtomically(const fs::path& file, std::span<const uint8_t> bytes) {
-  fs::path temporary = file;
-  temporary += ".tmp";
-  EQ_RETURN_IF_ERROR(WriteAndSync(temporary, bytes));
-  if (rename(temporary.c_str(), file.c_str()) != 0) return SystemError("rename", temporary);
-  return SyncFolder(file.has_parent_path() ? file.parent_path() : fs::path("."));
 }
 
 namespace {
@@ -187,18 +135,28 @@ std::vector<CheckpointFile> ListCheckpoints(const fs::path& run) {
   return ListFiles(run, kSuffix);
 }
 
-Status SaveCheckpoint(const fs::path& run, int64_t step, const Checkpoint& checkpoint) {
-  EQ_RETURN_IF_ERROR(
-      WriteFileAtomically(FileOf(run, step, kSuffix), SerializeCheckpoint(checkpoint)));
+std::vector<fs::path> ListOlderCheckpoints(const fs::path& run) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kOlderSuffix)) files.push_back(entry);
+  }
+  return files;
+}
+
+Status SaveCheckpoint(const fs::path& run, int64_t step, Checkpoint checkpoint) {
+  EQ_RETURN_IF_ERROR(WriteFileAtomically(FileOf(run, step, kSuffix),
+                                         SerializeCheckpoint(std::move(checkpoint))));
   RemoveAllBut(kKeep, run, kSuffix);
   return Status::Ok();
 }
 
 Status SaveWorkerCheckpoint(const fs::path& run, int64_t step, int rank,
-                            const Checkpoint& checkpoint) {
+                            Checkpoint checkpoint) {
   const std::string suffix = WorkerSuffix(rank);
-  EQ_RETURN_IF_ERROR(
-      WriteFileAtomically(FileOf(run, step, suffix), SerializeCheckpoint(checkpoint)));
+  EQ_RETURN_IF_ERROR(WriteFileAtomically(FileOf(run, step, suffix),
+                                         SerializeCheckpoint(std::move(checkpoint))));
   RemoveAllBut(kKeep + 1, run, suffix);
   return Status::Ok();
 }
@@ -214,6 +172,13 @@ void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                                               std::vector<std::string>* complaints) {
   Status newest = NotFound("no checkpoint in " + run.string());
+  if (const auto older = ListOlderCheckpoints(run); !older.empty()) {
+    newest = Unsupported("the checkpoints in " + run.string() + ", such as " +
+                         older.front().filename().string() +
+                         ", come from an older version of this program, and this one reads "
+                         "checkpoint-STEP.safetensors. Go on with that version, start anew by "
+                         "--overwrite, or give another --out");
+  }
   bool first = true;
   for (const CheckpointFile& file : ListCheckpoints(run)) {
     auto checkpoint = ReadCheckpoint(file.path);

@@ -12,9 +12,9 @@ namespace fs = std::filesystem;
 
 Checkpoint Example(uint8_t salt) {
   Checkpoint checkpoint;
-  checkpoint["progress"] = {'{', '}', salt};
-  checkpoint["parameter/fc.weight"] = std::vector<uint8_t>(1000, salt);
-  checkpoint["momentum/fc.weight"] = {};
+  checkpoint.metadata["progress"] = "{\"crc32c\":\"" + std::to_string(salt) + "\"}";
+  checkpoint.tensors["fc.weight"] = {"U8", {10, 100}, std::vector<uint8_t>(1000, salt)};
+  checkpoint.tensors["optimizer.momentum.fc.weight"] = {"F32", {0}, {}};
   return checkpoint;
 }
 
@@ -45,11 +45,34 @@ TEST_F(CheckpointTest, RoundTrip) {
   EXPECT_EQ(*back, Example(7));
   const auto empty = ParseCheckpoint(SerializeCheckpoint({}));
   ASSERT_TRUE(empty.ok());
-  EXPECT_TRUE(empty->empty());
+  EXPECT_EQ(*empty, Checkpoint());
+}
+
+TEST_F(CheckpointTest, IsSafetensorsWithAChecksum) {
+  const auto file = ParseSafetensors(SerializeCheckpoint(Example(7)));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->tensors, Example(7).tensors);
+  EXPECT_EQ(file->metadata.at("format"), "pt");
+  EXPECT_EQ(file->metadata.at("progress"), Example(7).metadata.at("progress"));
+  EXPECT_EQ(file->metadata.at("crc32c").size(), 8u);
+  EXPECT_TRUE(IsCheckpoint(*file));
+  EXPECT_FALSE(IsCheckpoint(Example(7)));
+}
+
+TEST_F(CheckpointTest, FilesOfOtherWritersAndVersionsAreRefused) {
+  const std::string none = ParseCheckpoint(SerializeSafetensors(Example(7))).status().message();
+  EXPECT_NE(none.find("checksum check failed: the metadata has no crc32c"), std::string::npos)
+      << none;
+  // Written again by another writer, with the checksum of the first.
+  auto again = ParseSafetensors(SerializeCheckpoint(Example(7))).value();
+  again.tensors["fc.weight"].bytes[3] = 8;
+  EXPECT_EQ(ParseCheckpoint(SerializeSafetensors(again)).status().message(),
+            "checksum check failed");
 }
 
 TEST_F(CheckpointTest, EveryTruncationAndEveryFlippedBitIsFound) {
-  const auto bytes = SerializeCheckpoint({{"a", {1, 2, 3}}, {"bc", {}}});
+  const auto bytes = SerializeCheckpoint(
+      {.metadata = {{"k", "text"}}, .tensors = {{"a", {"U8", {3}, {1, 2, 3}}}}});
   for (size_t size = 0; size < bytes.size(); ++size) {
     const auto parsed = ParseCheckpoint(std::span(bytes).first(size));
     ASSERT_FALSE(parsed.ok()) << size;
@@ -59,7 +82,9 @@ TEST_F(CheckpointTest, EveryTruncationAndEveryFlippedBitIsFound) {
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     auto damaged = bytes;
     damaged[bit / 8] ^= static_cast<uint8_t>(1 << (bit % 8));
-    EXPECT_FALSE(ParseCheckpoint(damaged).ok()) << bit;
+    const auto parsed = ParseCheckpoint(damaged);
+    ASSERT_FALSE(parsed.ok()) << bit;
+    EXPECT_NE(parsed.status().message().find("check failed"), std::string::npos);
   }
   auto longer = bytes;
   longer.push_back(0);
@@ -82,14 +107,14 @@ TEST_F(CheckpointTest, TheNewestTwoAreKept) {
 TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
   ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
   ASSERT_TRUE(SaveCheckpoint(run_, 2, Example(2)).ok());
-  Damage(ListCheckpoints(run_)[0].path, 50);
+  Damage(ListCheckpoints(run_)[0].path, 900);
   std::vector<std::string> complaints;
   const auto loaded = LoadNewestCheckpoint(run_, &complaints);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->step, 1);
   EXPECT_EQ(loaded->contents, Example(1));
   ASSERT_EQ(complaints.size(), 1u);
-  EXPECT_NE(complaints[0].find("checkpoint-2.eqc"), std::string::npos) << complaints[0];
+  EXPECT_NE(complaints[0].find("checkpoint-2.safetensors"), std::string::npos) << complaints[0];
   EXPECT_NE(complaints[0].find("checksum check failed"), std::string::npos) << complaints[0];
 }
 
@@ -101,9 +126,24 @@ TEST_F(CheckpointTest, WithNoneLeftTheErrorIsTheNewestOnes) {
   for (const auto& file : ListCheckpoints(run_)) fs::resize_file(file.path, 100);
   const Status status = LoadNewestCheckpoint(run_, &complaints).status();
   EXPECT_EQ(status.code(), StatusCode::kCorruptData);
-  EXPECT_NE(status.message().find("checkpoint-2.eqc"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("checkpoint-2.safetensors"), std::string::npos)
+      << status.message();
   EXPECT_NE(status.message().find("length check failed"), std::string::npos);
   EXPECT_EQ(complaints.size(), 2u);
+}
+
+TEST_F(CheckpointTest, OlderOnesAreNamed) {
+  for (const char* name : {"checkpoint-8.eqc", "checkpoint-8.worker-1.eqc", "notes.eqc"}) {
+    std::ofstream(run_ / name) << "EQCK";
+  }
+  EXPECT_EQ(ListOlderCheckpoints(run_).size(), 2u);
+  std::vector<std::string> complaints;
+  const Status status = LoadNewestCheckpoint(run_, &complaints).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_NE(status.message().find("come from an older version"), std::string::npos);
+  EXPECT_NE(status.message().find("--overwrite"), std::string::npos);
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  EXPECT_TRUE(LoadNewestCheckpoint(run_, &complaints).ok());
 }
 
 TEST_F(CheckpointTest, AnUnwritableFolderIsNamed) {

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 
 #include "elastiquant/base/json_number.h"
-#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/file.h"
 
 namespace elastiquant {
 namespace {
@@ -187,8 +186,7 @@ Result<MetricsLog> MetricsLog::Open(const std::filesystem::path& file, int64_t s
       kept += line + "\n";
     }
   }
-  EQ_RETURN_IF_ERROR(WriteFileAtomically(
-      file, std::span(reinterpret_cast<const uint8_t*>(kept.data()), kept.size())));
+  EQ_RETURN_IF_ERROR(WriteFileAtomically(file, AsBytes(kept)));
   std::ofstream stream(file, std::ios::app);
   if (!stream) return IoError("cannot write " + file.string());
   return MetricsLog(std::move(stream), file.filename());

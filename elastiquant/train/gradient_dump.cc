@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/npy_front.h"
-#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/file.h"
 
 namespace elastiquant {
 namespace {

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -12,9 +13,12 @@
 #include "elastiquant/base/random.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/train/stored_tensor.h"
 
 namespace elastiquant {
 namespace {
+
+const std::string kMomentumPrefix = std::string(kOptimizerPrefix) + "momentum.";
 
 std::span<uint8_t> BytesOf(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_contiguous(), "parameters and buffers are contiguous (model.h)");
@@ -45,27 +49,23 @@ Status Broadcast(Communicator& comm, const std::vector<NamedTensor>& tensors) {
   return Status::Ok();
 }
 
-void SaveAll(const std::string& kind, const std::vector<NamedTensor>& tensors,
-             Checkpoint* checkpoint) {
-  for (const NamedTensor& t : tensors) {
-    const auto bytes = BytesOf(t.tensor);
-    (*checkpoint)[kind + t.name].assign(bytes.begin(), bytes.end());
-  }
+std::vector<NamedTensor> WithPrefix(const std::string& prefix,
+                                    std::vector<NamedTensor> tensors) {
+  for (NamedTensor& t : tensors) t.name = prefix + t.name;
+  return tensors;
 }
 
-Status LoadAll(const std::string& kind, const std::vector<NamedTensor>& tensors,
-               const Checkpoint& checkpoint) {
+Status LoadAll(const std::vector<NamedTensor>& tensors, const Checkpoint& checkpoint) {
   for (const NamedTensor& t : tensors) {
-    const auto section = checkpoint.find(kind + t.name);
-    const auto bytes = BytesOf(t.tensor);
-    if (section == checkpoint.end() || section->second.size() != bytes.size()) {
-      return CorruptData("checkpoint: section " + kind + t.name + " should have " +
-                         std::to_string(bytes.size()) + " bytes, it " +
-                         (section == checkpoint.end()
-                              ? std::string("is missing")
-                              : "has " + std::to_string(section->second.size())));
+    const auto stored = checkpoint.tensors.find(t.name);
+    const std::string wanted = DescribeAsStored(t.tensor);
+    const std::string found =
+        stored == checkpoint.tensors.end() ? "missing" : stored->second.Describe();
+    if (found != wanted) {
+      return CorruptData("checkpoint: tensor " + t.name + " should be " + wanted + ", it is " +
+                         found);
     }
-    std::ranges::copy(section->second, bytes.begin());
+    std::ranges::copy(stored->second.bytes, BytesOf(t.tensor).begin());
   }
   return Status::Ok();
 }
@@ -182,16 +182,21 @@ std::vector<uint8_t> Replica::CopyBuffers() const { return Concatenate(buffers_)
 
 void Replica::RestoreBuffers(std::span<const uint8_t> copy) { Scatter(copy, buffers_); }
 
+std::vector<NamedTensor> Replica::State() const {
+  std::vector<NamedTensor> state = parameters_;
+  state.insert(state.end(), buffers_.begin(), buffers_.end());
+  return state;
+}
+
 void Replica::Save(Checkpoint* checkpoint) const {
-  SaveAll("parameter/", parameters_, checkpoint);
-  SaveAll("momentum/", momentum_, checkpoint);
-  SaveAll("buffer/", buffers_, checkpoint);
+  for (const auto& tensors : {State(), WithPrefix(kMomentumPrefix, momentum_)}) {
+    for (const NamedTensor& t : tensors) checkpoint->tensors[t.name] = ToStored(t.tensor);
+  }
 }
 
 Status Replica::Load(const Checkpoint& checkpoint) {
-  EQ_RETURN_IF_ERROR(LoadAll("parameter/", parameters_, checkpoint));
-  EQ_RETURN_IF_ERROR(LoadAll("momentum/", momentum_, checkpoint));
-  return LoadAll("buffer/", buffers_, checkpoint);
+  EQ_RETURN_IF_ERROR(LoadAll(State(), checkpoint));
+  return LoadAll(WithPrefix(kMomentumPrefix, momentum_), checkpoint);
 }
 
 void Replica::Drift() { BytesOf(parameters_.front().tensor)[0] ^= 1; }

@@ -47,9 +47,11 @@ class Replica {
   std::vector<uint8_t> CopyBuffers() const;
   void RestoreBuffers(std::span<const uint8_t> copy);
 
-  // Sections "parameter/NAME", "momentum/NAME", "buffer/NAME".
+  // The parameters, then the buffers: what PyTorch's state_dict() has, under the same names.
+  std::vector<NamedTensor> State() const;
+  // Tensors under these names, and momentum as "optimizer.momentum.NAME".
   void Save(Checkpoint* checkpoint) const;
-  // Errors: CorruptData naming the section that is missing or has another size.
+  // Errors: CorruptData naming the tensor that is missing or has another dtype or shape.
   Status Load(const Checkpoint& checkpoint);
 
   // Changes the last bit of one weight: for testing that this is found.

@@ -92,8 +92,8 @@ TEST(Replica, SavesTheMomentumThatThereIs) {
   Checkpoint checkpoint;
   const auto replica = Replica::Make(std::make_shared<Two>(), options).value();
   replica->Save(&checkpoint);
-  EXPECT_TRUE(checkpoint.contains("momentum/bias"));
-  EXPECT_FALSE(checkpoint.contains("momentum/weight"));
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.momentum.bias"));
+  EXPECT_FALSE(checkpoint.tensors.contains("optimizer.momentum.weight"));
   EXPECT_TRUE(replica->Load(checkpoint).ok());
 }
 

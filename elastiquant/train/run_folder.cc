@@ -9,6 +9,7 @@
 
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/file.h"
 #include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {
@@ -20,6 +21,11 @@ namespace {
 
 constexpr char kBucketKib[] = "--bucket-kib";
 
+// Texts of a checkpoint.
+constexpr char kProgress[] = "progress";
+constexpr char kWeightsHash[] = "weights-hash";
+constexpr char kIdentity[] = "identity";
+
 }  // namespace
 
 Status PrepareRunFolder(const TrainOptions& options) {
@@ -27,14 +33,14 @@ Status PrepareRunFolder(const TrainOptions& options) {
   fs::create_directories(options.out, error);
   if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
   if (options.resume) return Status::Ok();
-  for (const CheckpointFile& file : ListCheckpoints(options.out)) {
-    if (!options.overwrite) {
-      return InvalidArgument(options.out +
-                             " holds checkpoints of a run; go on with it by "
-                             "--resume, replace it by --overwrite, or give another --out");
-    }
-    fs::remove(file.path, error);
+  std::vector<fs::path> earlier = ListOlderCheckpoints(options.out);
+  for (const CheckpointFile& file : ListCheckpoints(options.out)) earlier.push_back(file.path);
+  if (!earlier.empty() && !options.overwrite) {
+    return InvalidArgument(options.out +
+                           " holds checkpoints of a run; go on with it by "
+                           "--resume, replace it by --overwrite, or give another --out");
   }
+  for (const fs::path& file : earlier) fs::remove(file, error);
   RemoveGradientDumps(fs::path(options.out) / kGradientFolder);
   fs::remove(fs::path(options.out) / "summary.json", error);
   return Status::Ok();
@@ -52,10 +58,10 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   for (const std::string& complaint : complaints) progress->Note("warning: " + complaint);
 
   const Checkpoint& contents = loaded->contents;
-  const auto section = contents.find("progress");
-  if (section == contents.end()) return CorruptData("checkpoint: section progress is missing");
-  const json saved = json::parse(section->second, nullptr, /*allow_exceptions=*/false);
-  if (!saved.is_object()) return CorruptData("checkpoint: section progress is not JSON");
+  const auto text = contents.metadata.find(kProgress);
+  if (text == contents.metadata.end()) return CorruptData("checkpoint: progress is missing");
+  const json saved = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  if (!saved.is_object()) return CorruptData("checkpoint: progress is not JSON");
   json before = saved.at("fingerprint");
   const json now = Fingerprint(options, world_size);
   if (const json was = std::exchange(before[kBucketKib], now[kBucketKib]);
@@ -91,33 +97,24 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   const Stopwatch watch;
   Checkpoint checkpoint;
   replica.Save(&checkpoint);
-  const std::string progress = json({{"step", state->step},
-                                     {"skipped_in_a_row", state->skipped_in_a_row},
-                                     {"codec", state->codec},
-                                     {"certificate", state->certificate},
-                                     {"threads", at::get_num_threads()},
-                                     {"fingerprint", Fingerprint(options, world_size)},
-                                     {"record", state->record.SaveState()}})
-                                   .dump();
-  checkpoint["progress"].assign(progress.begin(), progress.end());
-  EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, checkpoint));
+  checkpoint.metadata[kProgress] = json({{"step", state->step},
+                                         {"skipped_in_a_row", state->skipped_in_a_row},
+                                         {"codec", state->codec},
+                                         {"certificate", state->certificate},
+                                         {"threads", at::get_num_threads()},
+                                         {"fingerprint", Fingerprint(options, world_size)},
+                                         {"record", state->record.SaveState()}})
+                                       .dump();
+  EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, std::move(checkpoint)));
   state->record.AddOverhead(0, watch.Seconds());
   return Status::Ok();
 }
 
 namespace {
 
-constexpr char kWeightsSection[] = "weights-hash";
-constexpr char kIdentitySection[] = "identity";
-
-std::vector<uint8_t> HashOf(const Replica& replica) {
-  const std::string text = std::to_string(replica.Hash());
-  return {text.begin(), text.end()};
-}
-
 Status CheckWorker(Checkpoint* loaded, const StateIdentity& mine, const Replica& replica) {
-  EQ_RETURN_IF_ERROR(CheckIdentity((*loaded)[kIdentitySection], mine));
-  if ((*loaded)[kWeightsSection] == HashOf(replica)) return Status::Ok();
+  EQ_RETURN_IF_ERROR(CheckIdentity(AsBytes(loaded->metadata[kIdentity]), mine));
+  if (loaded->metadata[kWeightsHash] == std::to_string(replica.Hash())) return Status::Ok();
   return CorruptData("it does not go with the run's weights");
 }
 
@@ -128,9 +125,10 @@ Status SaveWorker(const TrainOptions& options, const StateIdentity& mine, int64_
   std::error_code error;
   fs::create_directories(options.out, error);  // on another machine than worker 0's
   if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
-  checkpoint[kIdentitySection] = IdentitySection(mine);
-  checkpoint[kWeightsSection] = HashOf(replica);
-  return SaveWorkerCheckpoint(options.out, step, mine.rank, checkpoint);
+  const std::vector<uint8_t> identity = IdentitySection(mine);
+  checkpoint.metadata[kIdentity].assign(identity.begin(), identity.end());
+  checkpoint.metadata[kWeightsHash] = std::to_string(replica.Hash());
+  return SaveWorkerCheckpoint(options.out, step, mine.rank, std::move(checkpoint));
 }
 
 Result<Checkpoint> LoadWorker(const TrainOptions& options, const StateIdentity& mine,

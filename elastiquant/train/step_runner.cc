@@ -24,7 +24,7 @@ constexpr size_t kScalars = 2;  // loss and accuracy travel with the gradients
 // What buckets travel under, in a LayerReduction.
 constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
-constexpr char kRateSection[] = "learning-rate";  // of what is remembered
+constexpr char kRate[] = "learning-rate";  // of what is remembered
 
 }  // namespace
 
@@ -120,19 +120,26 @@ Status StepRunner::BeginEpoch(int64_t epoch) {
 }
 
 void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
-  layers_->SaveMemory(checkpoint);
+  Sections memory;
+  layers_->SaveMemory(&memory);
+  for (auto& [name, bytes] : memory) {
+    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
+    checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
+  }
   const auto* rate = reinterpret_cast<const uint8_t*>(&memory_rate_);
-  (*checkpoint)[kRateSection].assign(rate, rate + sizeof(memory_rate_));
+  checkpoint->tensors[kRate] = {
+      .dtype = "F64", .shape = {}, .bytes = {rate, rate + sizeof(memory_rate_)}};
 }
 
 Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
-  const auto rate = checkpoint.find(kRateSection);
-  if (rate == checkpoint.end() || rate->second.size() != sizeof(memory_rate_)) {
-    return CorruptData(std::string("section ") + kRateSection +
-                       " is missing or has a wrong size");
+  Sections memory;
+  for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
+  const std::vector<uint8_t>& rate = memory[kRate];
+  if (rate.size() != sizeof(memory_rate_)) {
+    return CorruptData(std::string("section ") + kRate + " is missing or has a wrong size");
   }
-  EQ_RETURN_IF_ERROR(layers_->LoadMemory(checkpoint));
-  std::memcpy(&memory_rate_, rate->second.data(), sizeof(memory_rate_));
+  EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
+  std::memcpy(&memory_rate_, rate.data(), sizeof(memory_rate_));
   return Status::Ok();
 }
 

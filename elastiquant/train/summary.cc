@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/file.h"
 
 namespace elastiquant {
 
@@ -39,8 +39,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["machine"]["threads"] = at::get_num_threads();
   const std::string text = summary.dump(2) + "\n";
   const fs::path file = fs::path(options.out) / "summary.json";
-  EQ_RETURN_IF_ERROR(WriteFileAtomically(
-      file, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
+  EQ_RETURN_IF_ERROR(WriteFileAtomically(file, AsBytes(text)));
   const json& accuracy = summary["test_accuracy"];
   fmt::print(
       "{}\n{} by {}: test accuracy {}, {:.2f} bits per coordinate, {:.4f} s per step\n",

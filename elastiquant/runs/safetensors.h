@@ -1,0 +1,51 @@
+// Tensors by name in one file, in the format that PyTorch and others read by the package
+// safetensors (https://github.com/huggingface/safetensors):
+//
+//   u64 header size, little endian; the header, JSON, padded by spaces:
+//     {"__metadata__": {"key": "text"},
+//      "fc.bias": {"dtype": "F32", "shape": [10], "data_offsets": [0, 40]}};
+//   then the data, to which the offsets count, with no gap and no overlap.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+struct StoredTensor {
+  std::string dtype = "F32";  // one that DtypeBytes knows
+  std::vector<int64_t> shape;
+  std::vector<uint8_t> bytes;  // of the values, the last dimension's beside each other
+
+  // "F32 [16, 3, 3, 3]"
+  std::string Describe() const;
+  bool operator==(const StoredTensor&) const = default;
+};
+
+// Names, keys and texts are UTF-8.
+struct Safetensors {
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, StoredTensor> tensors;
+
+  bool operator==(const Safetensors&) const = default;
+};
+
+// Bytes a value: F32 has 4. 0 for a dtype that is not known here.
+size_t DtypeBytes(std::string_view dtype);
+
+// Each tensor's bytes must be as many as its dtype and shape say. The data begins at a multiple
+// of 8 in the file, and each tensor at one of its dtype's size.
+std::vector<uint8_t> SerializeSafetensors(const Safetensors& file);
+
+// Any bytes may be given. Errors: CorruptData naming the check that failed (size, header,
+// length, tensor) and the tensor. As the reference does, it refuses headers of more than 100
+// MB.
+Result<Safetensors> ParseSafetensors(std::span<const uint8_t> bytes);
+
+}  // namespace elastiquant
