@@ -135,6 +135,8 @@ void AddData(CLI::App& app, DataOptions& o) {
 void AddUpdate(CLI::App& app, UpdateOptions& o) {
   app.add_option("--model", o.model, "Network; `elastiquant models` lists them")
       ->capture_default_str();
+  app.add_option("--init", o.init,
+                 "Begin with the weights of this safetensors file; default: made from --seed");
   app.add_option("--steps", o.steps, "Steps to train; overrides --epochs");
   app.add_option("--epochs", o.epochs, "Passes over the training set")->capture_default_str();
   app.add_option("--batch", o.batch, "Images a worker and step")->capture_default_str();

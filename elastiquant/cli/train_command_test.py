@@ -3,9 +3,11 @@
 usage: train_command_test.py PROGRAM [unittest arguments]
 """
 
+import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -396,6 +398,61 @@ class TrainTest(unittest.TestCase):
             ["checkpoint-1.safetensors"],
         )
 
+    def test_a_run_begins_with_the_weights_of_a_file_and_resumes_exactly(self):
+        init = self.out() / "weights.safetensors"
+        init.parent.mkdir()
+        shutil.copy(self.reference / "checkpoint-12.safetensors", init)
+        whole, broken = self.out() / "whole", self.out() / "broken"
+        done = train(whole, init=init, check_replicas="every")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(
+            summary(whole)["weights_hash"], summary(self.reference)["weights_hash"]
+        )
+        content = hashlib.md5(init.read_bytes()).hexdigest()
+        self.assertEqual(summary(whole)["options"]["--init"], f"md5 {content}")
+        killed = train(broken, inject="kill@step=7,rank=1", init=init)
+        self.assertEqual(killed.returncode, 3, killed.stderr)
+        # The same content goes on, wherever it lies; so does the run without the file.
+        elsewhere = init.rename(self.out() / "elsewhere.safetensors")
+        other = train(broken, "--resume", init=self.reference / "checkpoint-8.safetensors")
+        self.assertEqual(other.returncode, 2, other.stderr)
+        self.assertRegex(other.stderr, f'--init was "md5 {content}" and is "md5 ')
+        killed = train(broken, "--resume", init=elsewhere, inject="kill@step=10,rank=1")
+        self.assertEqual(killed.returncode, 3, killed.stderr)
+        self.assertIn("after step 4", killed.stderr)
+        resumed = train(broken, "--resume")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("after step 8", resumed.stderr)
+        self.assertEqual(metrics(broken), metrics(whole))
+        for key in ("weights_hash", "test_loss", "options"):
+            self.assertEqual(summary(broken)[key], summary(whole)[key])
+        late = train(self.reference, "--resume", init=elsewhere)
+        self.assertEqual(late.returncode, 2, late.stderr)
+        self.assertIn("--init was not given and is", late.stderr)
+
+    def test_a_file_that_does_not_fit_is_explained_and_harms_nothing(self):
+        self.assertEqual(train(self.out(), steps=1).returncode, 0)
+        mine = self.out() / "checkpoint-1.safetensors"
+        for model, words in (
+            ("mlp", "'fc1.bias', 'fc2.weight' and 3 more, and has 'bn1.bias'"),
+            ("resnet32", "it lacks 'layer1.3.conv1.weight'"),
+            ("linear", "it has 'bn1.bias', 'bn1.num_batches_tracked'"),
+        ):
+            with self.subTest(model=model):
+                broken = train(self.out(), "--overwrite", model=model, init=mine)
+                self.assertEqual(broken.returncode, 2, broken.stderr)
+                self.assertIn(words, broken.stderr)
+                self.assertNotIn("worker 1", broken.stderr)
+                self.assertTrue(mine.exists())
+        damaged = self.out() / "damaged"
+        damaged.write_bytes(mine.read_bytes()[:-1])
+        broken = train(self.out(), "--overwrite", init=damaged)
+        self.assertEqual(broken.returncode, 4, broken.stderr)
+        self.assertIn("damaged: length check failed", broken.stderr)
+        # The file may lie in the folder of the run that it replaces.
+        done = train(self.out(), "--overwrite", init=mine, steps=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_resuming_with_other_options_says_which(self):
         broken = train(self.reference, "--resume", lr=0.5)
         self.assertEqual(broken.returncode, 2, broken.stderr)
@@ -408,6 +465,7 @@ class TrainTest(unittest.TestCase):
         for option, value, words in (
             ("codec", "fp33", "fp32"),
             ("model", "resnet21", "resnet20"),
+            ("init", "/nowhere", "there is no file /nowhere"),
             ("data", "/nowhere", "/nowhere"),
             ("lr", 0, "--lr"),
             ("workers", 0, "--workers"),

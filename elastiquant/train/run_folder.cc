@@ -63,7 +63,8 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   const json saved = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
   if (!saved.is_object()) return CorruptData("checkpoint: progress is not JSON");
   json before = saved.at("fingerprint");
-  const json now = Fingerprint(options, world_size);
+  if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
+  const json now = Fingerprint(options, world_size, state->init);
   if (const json was = std::exchange(before[kBucketKib], now[kBucketKib]);
       was != now[kBucketKib]) {
     progress->Note("warning: the run had --bucket-kib " + was.dump() + " and goes on with " +
@@ -97,14 +98,15 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   const Stopwatch watch;
   Checkpoint checkpoint;
   replica.Save(&checkpoint);
-  checkpoint.metadata[kProgress] = json({{"step", state->step},
-                                         {"skipped_in_a_row", state->skipped_in_a_row},
-                                         {"codec", state->codec},
-                                         {"certificate", state->certificate},
-                                         {"threads", at::get_num_threads()},
-                                         {"fingerprint", Fingerprint(options, world_size)},
-                                         {"record", state->record.SaveState()}})
-                                       .dump();
+  checkpoint.metadata[kProgress] =
+      json({{"step", state->step},
+            {"skipped_in_a_row", state->skipped_in_a_row},
+            {"codec", state->codec},
+            {"certificate", state->certificate},
+            {"threads", at::get_num_threads()},
+            {"fingerprint", Fingerprint(options, world_size, state->init)},
+            {"record", state->record.SaveState()}})
+          .dump();
   EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, std::move(checkpoint)));
   state->record.AddOverhead(0, watch.Seconds());
   return Status::Ok();

@@ -20,6 +20,7 @@ struct RunState {
   int64_t step = 0;  // done
   int64_t skipped_in_a_row = 0;
   std::string codec;  // StepRunner::AdaptedCodec
+  std::string init;  // LoadInitialWeights: what the run's first weights were; empty: the seed's
   RunRecord record;
   nlohmann::json certificate;  // Certificate::SaveState, of an epoch under way
 };

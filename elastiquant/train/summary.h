@@ -23,6 +23,7 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
+  std::string init;  // LoadInitialWeights; empty without
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.

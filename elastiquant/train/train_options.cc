@@ -127,7 +127,7 @@ std::string ExchangeInPrint(const TrainOptions& o, int world_size) {
 
 }  // namespace
 
-nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
+nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::string& init) {
   nlohmann::json print = {
       {"--model", o.model},
       {"--data", o.data},
@@ -151,6 +151,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size) {
       {"--warmup", o.warmup_steps},
       {"--workers", world_size},
   };
+  if (!init.empty()) print["--init"] = init;
   if (o.update != "sgd") print["--update"] = o.update;
   if (!o.codec_down.empty()) {
     print["--codec-down"] = MakeCodec(o.codec_down).value()->spec();

@@ -27,6 +27,7 @@ struct DataOptions {
 
 struct UpdateOptions {
   std::string model = "resnet20";
+  std::string init;   // file that the weights begin with; empty: made from the seed
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
   int64_t batch = 32;  // images a worker and step
@@ -86,7 +87,9 @@ Status ValidateOptions(const TrainOptions& options);
 
 // The options that the weights depend on, by option name. Two runs with equal fingerprints on
 // the same machine give the same weights; a checkpoint is only resumed by its own.
-nlohmann::json Fingerprint(const TrainOptions& options, int world_size);
+// init: what LoadInitialWeights says of --init's file, which may lie at any path.
+nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
+                           const std::string& init = "");
 
 // How the means of gradients under `codec` come about: --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,

@@ -80,6 +80,12 @@ TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
             "--lr was 0.1 and is 0.2");
   EXPECT_THAT(CompareFingerprints(Fingerprint(a, 2), Fingerprint(a, 4)),
               HasSubstr("--workers was 2 and is 4"));
+  a.init = "weights.safetensors";  // what it holds counts, not where it is
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2, "x"), Fingerprint(Valid(), 2, "x")), "");
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2, "x"), Fingerprint(a, 2, "y")),
+            "--init was \"x\" and is \"y\"");
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(a, 2, "y")),
+            "--init was not given and is \"y\"");
 }
 
 TEST(TrainOptionsTest, OnlyAConstantScheduleMayGrowLonger) {

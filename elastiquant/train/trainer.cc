@@ -20,6 +20,7 @@
 #include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/evaluate.h"
 #include "elastiquant/train/gradient_dump.h"
+#include "elastiquant/train/initial_weights.h"
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/replica_check.h"
 #include "elastiquant/train/run_folder.h"
@@ -144,7 +145,11 @@ Result<std::unique_ptr<GradientDump>> Trainer::MakeDump() const {
   return dump;
 }
 
+// Before the folder is prepared: the file may lie there, and a bad one shall do no harm.
 Status Trainer::OpenFolder() {
+  if (!options_.init.empty()) {
+    EQ_ASSIGN_OR_RETURN(state_.init, LoadInitialWeights(options_.init, replica_->State()));
+  }
   EQ_RETURN_IF_ERROR(PrepareRunFolder(options_));
   if (options_.resume) {
     EQ_RETURN_IF_ERROR(
@@ -358,7 +363,8 @@ RunFacts Trainer::Facts() const {
           .coordinates = coordinates_,
           .steps_per_epoch = steps_per_epoch_,
           .replicas_identical = replicas_identical_,
-          .weights_hash = replica_->Hash()};
+          .weights_hash = replica_->Hash(),
+          .init = state_.init};
 }
 
 }  // namespace
