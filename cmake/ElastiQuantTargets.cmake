@@ -43,6 +43,14 @@ function(eq_library name)
     PRIVATE $<BUILD_INTERFACE:elastiquant_warnings>)
 endfunction()
 
+# Compiles these headers of others, such as <nlohmann/json.hpp>, once for all of a target's sources:
+# for targets whose sources cost more to compile by such headers than by what they say themselves.
+function(eq_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  # ccache asks for it to look into a precompiled header.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+endfunction()
+
 # One test program a folder, its sources standing beside the code they test. ctest starts it for
 # each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
 # quarter of an hour for each.
@@ -61,9 +69,7 @@ function(eq_test name)
   # GoogleTest's headers are another third of it. Few files would not make up for compiling them.
   list(LENGTH ARG_SOURCES sources)
   if(sources GREATER 5)
-    target_precompile_headers(${name} PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-    # ccache asks for it to look into a precompiled header.
-    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    eq_precompile(${name} <gmock/gmock.h> <gtest/gtest.h>)
   endif()
   if(ELASTIQUANT_TEST_SHARDS EQUAL 0)
     include(GoogleTest)

@@ -18,6 +18,7 @@ inline StoreHost& TestTcpStore() {
 inline CommunicatorOptions GlooWorldOptions(int world_size) {
   CommunicatorOptions options = WorldOptions(world_size);
   options.network = MakeGlooNetwork();
+  options.timeout = CommunicatorOptions().timeout;
   options.store_port = TestTcpStore().port();
   return options;
 }
