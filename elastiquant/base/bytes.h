@@ -46,7 +46,7 @@ class ByteReader {
   bool failed_ = false;
 };
 
-// Writes into a fixed span. A write past the end fails and leaves the writer failed.
+// Writes into a fixed span. A write that would go past the end fails and writes nothing.
 class ByteWriter {
  public:
   explicit ByteWriter(std::span<uint8_t> out) : out_(out) {}
@@ -57,21 +57,16 @@ class ByteWriter {
     return WriteSpan({reinterpret_cast<const uint8_t*>(&value), sizeof(T)});
   }
   bool WriteSpan(std::span<const uint8_t> bytes) {
-    if (out_.size() - pos_ < bytes.size()) {
-      failed_ = true;
-      return false;
-    }
+    if (out_.size() - pos_ < bytes.size()) return false;
     if (!bytes.empty()) std::memcpy(out_.data() + pos_, bytes.data(), bytes.size());
     pos_ += bytes.size();
     return true;
   }
   size_t position() const { return pos_; }
-  bool failed() const { return failed_; }
 
  private:
   std::span<uint8_t> out_;
   size_t pos_ = 0;
-  bool failed_ = false;
 };
 
 }  // namespace elastiquant

@@ -269,16 +269,14 @@ class Environment : public testing::Test {
   void TearDown() override {
     for (const char* name : kNames) unsetenv(name);
   }
-  static constexpr const char* kNames[] = {"RANK",        "WORLD_SIZE",
-                                           "LOCAL_RANK",  "MASTER_ADDR",
-                                           "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"};
+  static constexpr const char* kNames[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                                           "TORCHELASTIC_USE_AGENT_STORE"};
   static void Set(const char* name, const char* value) { setenv(name, value, 1); }
 };
 
 TEST_F(Environment, IsReadAsTorchrunSetsIt) {
   Set("RANK", "3");
   Set("WORLD_SIZE", "4");
-  Set("LOCAL_RANK", "1");
   Set("MASTER_ADDR", "10.0.0.1");
   Set("MASTER_PORT", "29500");
   Set("TORCHELASTIC_USE_AGENT_STORE", "True");
@@ -288,7 +286,6 @@ TEST_F(Environment, IsReadAsTorchrunSetsIt) {
   EXPECT_EQ(options.store_host, "10.0.0.1");
   EXPECT_EQ(options.store_port, 29500);
   EXPECT_TRUE(options.store_is_external);
-  EXPECT_EQ(LocalRankFromEnvironment().value(), 1);
 }
 
 TEST_F(Environment, ErrorsNameTheVariable) {
@@ -300,7 +297,6 @@ TEST_F(Environment, ErrorsNameTheVariable) {
   Set("MASTER_ADDR", "h");
   Set("MASTER_PORT", "29500x");
   EXPECT_TRUE(Contains(OptionsFromEnvironment().status().message(), "MASTER_PORT"));
-  EXPECT_EQ(LocalRankFromEnvironment().value(), 0);
 }
 
 }  // namespace

@@ -35,7 +35,6 @@ class TileGeometry {
   TileGeometry(size_t bucket, bool coded, size_t elements,
                std::span<const TensorStart> tensors = {});
 
-  size_t elements() const { return elements_; }
   size_t tiles() const { return tiles_; }
   size_t buckets() const { return buckets_; }
   // Coordinates of every tile but maybe the last.

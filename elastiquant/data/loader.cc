@@ -176,16 +176,12 @@ class TrainOrder {
           {index, DeriveKey(options_.seed, static_cast<uint64_t>(next_.epoch),
                             static_cast<uint64_t>(index), kAugmentStream)});
     }
-    next_ = After(next_);
+    if (++next_.step == steps_per_epoch()) next_ = {next_.epoch + 1, 0};
     return plan;
   }
 
   int64_t steps_per_epoch() const {
     return static_cast<int64_t>(permutation_.size()) / (options_.batch * options_.world_size);
-  }
-  LoaderPosition After(LoaderPosition position) const {
-    if (position.step + 1 < steps_per_epoch()) return {position.epoch, position.step + 1};
-    return {position.epoch + 1, 0};
   }
 
  private:
@@ -212,21 +208,14 @@ class PrefetchingTrainLoader : public TrainLoader {
   PrefetchingTrainLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
                          LoaderPosition start)
       : order_(dataset->info().train_size, options, start),
-        position_(start),
         prefetcher_(std::move(dataset), options,
                     [this](int64_t) { return order_.PlanNext(); }) {}
 
   int64_t steps_per_epoch() const override { return order_.steps_per_epoch(); }
-  LoaderPosition position() const override { return position_; }
-  Result<Batch> Next() override {
-    auto batch = prefetcher_.Next();
-    if (batch.ok()) position_ = order_.After(position_);
-    return batch;
-  }
+  Result<Batch> Next() override { return prefetcher_.Next(); }
 
  private:
   TrainOrder order_;
-  LoaderPosition position_;
   Prefetcher prefetcher_;  // last: its threads use order_
 };
 
@@ -239,11 +228,9 @@ class PrefetchingTestLoader : public TestLoader {
     last_ = total * (options.rank + 1) / options.world_size;
   }
 
-  int64_t samples() const override { return last_ - first_; }
-
   // Threads live for one pass: most of a run is training.
   Result<std::optional<Batch>> Next() override {
-    if (next_ >= samples()) {
+    if (first_ + next_ >= last_) {
       prefetcher_.reset();
       return std::optional<Batch>();
     }

@@ -23,7 +23,6 @@ struct Batch {
 struct LoaderPosition {
   int64_t epoch = 0;
   int64_t step = 0;
-  bool operator==(const LoaderPosition&) const = default;
 };
 
 struct LoaderOptions {
@@ -51,8 +50,6 @@ class TrainLoader {
   virtual ~TrainLoader() = default;
 
   virtual int64_t steps_per_epoch() const = 0;
-  // Of the batch that the next call of Next() gives; {1, 0} after the last of epoch 0.
-  virtual LoaderPosition position() const = 0;
   // Waits until the next batch is ready. Errors: those of Dataset::Read, after which the loader
   // is to be discarded: a batch is lost, so what follows is no more the order promised above.
   virtual Result<Batch> Next() = 0;
@@ -67,7 +64,6 @@ class TestLoader {
                                                   const LoaderOptions& options);
   virtual ~TestLoader() = default;
 
-  virtual int64_t samples() const = 0;  // this rank's share
   // The next batch, or nothing after the last; Rewind() starts the pass again.
   virtual Result<std::optional<Batch>> Next() = 0;
   virtual void Rewind() = 0;

@@ -43,7 +43,6 @@ class TensorCollectives {
   void Abort(const Status& why) { comm_->Abort(why); }
 
   int world_size() const { return comm_->world_size(); }
-  Traffic traffic() const { return comm_->traffic(); }
 
  private:
   // The reducer of tensors of one length and codec, and its memory.

@@ -11,7 +11,12 @@
 namespace elastiquant {
 namespace {
 
-// Of the bases that are not powers of two.
+struct DigitGroup {
+  int digits;  // k
+  int bits;    // b
+};
+
+// The group of a base that is not a power of two.
 constexpr DigitGroup Group(int base) {
   switch (base) {
     case 3:
@@ -137,10 +142,6 @@ bool WithBase(int base, Fn fn) {
 }
 
 }  // namespace
-
-DigitGroup DigitGroupOf(int base) {
-  return IsPowerOfTwo(base) ? DigitGroup{1, BitsOf(base)} : Group(base);
-}
 
 size_t PackedDigitBytes(size_t n, int base) {
   if (IsPowerOfTwo(base)) return PackedBytes(n, BitsOf(base));

@@ -14,12 +14,6 @@ constexpr bool IsDigitBase(int base) {
   return base >= 2 && (base <= 16 || base == 32 || base == 64 || base == 128 || base == 256);
 }
 
-struct DigitGroup {
-  int digits;  // k
-  int bits;    // b
-};
-DigitGroup DigitGroupOf(int base);
-
 // All below: IsDigitBase(base).
 size_t PackedDigitBytes(size_t n, int base);
 

@@ -29,23 +29,16 @@ HWY_INLINE hn::Vec<DI> Magnitudes(const float* v) {
 }
 HWY_INLINE uint32_t MagnitudeOf(float v) { return std::bit_cast<uint32_t>(v) & kMagnitude; }
 
-MagnitudeCount CountMagnitudesOf(const float* HWY_RESTRICT v, size_t n, uint32_t least) {
+size_t CountMagnitudesOf(const float* HWY_RESTRICT v, size_t n, uint32_t least) {
   const DI di;
   const size_t lanes = hn::Lanes(di);
   const auto below = hn::Set(di, static_cast<int32_t>(least) - 1);
-  auto max = hn::Zero(di);
   size_t count = 0, i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto m = Magnitudes(v + i);
-    max = hn::Max(max, m);
-    count += hn::CountTrue(di, hn::Gt(m, below));
+    count += hn::CountTrue(di, hn::Gt(Magnitudes(v + i), below));
   }
-  uint32_t top = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, max)));
-  for (; i < n; ++i) {
-    top = std::max(top, MagnitudeOf(v[i]));
-    count += MagnitudeOf(v[i]) >= least;
-  }
-  return {count, top};
+  for (; i < n; ++i) count += MagnitudeOf(v[i]) >= least;
+  return count;
 }
 
 // Few coordinates are kept, as a rule: a vector without any costs one comparison.
@@ -75,17 +68,6 @@ size_t CollectMagnitudesOf(const float* HWY_RESTRICT v, size_t n, uint32_t least
     if (MagnitudeOf(v[i]) >= least) *out++ = first + static_cast<uint32_t>(i);
   }
   return static_cast<size_t>(out - positions);
-}
-
-size_t CountDrawnOf(LaneKeys keys, uint32_t first, size_t n, uint32_t limit) {
-  const DU du;
-  const size_t lanes = hn::Lanes(du);
-  RandomVectors<DU> random(du, RandomRun{keys, first});
-  const auto bound = hn::Set(du, limit);
-  size_t count = 0, i = 0;
-  for (; i + lanes <= n; i += lanes) count += hn::CountTrue(du, hn::Lt(random.Next(), bound));
-  for (; i < n; ++i) count += RandomBits(keys, first + static_cast<uint32_t>(i)) < limit;
-  return count;
 }
 
 size_t CollectDrawnOf(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
@@ -150,19 +132,15 @@ namespace elastiquant {
 
 HWY_EXPORT(CountMagnitudesOf);
 HWY_EXPORT(CollectMagnitudesOf);
-HWY_EXPORT(CountDrawnOf);
 HWY_EXPORT(CollectDrawnOf);
 HWY_EXPORT(CollectLikelyOf);
 
-MagnitudeCount CountMagnitudes(const float* v, size_t n, uint32_t least) {
+size_t CountMagnitudes(const float* v, size_t n, uint32_t least) {
   return HWY_DYNAMIC_DISPATCH(CountMagnitudesOf)(v, n, least);
 }
 size_t CollectMagnitudes(const float* v, size_t n, uint32_t least, uint32_t first,
                          uint32_t* positions) {
   return HWY_DYNAMIC_DISPATCH(CollectMagnitudesOf)(v, n, least, first, positions);
-}
-size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit) {
-  return HWY_DYNAMIC_DISPATCH(CountDrawnOf)(keys, first, n, limit);
 }
 size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
                     uint32_t* positions) {

@@ -9,12 +9,8 @@
 
 namespace elastiquant {
 
-struct MagnitudeCount {
-  size_t count;       // coordinates whose |v_i| has bits of at least `least`
-  uint32_t max_bits;  // of the largest |v_i|; 0 if n is 0
-};
-// least < 2^31.
-MagnitudeCount CountMagnitudes(const float* v, size_t n, uint32_t least);
+// The number of coordinates whose |v_i| has bits of at least `least`, which is below 2^31.
+size_t CountMagnitudes(const float* v, size_t n, uint32_t least);
 
 // Writes first + i, ascending, for each coordinate that CountMagnitudes counts, and returns
 // their number. Writes nothing behind the last.
@@ -22,7 +18,6 @@ size_t CollectMagnitudes(const float* v, size_t n, uint32_t least, uint32_t firs
                          uint32_t* positions);
 
 // The same for the coordinates with RandomBits(keys, first + i) < limit.
-size_t CountDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit);
 size_t CollectDrawn(LaneKeys keys, uint32_t first, size_t n, uint32_t limit,
                     uint32_t* positions);
 

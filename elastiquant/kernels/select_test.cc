@@ -33,9 +33,8 @@ TEST(Select, MagnitudesAreCountedAndCollectedOnEveryTarget) {
         for (size_t i = 0; i < n; ++i) {
           if (std::abs(v[i]) >= threshold) expected.push_back(9 + static_cast<uint32_t>(i));
         }
-        const MagnitudeCount counted = CountMagnitudes(v.data(), n, least);
-        EXPECT_EQ(counted.count, expected.size()) << n << " " << threshold;
-        EXPECT_EQ(counted.max_bits, AbsMaxBits(v.data(), n));
+        EXPECT_EQ(CountMagnitudes(v.data(), n, least), expected.size())
+            << n << " " << threshold;
         // Room for no more: a sanitizer sees a write behind the last.
         std::vector<uint32_t> positions(expected.size());
         EXPECT_EQ(CollectMagnitudes(v.data(), n, least, 9, positions.data()), expected.size());
@@ -54,7 +53,6 @@ TEST(Select, LotsAreThoseOfTheCoordinates) {
         for (uint32_t i = kFirst; i < kFirst + n; ++i) {
           if (RandomBits(kKeys, i) < limit) expected.push_back(i);
         }
-        EXPECT_EQ(CountDrawn(kKeys, kFirst, n, limit), expected.size());
         std::vector<uint32_t> positions(expected.size());
         EXPECT_EQ(CollectDrawn(kKeys, kFirst, n, limit, positions.data()), expected.size());
         EXPECT_EQ(positions, expected) << n << " " << limit;
@@ -97,7 +95,7 @@ TEST(Select, NonFiniteValuesStandOut) {
   for (float odd : {std::numeric_limits<float>::infinity(), -std::nanf("")}) {
     std::vector<float> v(100, 1.0f);
     v[70] = odd;
-    EXPECT_GE(CountMagnitudes(v.data(), v.size(), 0).max_bits, kNonFiniteBits);
+    EXPECT_EQ(CountMagnitudes(v.data(), v.size(), kNonFiniteBits), 1u);
   }
 }
 

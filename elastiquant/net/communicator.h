@@ -110,7 +110,5 @@ class Communicator {
 // The job that torchrun started this process in: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
 // TORCHELASTIC_USE_AGENT_STORE and friends. The error says which variable is missing or wrong.
 Result<CommunicatorOptions> OptionsFromEnvironment();
-// This process's number on its machine (LOCAL_RANK), 0 if not said.
-Result<int> LocalRankFromEnvironment();
 
 }  // namespace elastiquant

@@ -18,7 +18,8 @@ Result<std::string> Variable(const char* name) {
   return std::string(value);
 }
 
-Result<int> ParseInt(const char* name, const std::string& text, int lowest, int highest) {
+Result<int> Number(const char* name, int lowest, int highest) {
+  EQ_ASSIGN_OR_RETURN(const std::string text, Variable(name));
   int value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
@@ -28,11 +29,6 @@ Result<int> ParseInt(const char* name, const std::string& text, int lowest, int 
                            std::to_string(highest));
   }
   return value;
-}
-
-Result<int> Number(const char* name, int lowest, int highest) {
-  EQ_ASSIGN_OR_RETURN(const std::string text, Variable(name));
-  return ParseInt(name, text, lowest, highest);
 }
 
 std::string VariableOr(const char* name, std::string otherwise) {
@@ -55,11 +51,6 @@ Result<CommunicatorOptions> OptionsFromEnvironment() {
   options.job = VariableOr("TORCHELASTIC_RUN_ID", "") + "/" +
                 VariableOr("TORCHELASTIC_RESTART_COUNT", "0");
   return options;
-}
-
-Result<int> LocalRankFromEnvironment() {
-  return ParseInt("LOCAL_RANK", VariableOr("LOCAL_RANK", "0"), 0,
-                  std::numeric_limits<int>::max());
 }
 
 }  // namespace elastiquant

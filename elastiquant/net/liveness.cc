@@ -384,9 +384,4 @@ void Liveness::Leave() {
   running_->changed.wait_for(running, kEnding, [&] { return running_->threads == 0; });
 }
 
-Status Liveness::verdict() const {
-  std::lock_guard lock(mutex_);
-  return verdict_;
-}
-
 }  // namespace elastiquant

@@ -79,9 +79,6 @@ class Liveness {
   // lives needs anything of this one, or, of the host of the store, the store.
   void Leave();
 
-  // Who failed and how; ok while all is well.
-  Status verdict() const;
-
  private:
   struct Peer {
     std::string text;  // of its state

@@ -78,7 +78,6 @@ class RunRecord {
   const WorkerBytes& own_bytes() const { return own_; }
   void SetMeanBytes(const WorkerBytes& mean);
 
-  const StepTotals& run() const { return run_; }
   const StepTotals& epoch() const { return epoch_; }
   nlohmann::json SaveState() const;
   void LoadState(const nlohmann::json& state);

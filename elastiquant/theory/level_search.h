@@ -15,11 +15,6 @@ struct Interval {
 };
 Interval IntervalOf(const LevelSet& levels, double r);
 
-// The chance that r is rounded up: r = (1 - share) low + share high.
-inline double ShareUp(const Interval& in, double r) {
-  return (r - in.low) / (in.high - in.low);
-}
-
 // (high - r)(r - low): the variance of rounding r at random so that its expectation is r.
 inline double RoundingVariance(const Interval& in, double r) {
   return (in.high - r) * (r - in.low);

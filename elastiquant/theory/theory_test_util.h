@@ -63,7 +63,7 @@ inline double Tolerance(const ElasticFormat& format, const std::vector<float>& v
     size += static_cast<double>(x) * x;
     const double r = std::min(1.0, std::abs(static_cast<double>(x)) / norm);
     const Interval in = IntervalOf(format.levels, r);
-    const double share = ShareUp(in, r);
+    const double share = (r - in.low) / (in.high - in.low);  // the chance that it is rounded up
     const double up = (in.high - r) * (in.high - r), down = (r - in.low) * (r - in.low);
     variance += share * (1 - share) * (up - down) * (up - down);
     largest = std::max({largest, up, down});

@@ -37,7 +37,6 @@ class MagnitudeModel {
   explicit MagnitudeModel(std::span<const BucketStatistics> buckets);
 
   Moments Below(double r) const;  // over [0, r], 0 <= r <= 1
-  Moments Between(double a, double b) const { return Below(b) - Below(a); }
   // The r in [low, high] with F(r) = mass, or the end nearer to it.
   double Quantile(double mass, double low, double high) const;
 

@@ -50,11 +50,6 @@ class RotatedCodec : public Codec {
   size_t MaxFrameBytes(size_t n) const override {
     return FramePayloadOffset(kParameterBytes) + inner_->MaxFrameBytes(n);
   }
-  std::shared_ptr<const Codec> ForEpoch(int epoch) const override {
-    auto inner = inner_->ForEpoch(epoch);
-    if (!inner) return nullptr;
-    return std::make_shared<RotatedCodec>(std::move(inner), log4_block_, rounds_);
-  }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {

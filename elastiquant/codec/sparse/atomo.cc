@@ -35,7 +35,7 @@ Division Divide(std::span<const float> values, float t, Workspace& work) {
     const size_t first = i * kTile, count = std::min(kTile, n - first);
     const float* v = values.data() + first;
     parts[i] = {SumAbsBelow(v, count, t),
-                CountMagnitudes(v, count, std::bit_cast<uint32_t>(t)).count};
+                CountMagnitudes(v, count, std::bit_cast<uint32_t>(t))};
   };
   work.ParallelFor(tiles, std::cref(tile));
   Division sum;

@@ -56,12 +56,6 @@ size_t KeptCount::Of(size_t n) const {
   return std::min(std::max<size_t>(k, 1), n);
 }
 
-KeptCount KeptCount::WithRatio(double ratio) const {
-  KeptCount count;
-  count.ratio_ = ratio;
-  return count;
-}
-
 std::vector<CodecParameter> KeptCount::Parameters() {
   return {{"ratio", "0.01", "above 0, up to 1: kept of all coordinates; at least one is"},
           {"k", "", "the number of coordinates to keep, instead of ratio"}};

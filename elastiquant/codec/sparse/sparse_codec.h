@@ -21,7 +21,6 @@ class KeptCount {
   std::string Text() const;  // "ratio=0.01" or "k=5"
   // Of n: to the nearest, and at least 1 if n is.
   size_t Of(size_t n) const;
-  KeptCount WithRatio(double ratio) const;
 
   static std::vector<CodecParameter> Parameters();
 
