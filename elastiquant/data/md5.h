@@ -1,8 +1,7 @@
-// MD5 (RFC 1321), because that is what data sets' authors publish. It finds damaged downloads;
-// it does not keep out a forger.
+// MD5 (RFC 1321), because that is what the authors of data sets publish. It finds damaged
+// downloads; it does not keep out a forger.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -12,21 +11,11 @@
 
 namespace elastiquant {
 
-class Md5 {
- public:
-  void Add(std::span<const uint8_t> bytes);
-  // The digest as 32 hexadecimal digits. Ends the computation.
-  std::string Finish();
+// The digest as 32 lower-case hexadecimal digits.
+// Errors: Unsupported if this machine's OpenSSL does not allow MD5.
+Result<std::string> Md5Of(std::span<const uint8_t> bytes);
 
- private:
-  void AddBlock(const uint8_t* block);
-
-  std::array<uint32_t, 4> state_{0x67452301u, 0xEFCDAB89u, 0x98BADCFEu, 0x10325476u};
-  std::array<uint8_t, 64> pending_{};
-  uint64_t length_ = 0;
-};
-
-// Errors: those of MappedFile::Open.
+// The digest of a file's contents. Errors: those of MappedFile::Open and of Md5Of.
 Result<std::string> Md5OfFile(const std::filesystem::path& path);
 
 }  // namespace elastiquant
