@@ -1,15 +1,20 @@
-// What each step of the elastic codec costs, on one thread: GB/s of fp32 input and the ratio to
-// memcpy of the same buffer, the rounds of all steps interleaved in one run.
-//   kernel_bench [elements [rounds [simd target]]]
+// What each step of the elastic codec costs, on one thread and in processor time: `GB/s` of
+// fp32 input, and `memcpy`, the ratio to the speed of copying the same buffer. Both are of the
+// best iteration, and the copies that a step is compared with alternate with its own
+// iterations.
+//   kernel_bench [--benchmark_filter=... ...] [elements [rounds [simd target]]]
+#include <benchmark/benchmark.h>
+
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,26 +33,54 @@ namespace {
 constexpr size_t kTile = 32768;
 constexpr size_t kBucket = 512;
 
-// Processor time of this thread: other programs on the machine do not count.
-double Now() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+// What the steps work on.
+struct Buffers {
+  explicit Buffers(size_t n) : v(n), out(n), codes(kTile), work(1) {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal;
+    for (float& x : v) x = normal(generator);
+  }
+  void Copy() { std::memcpy(out.data(), v.data(), v.size() * sizeof(float)); }
+
+  std::vector<float> v, out;
+  std::vector<uint8_t> codes;
+  Workspace work;
+};
+
+// The processor time of this thread that a call takes: other programs on the machine do not
+// count.
+template <typename Step>
+double SecondsOf(const Step& step) {
+  timespec begin{}, end{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  step();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  return static_cast<double>(end.tv_sec - begin.tv_sec) +
+         1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec);
 }
 
-struct Step {
-  std::string name;
-  std::function<void()> run;
-  double best = std::numeric_limits<double>::infinity();
-};
+template <typename Step>
+void Measure(benchmark::State& state, Buffers& buffers, const Step& step) {
+  double best = std::numeric_limits<double>::infinity(), best_copy = best;
+  for (auto _ : state) {
+    best_copy = std::min(best_copy, SecondsOf([&] { buffers.Copy(); }));
+    const double seconds = SecondsOf(step);
+    best = std::min(best, seconds);
+    state.SetIterationTime(seconds);
+    benchmark::ClobberMemory();
+  }
+  const auto bytes = static_cast<double>(buffers.v.size() * sizeof(float));
+  state.counters["GB/s"] = bytes / best / 1e9;
+  state.counters["memcpy"] = best_copy / best;
+}
 
 class Bench {
  public:
-  explicit Bench(size_t n) : v_(n), out_(n), codes_(n), work_(1) {
-    std::mt19937 generator(1);
-    std::normal_distribution<float> normal;
-    for (float& x : v_) x = normal(generator);
+  Bench(size_t elements, int rounds)
+      : buffers_(std::make_shared<Buffers>(elements)), rounds_(rounds) {
     AddKernels();
+    AddQuantizers();
+    AddTiles();
     for (const char* spec :
          {"elastic", "elastic:bits=2", "elastic:p=0.5", "elastic:levels=uniform",
           "elastic:p=0.69", "elastic:levels=uniform,rounding=dither", "elastic:p=0.5,norm=l2",
@@ -56,119 +89,129 @@ class Bench {
     }
   }
 
-  void Run(int rounds) {
-    for (int round = 0; round < rounds; ++round) {
-      for (Step& step : steps_) {
-        const double start = Now();
-        step.run();
-        step.best = std::min(step.best, Now() - start);
-      }
-    }
-    const double bytes = static_cast<double>(v_.size()) * sizeof(float);
-    std::printf("%-50s %8s %8s\n", "step", "GB/s", "memcpy x");
-    for (const Step& step : steps_) {
-      std::printf("%-50s %8.2f %8.2f\n", step.name.c_str(), bytes / step.best / 1e9,
-                  steps_[0].best / step.best);
-    }
-  }
-
  private:
-  void Add(std::string name, std::function<void()> run) {
-    steps_.push_back({std::move(name), std::move(run)});
+  void Register(const std::string& name, std::function<void(benchmark::State&)> run) {
+    benchmark::RegisterBenchmark(name.c_str(), std::move(run))
+        ->UseManualTime()
+        ->Iterations(rounds_)
+        ->Unit(benchmark::kMillisecond);
   }
 
-  // fn(first coordinate, count) for each bucket.
-  template <typename Fn>
-  void ForEachBucket(Fn fn) {
-    for (size_t i = 0; i < v_.size(); i += kBucket) fn(i, std::min(kBucket, v_.size() - i));
+  // step(buffers).
+  template <typename Step>
+  void Add(const std::string& name, Step step) {
+    Register(name, [buffers = buffers_, step](benchmark::State& state) {
+      Measure(state, *buffers, [&] { step(*buffers); });
+    });
+  }
+
+  // step(buffers, first coordinate, count) for each bucket.
+  template <typename Step>
+  void AddByBucket(const std::string& name, Step step) {
+    Add(name, [step](Buffers& b) {
+      for (size_t i = 0; i < b.v.size(); i += kBucket) {
+        step(b, i, std::min(kBucket, b.v.size() - i));
+      }
+    });
+  }
+
+  // step(buffers, first coordinate) for each tile.
+  template <typename Step>
+  void AddByTile(const std::string& name, Step step) {
+    Add(name, [step](Buffers& b) {
+      for (size_t i = 0; i + kTile <= b.v.size(); i += kTile) step(b, i);
+    });
   }
 
   void AddKernels() {
-    Add("memcpy", [this] { std::memcpy(out_.data(), v_.data(), v_.size() * sizeof(float)); });
-    Add("abs max", [this] {
-      ForEachBucket([this](size_t i, size_t n) { sink_ = sink_ + AbsMaxBits(&v_[i], n); });
+    Add("memcpy", [](Buffers& b) { b.Copy(); });
+    AddByBucket("abs max", [](Buffers& b, size_t i, size_t n) {
+      benchmark::DoNotOptimize(AbsMaxBits(&b.v[i], n));
     });
-    Add("sum of squares", [this] {
-      ForEachBucket([this](size_t i, size_t n) { total_ = total_ + SumSquares(&v_[i], n); });
+    AddByBucket("sum of squares", [](Buffers& b, size_t i, size_t n) {
+      benchmark::DoNotOptimize(SumSquares(&b.v[i], n));
     });
-    const auto quantize = [this](const std::string& name, float top, auto kernel) {
-      Add("quantise " + name, [this, top, kernel] {
-        const Scaler scaler = MakeScaler(5.5f, top);
-        ForEachBucket([&](size_t i, size_t n) {
-          kernel(&v_[i], n, RandomRun{{1, 2}, static_cast<uint32_t>(i)}, scaler,
-                 codes_.data() + i % kTile);
-        });
-      });
-    };
-    quantize("uniform 4", UniformTop(4),
-             [](auto v, auto n, auto random, auto& scaler, auto out) {
-               QuantizeUniform(v, n, random, scaler, 4, out);
-             });
-    quantize("p=1/2 4", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
+    Add("crc of 1/8", [](Buffers& b) {
+      benchmark::DoNotOptimize(
+          Crc32c({reinterpret_cast<const uint8_t*>(b.out.data()), b.out.size() / 2}));
+    });
+  }
+
+  // kernel(values, count, random numbers, scaler, codes) for each bucket.
+  template <typename Kernel>
+  void AddQuantizer(const std::string& name, float top, Kernel kernel) {
+    AddByBucket("quantise " + name,
+                [kernel, scaler = MakeScaler(5.5f, top)](Buffers& b, size_t i, size_t n) {
+                  const RandomRun random{{1, 2}, static_cast<uint32_t>(i)};
+                  kernel(&b.v[i], n, random, scaler, b.codes.data() + i % kTile);
+                });
+  }
+
+  void AddQuantizers() {
+    AddQuantizer("uniform 4", UniformTop(4),
+                 [](auto v, auto n, auto random, auto& scaler, auto out) {
+                   QuantizeUniform(v, n, random, scaler, 4, out);
+                 });
+    AddQuantizer("p=1/2 4", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
       QuantizeHalving(v, n, random, scaler, 4, out);
     });
-    static LevelTable table4, table8, without_zero;
     constexpr float kFitted[] = {.03f, .1f, .18f, .28f, .39f, .52f, .71f, 1};
-    FillLevelTable(kFitted, &without_zero);
-    FillLevelTable(ExponentialLevels(4, .69f)->span(), &table4);
-    FillLevelTable(ExponentialLevels(8, .95f)->span(), &table8);
-    quantize("8 levels", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
-      QuantizeLevels(v, n, random, scaler, table4, 4, out);
+    AddLevels("8 levels", ExponentialLevels(4, .69f)->span(), 4);
+    AddLevels("8 levels without zero", kFitted, 4);
+    AddLevels("128 levels", ExponentialLevels(8, .95f)->span(), 8);
+  }
+
+  void AddLevels(const std::string& name, std::span<const float> levels, int bits) {
+    const auto table = std::make_shared<LevelTable>();
+    FillLevelTable(levels, table.get());
+    AddQuantizer(name, 1, [table, bits](auto v, auto n, auto random, auto& scaler, auto out) {
+      QuantizeLevels(v, n, random, scaler, *table, bits, out);
     });
-    quantize("8 levels without zero", 1,
-             [](auto v, auto n, auto random, auto& scaler, auto out) {
-               QuantizeLevels(v, n, random, scaler, without_zero, 4, out);
-             });
-    quantize("128 levels", 1, [](auto v, auto n, auto random, auto& scaler, auto out) {
-      QuantizeLevels(v, n, random, scaler, table8, 8, out);
+  }
+
+  void AddTiles() {
+    AddByTile("pack 4", [](Buffers& b, size_t i) {
+      PackCodes(b.codes.data(), kTile, 4, reinterpret_cast<uint8_t*>(b.out.data()) + i / 2);
     });
-    Add("pack 4", [this] {
-      for (size_t i = 0; i + kTile <= v_.size(); i += kTile) {
-        PackCodes(codes_.data(), kTile, 4, reinterpret_cast<uint8_t*>(out_.data()) + i / 2);
-      }
+    AddByTile("unpack 4", [](Buffers& b, size_t i) {
+      UnpackCodes(reinterpret_cast<const uint8_t*>(b.v.data()) + i / 2, kTile, 4,
+                  b.codes.data());
     });
-    Add("unpack 4", [this] {
-      for (size_t i = 0; i + kTile <= v_.size(); i += kTile) {
-        UnpackCodes(reinterpret_cast<uint8_t*>(v_.data()) + i / 2, kTile, 4, codes_.data());
-      }
-    });
-    static ValueTable values;
-    FillValueTable(ExponentialLevels(4, .69f)->span(), 4, &values);
-    Add("dequantise-add 4", [this] {
-      ForEachBucket([this](size_t i, size_t n) {
-        DequantizeLevels(codes_.data() + i % kTile, n, values, 2, {true, .5f}, &out_[i]);
-      });
-    });
-    Add("crc of 1/8", [this] {
-      sink_ = sink_ + Crc32c({reinterpret_cast<uint8_t*>(out_.data()), v_.size() / 2});
+    const auto values = std::make_shared<ValueTable>();
+    FillValueTable(ExponentialLevels(4, .69f)->span(), 4, values.get());
+    AddByBucket("dequantise-add 4", [values](Buffers& b, size_t i, size_t n) {
+      DequantizeLevels(b.codes.data() + i % kTile, n, *values, 2, {true, .5f}, &b.out[i]);
     });
   }
 
   void AddCodec(const std::string& spec) {
     const auto codec = MakeCodec(spec).value();
-    frames_.push_back(std::make_unique<std::vector<uint8_t>>(codec->MaxFrameBytes(v_.size())));
-    std::vector<uint8_t>& frame = *frames_.back();
-    const size_t size = codec->Encode(v_, {7}, work_, frame).value();
-    Add(spec + " encode",
-        [this, codec, &frame] { sink_ = sink_ + codec->Encode(v_, {7}, work_, frame).ok(); });
-    Add(spec + " decode-add", [this, size, &frame] {
-      sink_ = sink_ + DecodeAddFrame({frame.data(), size}, .25f, work_, out_).ok();
+    const auto encode = [buffers = buffers_, codec](std::vector<uint8_t>& frame) {
+      return codec->Encode(buffers->v, {7}, buffers->work, frame).value();
+    };
+    Register(spec + " encode", [buffers = buffers_, codec, encode](benchmark::State& state) {
+      std::vector<uint8_t> frame(codec->MaxFrameBytes(buffers->v.size()));
+      Measure(state, *buffers, [&] { benchmark::DoNotOptimize(encode(frame)); });
+    });
+    Register(spec + " decode-add", [buffers = buffers_, codec,
+                                    encode](benchmark::State& state) {
+      std::vector<uint8_t> frame(codec->MaxFrameBytes(buffers->v.size()));
+      frame.resize(encode(frame));
+      Measure(state, *buffers, [&] {
+        benchmark::DoNotOptimize(DecodeAddFrame(frame, .25f, buffers->work, buffers->out).ok());
+      });
     });
   }
 
-  std::vector<float> v_, out_;
-  std::vector<uint8_t> codes_;
-  Workspace work_;
-  std::vector<std::unique_ptr<std::vector<uint8_t>>> frames_;
-  std::vector<Step> steps_;
-  volatile size_t sink_ = 0;  // keeps results alive
-  volatile double total_ = 0;
+  const std::shared_ptr<Buffers> buffers_;
+  const int rounds_;
 };
 
 }  // namespace
 }  // namespace elastiquant
 
 int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
   const size_t elements = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 25'000'000;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 15;
   if (argc > 3) {
@@ -177,6 +220,8 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  std::printf("%zu floats, target %s\n", elements, elastiquant::CurrentSimdTarget().c_str());
-  elastiquant::Bench(elements).Run(rounds);
+  benchmark::AddCustomContext("floats", std::to_string(elements));
+  benchmark::AddCustomContext("SIMD target", elastiquant::CurrentSimdTarget());
+  const elastiquant::Bench bench(elements, rounds);
+  benchmark::RunSpecifiedBenchmarks();
 }
