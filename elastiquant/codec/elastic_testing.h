@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/frame_testing.h"
 
 namespace elastiquant {
 
@@ -53,6 +56,34 @@ inline double Nmse(const std::vector<float>& v, const std::vector<float>& q) {
     size += static_cast<double>(v[i]) * static_cast<double>(v[i]);
   }
   return error / size;
+}
+
+// Damages a frame of n values byte by byte, with the checksum made right again, and expects
+// that each damaged frame is either refused as corrupt or decoded to finite values. `step(at)`
+// says how many of the changes of the byte `at` are tried: all 255 if it is 1, every k-th if it
+// is k, and none if it is 0. Returns how many of the damaged frames were refused.
+template <typename Step>
+size_t ExpectDamageIsRefusedOrHarmless(const std::vector<uint8_t>& frame, size_t n, Step step) {
+  Workspace work;
+  size_t refused = 0;
+  for (size_t at = 0; at < frame.size(); ++at) {
+    if (step(at) == 0) continue;
+    for (int change = 1; change < 256; change += step(at)) {
+      auto bad = frame;
+      bad[at] = static_cast<uint8_t>(bad[at] ^ change);
+      FixFrameChecksum(bad);
+      std::vector<float> values(n);
+      const Status status = DecodeFrame(bad, work, values);
+      if (status.ok()) {
+        EXPECT_TRUE(std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))
+            << "byte " << at;
+      } else {
+        EXPECT_EQ(status.code(), StatusCode::kCorruptData) << "byte " << at;
+        ++refused;
+      }
+    }
+  }
+  return refused;
 }
 
 }  // namespace elastiquant
