@@ -1,6 +1,5 @@
 // Counts what a test program allocates, for tests that bound the memory of a call.
-#ifndef ELASTIQUANT_CODEC_ALLOCATION_COUNTER_TESTING_H_
-#define ELASTIQUANT_CODEC_ALLOCATION_COUNTER_TESTING_H_
+#pragma once
 
 #include <cstddef>
 
@@ -11,5 +10,3 @@ namespace elastiquant {
 size_t AllocatedBytes();
 
 }  // namespace elastiquant
-
-#endif  // ELASTIQUANT_CODEC_ALLOCATION_COUNTER_TESTING_H_
