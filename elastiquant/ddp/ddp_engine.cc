@@ -442,20 +442,21 @@ void DdpEngine::FinishExactStep() {
   ++stats_.exact_steps;
   stats_.reducer.coordinates += reduction_->coordinates();
   stats_.reducer.wait_seconds += since_last_.Seconds();
-  CountUncompressed();
-  const double sent = SentByAllReduce(static_cast<double>(gradient_bytes_));
-  stats_.traffic.bytes_up += static_cast<uint64_t>(sent);
-  stats_.traffic.bytes_down += static_cast<uint64_t>(sent);
+  const uint64_t sent = CountUncompressed();
+  stats_.traffic.bytes_up += sent;
+  stats_.traffic.bytes_down += sent;
   in_step_ = is_exact_ = false;
   comm_->SetActivity("between two backwards");
 }
 
-// With the mutex locked: what a step would have sent.
-void DdpEngine::CountUncompressed() {
+// With the mutex locked: counts what a step sends without compression, and returns its bytes.
+uint64_t DdpEngine::CountUncompressed() {
   stats_.fp32_bytes_up += static_cast<uint64_t>(
       SentByAllReduce(sizeof(float) * static_cast<double>(reduction_->coordinates())));
-  stats_.uncompressed_bytes_up +=
+  const auto sent =
       static_cast<uint64_t>(SentByAllReduce(static_cast<double>(gradient_bytes_)));
+  stats_.uncompressed_bytes_up += sent;
+  return sent;
 }
 
 // Nothing of ours is under way in a step that goes as it is, which would end with the verdict.
@@ -610,8 +611,9 @@ void DdpEngine::Fail(const Status& status) {
   // A lost worker is known to all; what went wrong here is not.
   if (status.code() != StatusCode::kUnavailable && !closing) comm_->Abort(status);
   for (const Arrival& arrival : arrivals) {
-    if (arrival.future && !arrival.future->completed())
+    if (arrival.future && !arrival.future->completed()) {
       arrival.future->setErrorIfNeeded(ToException(status));
+    }
   }
 }
 

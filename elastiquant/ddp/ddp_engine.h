@@ -160,7 +160,7 @@ class DdpEngine {
   void OnSumFailed(const std::string& why);
   Status CallTheRoll();
   void FinishExactStep();
-  void CountUncompressed();
+  uint64_t CountUncompressed();
   bool AdaptsAfterThisStep() const;
   void OnPeerLost(const Status& status);
   void CaptureForLevels(size_t bucket);

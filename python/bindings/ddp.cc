@@ -59,7 +59,7 @@ std::function<void(const std::string&)> FromAnyThread(py::function function) {
 }
 
 // The all-reduce of a process group, or null for None. No GIL is needed.
-std::function<DdpEngine::Future(const at::Tensor&)> SumOf(const py::object& process_group) {
+AllReduce SumOf(const py::object& process_group) {
   if (process_group.is_none()) return nullptr;
   return [group = process_group.cast<c10::intrusive_ptr<c10d::ProcessGroup>>()](
              const at::Tensor& values) {
