@@ -11,6 +11,7 @@
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/npy.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/message_shape.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -45,16 +46,6 @@ Status CheckValues(const AnalyzeInput& input) {
   return Status::Ok();
 }
 
-// A vector is one row, as codecs for matrices want it.
-TensorShape MatrixOf(const nlohmann::json& layer) {
-  const auto shape = layer.at("shape").get<std::vector<size_t>>();
-  const auto elements = layer.at("elements").get<size_t>();
-  const size_t rows = shape.size() < 2 ? 1 : std::max<size_t>(shape[0], 1);
-  size_t kernel = 1;
-  for (size_t d = 2; d < shape.size(); ++d) kernel *= std::max<size_t>(shape[d], 1);
-  return {rows, elements / rows, kernel};
-}
-
 Result<std::vector<TensorShape>> ReadShapes(const std::string& file, size_t elements) {
   std::vector<TensorShape> shapes;
   if (!fs::exists(file)) return shapes;
@@ -62,7 +53,7 @@ Result<std::vector<TensorShape>> ReadShapes(const std::string& file, size_t elem
   size_t sum = 0;
   try {
     for (const nlohmann::json& layer : nlohmann::json::parse(text)) {
-      shapes.push_back(MatrixOf(layer));
+      shapes.push_back(MatrixShape(layer.at("shape").get<std::vector<size_t>>()));
       sum += shapes.back().rows * shapes.back().cols;
     }
   } catch (const nlohmann::json::exception& error) {

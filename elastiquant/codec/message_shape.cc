@@ -2,11 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <string>
 
 #include "elastiquant/codec/frame.h"
 
 namespace elastiquant {
+namespace {
+
+size_t Product(std::span<const size_t> factors) {
+  return std::accumulate(factors.begin(), factors.end(), size_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+TensorShape MatrixShape(std::span<const size_t> dimensions) {
+  const size_t elements = Product(dimensions);
+  if (dimensions.size() < 2 || elements == 0) return {1, elements, 1};
+  return {dimensions[0], Product(dimensions.subspan(1)), Product(dimensions.subspan(2))};
+}
 
 Result<MessageShape> MessageShape::Of(std::span<const TensorShape> tensors) {
   MessageShape message;

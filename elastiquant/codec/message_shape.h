@@ -9,6 +9,11 @@
 
 namespace elastiquant {
 
+// The matrix that codecs take a tensor of these dimensions for: its first dimension by all
+// others. A tensor of less than two dimensions, or without values, is one row. What is behind
+// the second dimension is the kernel of a convolution.
+TensorShape MatrixShape(std::span<const size_t> dimensions);
+
 // A tensor in its place. `size` is rows * cols, but of NearSquare, whose last row may
 // be cut short: there the missing values are taken as zeros.
 struct PlacedTensor {

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
+
+#include "elastiquant/codec/message_shape.h"
 
 namespace elastiquant {
 namespace {
@@ -91,6 +94,12 @@ BucketPlace PlaceScalars(std::vector<PlannedBucket>& buckets, size_t scalars) {
 }
 
 }  // namespace
+
+ParameterShape MakeParameterShape(std::string name, std::span<const size_t> dimensions) {
+  const TensorShape matrix = MatrixShape(dimensions);
+  return {std::move(name), matrix.rows * matrix.cols, static_cast<int64_t>(dimensions.size()),
+          matrix.rows, matrix.kernel};
+}
 
 std::string NameOfBucket(const PlannedBucket& bucket,
                          std::span<const ParameterShape> parameters) {

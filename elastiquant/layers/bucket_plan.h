@@ -17,9 +17,12 @@ struct ParameterShape {
   std::string name;  // "layer1.0.conv1.weight"
   size_t elements = 0;
   int64_t dimensions = 0;
-  size_t rows = 1;    // the first dimension of a matrix or convolution
-  size_t kernel = 1;  // values of a convolution's kernel: all dimensions behind the second
+  size_t rows = 1;    // TensorShape::rows
+  size_t kernel = 1;  // TensorShape::kernel
 };
+
+// Of a parameter with these dimensions.
+ParameterShape MakeParameterShape(std::string name, std::span<const size_t> dimensions);
 
 struct BucketSlot {
   size_t parameter = 0;  // its index in the list that was planned

@@ -23,11 +23,8 @@ class FlatGradients::Hook : public torch::autograd::PostAccumulateGradHook {
 std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters) {
   std::vector<ParameterShape> shapes;
   for (const auto& [name, tensor] : parameters) {
-    const size_t rows = tensor.dim() > 0 ? static_cast<size_t>(tensor.size(0)) : 1;
-    int64_t kernel = 1;
-    for (int64_t d = 2; d < tensor.dim(); ++d) kernel *= tensor.size(d);
-    shapes.push_back({name, static_cast<size_t>(tensor.numel()), tensor.dim(), rows,
-                      static_cast<size_t>(kernel)});
+    const std::vector<size_t> dimensions(tensor.sizes().begin(), tensor.sizes().end());
+    shapes.push_back(MakeParameterShape(name, dimensions));
   }
   return shapes;
 }

@@ -14,6 +14,7 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/message_shape.h"
 #include "elastiquant/codec/stream.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
@@ -217,11 +218,8 @@ StreamKey KeyOf(const py::object& key) {
 }
 
 Result<CodecPtr> ForShape(const CodecPtr& codec, at::IntArrayRef shape) {
-  const auto elements = static_cast<size_t>(c10::multiply_integers(shape));
-  if (shape.size() < 2 || elements == 0) return codec;
-  const auto rows = static_cast<size_t>(shape[0]);
-  const auto kernel = static_cast<size_t>(c10::multiply_integers(shape.slice(2)));
-  const TensorShape matrix{rows, elements / rows, kernel};
+  if (shape.size() < 2 || c10::multiply_integers(shape) == 0) return codec;
+  const TensorShape matrix = MatrixShape(std::vector<size_t>(shape.begin(), shape.end()));
   return CodecForShapes(codec, std::span(&matrix, 1));
 }
 

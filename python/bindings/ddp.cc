@@ -24,14 +24,14 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-// Name, elements, dimensions, rows, values of a kernel, codec.
-using ParameterTuple = std::tuple<std::string, size_t, int64_t, size_t, size_t, std::string>;
+// Name, dimensions, codec.
+using ParameterTuple = std::tuple<std::string, std::vector<size_t>, std::string>;
 
 std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples) {
   std::vector<DdpParameter> parameters;
-  for (const auto& [name, elements, dimensions, rows, kernel, codec] : tuples) {
+  for (const auto& [name, dimensions, codec] : tuples) {
     DdpParameter parameter;
-    parameter.shape = {name, elements, dimensions, rows, kernel};
+    parameter.shape = MakeParameterShape(name, dimensions);
     parameter.codec = codec;
     parameters.push_back(std::move(parameter));
   }

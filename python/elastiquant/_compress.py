@@ -132,7 +132,7 @@ def compress(
     engine = _core._DdpEngine(
         meeting=_group.arrange(model.process_group, timeout, stall_timeout, link, alike, error),
         parameters=[
-            (name, p.numel(), p.dim(), *_rows_and_kernel(p.shape), spec)
+            (name, p.shape, spec)
             for name, p, spec in zip(names, parameters, specs, strict=True)
         ],
         bucket_elements=bucket_kib * 256,
@@ -297,11 +297,6 @@ _open: weakref.WeakSet[Compression] = weakref.WeakSet()
 def _close_all() -> None:
     for compression in list(_open):
         compression._close(_group.SCRIPT_ENDED, _group.unhandled_error())
-
-
-def _rows_and_kernel(shape: torch.Size) -> tuple[int, int]:
-    """The first dimension, and the values of a convolution's kernel: all behind the second."""
-    return (shape[0] if shape else 1), math.prod(shape[2:])
 
 
 def _layer(line: dict[str, Any]) -> LayerStats:

@@ -110,8 +110,8 @@ class _StoreHost:
     @property
     def port(self) -> int: ...
 
-# Name, elements, dimensions, rows, values of a kernel, codec.
-_Parameter = tuple[str, int, int, int, int, str]
+# Name, dimensions, codec.
+_Parameter = tuple[str, Sequence[int], str]
 
 @final
 class _DdpEngine:
