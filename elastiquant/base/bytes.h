@@ -6,11 +6,20 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 namespace elastiquant {
 
 static_assert(std::endian::native == std::endian::little,
               "frames are little endian; a big-endian port needs byte swaps here");
+
+// A copy of the bytes of values, as sections of a checkpoint hold them.
+template <typename T>
+std::vector<uint8_t> BytesOf(std::span<const T> values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size_bytes()};
+}
 
 // Reads a byte span front to back. A read past the end fails and leaves the reader failed.
 class ByteReader {

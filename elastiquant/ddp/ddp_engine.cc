@@ -9,6 +9,7 @@
 #include <exception>
 #include <utility>
 
+#include "elastiquant/base/bytes.h"
 #include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/ddp/engine_ties.h"
 #include "elastiquant/ddp/layout_section.h"
@@ -45,12 +46,6 @@ bool AnyLossy(const CodecsBySpec& codecs) {
   return std::ranges::any_of(codecs, [](const auto& entry) {
     return entry.second->codec_class() != CodecClass::kLossless;
   });
-}
-
-template <typename T>
-std::vector<uint8_t> BytesOf(std::span<const T> values) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
-  return {bytes, bytes + values.size_bytes()};
 }
 
 Status AllReduceFailed(const std::string& why) {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "elastiquant/base/bytes.h"
+
 namespace elastiquant {
 namespace {
 
@@ -21,12 +23,6 @@ std::string OwnSection(const std::string& field, const std::string& parameter) {
 }
 std::string MeanSection(const std::string& field, const std::string& parameter) {
   return "mean-memory/" + field + "/" + parameter;
-}
-
-std::vector<uint8_t> BytesOf(const std::vector<float>& values) {
-  std::vector<uint8_t> bytes(values.size() * sizeof(float));
-  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
 }
 
 Status CheckSection(const Sections& sections, const std::string& name, size_t elements) {
@@ -95,8 +91,8 @@ void CodecMemory::Save(Sections* sections) const {
         std::vector<float> own(shape.elements), mean(shape.elements);
         ForEachOf(slot, shape.elements, reducer_->OwnedChunk(b),
                   [&](size_t i, bool owned) { (owned ? mean : own)[i] = values[i]; });
-        (*sections)[OwnSection(fields_[b][f], shape.name)] = BytesOf(own);
-        (*sections)[MeanSection(fields_[b][f], shape.name)] = BytesOf(mean);
+        (*sections)[OwnSection(fields_[b][f], shape.name)] = BytesOf<float>(own);
+        (*sections)[MeanSection(fields_[b][f], shape.name)] = BytesOf<float>(mean);
       }
     }
   }

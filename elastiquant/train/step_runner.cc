@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
@@ -126,9 +127,8 @@ void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
     const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
     checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
   }
-  const auto* rate = reinterpret_cast<const uint8_t*>(&memory_rate_);
   checkpoint->tensors[kRate] = {
-      .dtype = "F64", .shape = {}, .bytes = {rate, rate + sizeof(memory_rate_)}};
+      .dtype = "F64", .shape = {}, .bytes = BytesOf(std::span<const double>(&memory_rate_, 1))};
 }
 
 Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
