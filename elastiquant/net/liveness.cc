@@ -17,7 +17,6 @@ constexpr std::chrono::minutes kLongestFarewell{30};
 
 std::string StateKey(int rank) { return "state/" + std::to_string(rank); }
 std::string LearntKey(int rank) { return "learnt/" + std::to_string(rank); }
-std::string Worker(int rank) { return "worker " + std::to_string(rank); }
 
 std::string Seconds(milliseconds t) {
   const std::string tenths = std::to_string(t.count() % 1000 / 100);
@@ -175,7 +174,7 @@ void Liveness::LookAtPeers() {
     if (peer.state.departure) {
       if (HasNotSentEnough(r)) return Accuse(r, WordsOfDeparture(r));
     } else if (IsSilent(peer)) {
-      return Accuse(r, Worker(r) + " has not been heard of for " +
+      return Accuse(r, WorkerName(r) + " has not been heard of for " +
                            Seconds(clock_.now() - peer.beaten) +
                            ": it may have died, frozen or lost its network");
     }
@@ -235,8 +234,9 @@ Status Liveness::Go(WorkerState mine) {
 }
 
 std::string Liveness::WordsOfDeparture(int rank) const {
-  return Worker(rank) + " has left (" + peers_[static_cast<size_t>(rank)].state.departure->why +
-         ") while " + Worker(options_.rank) + " still waits for it";
+  return WorkerName(rank) + " has left (" +
+         peers_[static_cast<size_t>(rank)].state.departure->why + ") while " +
+         WorkerName(options_.rank) + " still waits for it";
 }
 
 void Liveness::Convict(const std::string& blame) {
@@ -342,13 +342,13 @@ void Liveness::SetFarewell(std::string why) {
 }
 
 Status Liveness::Blame(int peer, const std::string& why) {
-  Accuse(peer, Worker(peer) + " was lost: it has ended or lost its network (" + why + ")");
+  Accuse(peer, WorkerName(peer) + " was lost: it has ended or lost its network (" + why + ")");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return told_; });
   if (!verdict_.ok()) return verdict_;
   lock.unlock();
   EQ_RETURN_IF_ERROR(HostHasLeft());
-  return Unavailable(Worker(peer) + " was lost after this worker had left: " + why);
+  return Unavailable(WorkerName(peer) + " was lost after this worker had left: " + why);
 }
 
 Status Liveness::HostHasLeft() {
@@ -368,7 +368,7 @@ void Liveness::Fail(const Status& why) {
     if (finished_) return;
     failing_ = true;
   }
-  Accuse(options_.rank, Worker(options_.rank) + " stopped: " + why.message());
+  Accuse(options_.rank, WorkerName(options_.rank) + " stopped: " + why.message());
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finished_; });
 }

@@ -33,9 +33,9 @@ std::set<int> ParseRanks(std::string_view text) {
   return ranks;
 }
 
-std::string Worker(int rank) { return "worker " + std::to_string(rank); }
-
 }  // namespace
+
+std::string WorkerName(int rank) { return "worker " + std::to_string(rank); }
 
 std::string WorkerState::Encode() const {
   std::string text = std::to_string(beats) + kLine + std::to_string(ended) + kLine +
@@ -95,9 +95,9 @@ Stall FindStall(const std::vector<WorkerState>& states,
     }
   }
   if (idle) {
-    return {idle->awaited, Worker(idle->awaited) + " made no progress while it was " +
+    return {idle->awaited, WorkerName(idle->awaited) + " made no progress while it was " +
                                states[static_cast<size_t>(idle->awaited)].activity + ": " +
-                               Worker(idle->waiting) + " has waited for it for " + waited};
+                               WorkerName(idle->waiting) + " has waited for it for " + waited};
   }
   if (mutual) {
     const auto [a, b] = std::minmax(mutual->waiting, mutual->awaited);

@@ -13,6 +13,9 @@
 
 namespace elastiquant {
 
+// "worker 3", as messages to the user name the worker of rank 3.
+std::string WorkerName(int rank);
+
 // The last words of a worker that will do nothing more with the others.
 struct Departure {
   std::string why;                        // "its script ended"
