@@ -41,8 +41,9 @@ Status ValidateOptimizer(const TrainOptions& o) {
     return InvalidArgument("--update is '" + o.update + "'; valid are: sgd, powersgd");
   }
   if (o.update == "powersgd" && (o.momentum == 0 || o.nesterov)) {
-    return InvalidArgument("--update powersgd adds the gradient to plain momentum: it needs " +
-                           std::string("--momentum above 0, and no --nesterov"));
+    return InvalidArgument(
+        "--update powersgd adds the gradient to plain momentum: it needs --momentum above 0, "
+        "and no --nesterov");
   }
   EQ_RETURN_IF_ERROR(ParseScheduleKind(o.schedule).status());
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--warmup", o.warmup_steps, 0));
