@@ -2,28 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <limits>
 
-#include "elastiquant/base/random.h"
-#include "elastiquant/codec/tile_geometry.h"
-#include "elastiquant/kernels/scaler.h"
+#include "elastiquant/codec/elastic/magnitude_sample.h"
 
 namespace elastiquant {
 namespace {
 
 using Moments = MagnitudeHistogram::Moments;
 
-constexpr int kShift = 23 - std::countr_zero(unsigned{MagnitudeHistogram::kBinsPerOctave});
-constexpr uint32_t kFirstBits = (127u - MagnitudeHistogram::kOctaves) << 23;
-constexpr double kLeast = 1.0 / (1 << MagnitudeHistogram::kOctaves);  // the least edge above 0
-
-// The bin of a float in [0, 1], kBins of 1 itself: the first one has all below its end.
-uint32_t BinOf(float r) {
-  constexpr float kFirst = std::bit_cast<float>(kFirstBits);
-  return (std::bit_cast<uint32_t>(r > kFirst ? r : kFirst) - kFirstBits) >> kShift;
-}
+// The histogram counts what is below as 0.
+constexpr double kLeast = 1.0 / (1 << MagnitudeHistogram::kOctaves);
 
 // What rounding costs of all between two levels that have these moments below them.
 double Rounding(double a, double c, const Moments& to_a, const Moments& to_c) {
@@ -227,175 +216,11 @@ LevelSet Fit::Levels() const {
   return levels;
 }
 
-// The values of a message that are looked at. Buckets are drawn in proportion to the squares of
-// their norms, by which their errors count: a few may have most of the message's squares. Of a
-// long message only so many norms, spread over all, are known. What is drawn depends on the
-// values alone.
-class Sample {
- public:
-  static constexpr size_t kMostNorms = 4096;
-  static constexpr size_t kPiece = 256, kLeastPieces = 128, kMostPieces = 1024, kOneIn = 16;
-
-  Sample(std::span<const float> values, NormOrder order, size_t bucket, std::span<float> norms)
-      : values_(values),
-        order_(order),
-        geometry_(bucket, false, values.size()),
-        norms_(norms) {}
-
-  void AddTo(MagnitudeHistogram* histogram) {
-    const size_t buckets = geometry_.buckets();
-    const size_t known = std::min(buckets, kMostNorms);
-    const size_t pieces =
-        std::clamp(values_.size() / (kPiece * kOneIn), kLeastPieces, kMostPieces);
-    double total = 0;
-    for (size_t k = 0; k < known; ++k) {
-      if (k + kAhead < known) Prefetch(BucketNumber(k + kAhead, known));
-      norms_[k] = NormOf(BucketNumber(k, known));
-      total += Square(norms_[k]);
-    }
-    if (total == 0) return AddFirst(pieces, histogram);
-    // Piece i is that at (i + 1/2) / pieces of the total.
-    double sum = 0;
-    size_t drawn = 0;
-    for (size_t k = 0; k < known && drawn < pieces; ++k) {
-      sum += Square(norms_[k]);
-      const double share = sum / total * static_cast<double>(pieces) + 0.5;
-      const size_t until = std::min(static_cast<size_t>(share), pieces);
-      if (until > drawn) AddPieces(BucketNumber(k, known), norms_[k], until - drawn, histogram);
-      drawn = std::max(drawn, until);
-    }
-  }
-
- private:
-  // Buckets are far apart in memory, which takes as long to bring one as measuring it does.
-  static constexpr size_t kAhead = 4, kMostPrefetched = 2048, kLineFloats = 16;
-  void Prefetch(size_t bucket) const {
-    const Piece piece = geometry_.Bucket(bucket);
-    for (size_t i = 0; i < std::min(piece.size, kMostPrefetched); i += kLineFloats) {
-      __builtin_prefetch(values_.data() + piece.begin + i);
-    }
-  }
-
-  static double Square(float norm) { return static_cast<double>(norm) * norm; }
-
-  // Number k of `known` buckets, one of each stretch.
-  size_t BucketNumber(size_t k, size_t known) const {
-    return OneOf(k, known, geometry_.buckets());
-  }
-  // One of `all` numbers in part k of `parts`; a hash keeps the choice out of step with layers.
-  static size_t OneOf(size_t k, size_t parts, size_t all) {
-    const size_t begin = k * all / parts, end = (k + 1) * all / parts;
-    return begin + Mix64(k) % (end - begin);
-  }
-
-  // 0 of a bucket whose norm is not finite: encoding will refuse it.
-  float NormOf(size_t bucket) const {
-    const Piece piece = geometry_.Bucket(bucket);
-    const float norm = BucketNorm(order_, values_.subspan(piece.begin, piece.size));
-    return norm <= std::numeric_limits<float>::max() ? norm : 0;
-  }
-
-  // `count` pieces of a bucket, or all, with a weight that makes up for the others.
-  void AddPieces(size_t bucket, float norm, size_t count, MagnitudeHistogram* histogram) const {
-    const Piece whole = geometry_.Bucket(bucket);
-    const size_t all = CeilDivide(whole.size, kPiece), taken = std::min(count, all);
-    for (size_t k = 0; k < taken; ++k) {
-      const size_t begin = OneOf(k, taken, all) * kPiece;
-      const size_t size = std::min(kPiece, whole.size - begin);
-      const double weight = static_cast<double>(count) / static_cast<double>(taken) *
-                            static_cast<double>(whole.size) / static_cast<double>(size);
-      histogram->Add(values_.subspan(whole.begin + begin, size), norm, weight);
-    }
-  }
-
-  // The first buckets that are not zero: for messages that hardly have any.
-  void AddFirst(size_t count, MagnitudeHistogram* histogram) const {
-    for (size_t bucket = 0; bucket < geometry_.buckets() && count > 0; ++bucket) {
-      const float norm = NormOf(bucket);
-      if (norm == 0) continue;
-      AddPieces(bucket, norm, 1, histogram);
-      --count;
-    }
-  }
-
-  const std::span<const float> values_;
-  const NormOrder order_;
-  const TileGeometry geometry_;
-  const std::span<float> norms_;
-};
-
 // A first level near 0 is as good as a zero, whatever the message is, but makes noise of values
 // that are exactly 0. So a zero goes only if that pays.
 constexpr double kWorthNoZero = 15.0 / 16;
 
 }  // namespace
-
-MagnitudeHistogram::MagnitudeHistogram(std::span<uint8_t> scratch) {
-  auto* doubles = reinterpret_cast<double*>(scratch.data());
-  bins_ = {doubles, kBins + 1};
-  mass_ = {doubles + kBins + 1, kBins + 1};
-  first_ = {mass_.data() + kBins + 1, kBins + 1};
-  second_ = {first_.data() + kBins + 1, kBins + 1};
-  std::ranges::fill(bins_, 0.0);
-}
-
-void MagnitudeHistogram::Add(std::span<const float> values, float norm, double weight) {
-  const Scaler scaler = MakeScaler(norm, 1);
-  // By themselves, so that the compiler makes vectors of them.
-  std::array<uint32_t, 64> bin;
-  for (; !values.empty(); values = values.subspan(std::min(values.size(), bin.size()))) {
-    const size_t count = std::min(values.size(), bin.size());
-    for (size_t i = 0; i < count; ++i) bin[i] = BinOf(ScaledSize(scaler, values[i]));
-    for (size_t i = 0; i < count; ++i) bins_[bin[i]] += weight;
-  }
-}
-
-double MagnitudeHistogram::mass() const {
-  double sum = 0;
-  for (const double bin : bins_.first(kBins)) sum += bin;
-  return sum;
-}
-
-double MagnitudeHistogram::Edge(size_t bin) {
-  if (bin == 0) return 0;
-  return std::bit_cast<float>(kFirstBits + (static_cast<uint32_t>(bin) << kShift));
-}
-
-void MagnitudeHistogram::Finish() {
-  const double even = mass() * 0x1p-24;
-  Moments sum;
-  mass_[0] = first_[0] = second_[0] = 0;
-  for (size_t bin = 0; bin < kBins; ++bin) {
-    const double low = Edge(bin), high = Edge(bin + 1);
-    const double mass = bins_[bin] + even * (high - low);
-    sum.mass += mass;
-    sum.first += mass * ((low + high) / 2);
-    sum.second += mass * ((low * low + low * high + high * high) / 3);
-    mass_[bin + 1] = sum.mass;
-    first_[bin + 1] = sum.first;
-    second_[bin + 1] = sum.second;
-  }
-}
-
-MagnitudeHistogram::Moments MagnitudeHistogram::Below(double r) const {
-  const size_t bin = r >= 1 ? kBins : BinOf(static_cast<float>(r));
-  if (bin >= kBins) return {mass_[kBins], first_[kBins], second_[kBins]};
-  const double low = Edge(bin), high = Edge(bin + 1);
-  const double at = std::clamp(r, low, high);
-  const double mass = (mass_[bin + 1] - mass_[bin]) * ((at - low) / (high - low));
-  return {mass_[bin] + mass, first_[bin] + mass * ((low + at) / 2),
-          second_[bin] + mass * ((low * low + low * at + at * at) / 3)};
-}
-
-double MagnitudeHistogram::Quantile(double mass, double a, double c) const {
-  const auto above = std::ranges::upper_bound(mass_, mass);
-  if (above == mass_.end()) return c;
-  if (above == mass_.begin()) return a;
-  const auto bin = static_cast<size_t>(above - mass_.begin()) - 1;
-  const double low = Edge(bin), high = Edge(bin + 1);
-  const double r = low + (high - low) * ((mass - mass_[bin]) / (mass_[bin + 1] - mass_[bin]));
-  return std::clamp(r, a, c);
-}
 
 FittedLevels FitWithZero(const MagnitudeHistogram& histogram, int bits) {
   const size_t count = LevelsOfBits(bits);
@@ -417,11 +242,11 @@ LevelSet FitLevelsTo(std::span<const float> values, NormOrder norm, size_t bucke
                      bool without_zero, Workspace& work) {
   if (values.empty()) return UniformLevels(bits);
   const size_t at_norms = MagnitudeHistogram::kScratchBytes;
-  const auto scratch = work.Scratch(0, at_norms + Sample::kMostNorms * sizeof(float));
+  const auto scratch = work.Scratch(0, at_norms + kMostSampledNorms * sizeof(float));
   const std::span<float> norms(reinterpret_cast<float*>(scratch.data() + at_norms),
-                               Sample::kMostNorms);
+                               kMostSampledNorms);
   MagnitudeHistogram histogram(scratch);
-  Sample(values, norm, bucket, norms).AddTo(&histogram);
+  AddSample(values, norm, bucket, norms, &histogram);
   if (histogram.mass() == 0) return UniformLevels(bits);
   histogram.Finish();
   const FittedLevels with = FitWithZero(histogram, bits);

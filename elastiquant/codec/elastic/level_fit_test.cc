@@ -5,24 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "elastiquant/codec/bucket/optimal_levels.h"
+#include "elastiquant/codec/elastic/magnitude_testing.h"
 #include "elastiquant/codec/elastic_testing.h"
-#include "elastiquant/kernels/targets.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> Laplace(size_t n) {
-  std::mt19937 generator(2);
-  std::exponential_distribution<float> exponential;
-  std::vector<float> v(n);
-  for (size_t i = 0; i < n; ++i) v[i] = exponential(generator) * (i % 2 == 0 ? 1.0f : -1.0f);
-  return v;
-}
 
 // Gaussian within 64 values, of scales that differ by up to 2^6.
 std::vector<float> Mixed(size_t n) {
@@ -30,21 +21,6 @@ std::vector<float> Mixed(size_t n) {
   for (size_t i = 0; i < n; ++i) v[i] *= std::ldexp(1.0f, -static_cast<int>(i / 64 % 7));
   return v;
 }
-
-// Relative magnitudes under norms of 1, as one bucket.
-std::vector<float> Magnitudes(size_t n) {
-  std::vector<float> r = Laplace(n);
-  float most = 0;
-  for (float& x : r) most = std::max(most, x = std::fabs(x));
-  for (float& x : r) x /= most;
-  return r;
-}
-
-struct Filled {
-  explicit Filled(const std::vector<float>& r) { histogram.Add(r, 1, 1); }
-  std::vector<uint8_t> scratch = std::vector<uint8_t>(MagnitudeHistogram::kScratchBytes);
-  MagnitudeHistogram histogram{scratch};
-};
 
 double VarianceOf(std::span<const float> levels, const std::vector<float>& r) {
   double sum = 0;
@@ -58,27 +34,6 @@ double VarianceOf(std::span<const float> levels, const std::vector<float>& r) {
     sum += (static_cast<double>(levels[j + 1]) - x) * (static_cast<double>(x) - levels[j]);
   }
   return sum;
-}
-
-TEST(MagnitudeHistogram, TellsMomentsAndQuantiles) {
-  const std::vector<float> r = Magnitudes(100000);
-  Filled filled(r);
-  EXPECT_EQ(filled.histogram.mass(), 99999);  // but for the largest
-  filled.histogram.Finish();
-  for (const double place : {0.001, 0.01, 0.0625, 0.1, 0.3, 0.5, 0.77, 1.0}) {
-    double mass = 0, first = 0, second = 0;
-    for (const float x : r) {
-      if (x >= place) continue;
-      mass += 1;
-      first += x;
-      second += static_cast<double>(x) * x;
-    }
-    const auto below = filled.histogram.Below(place);
-    EXPECT_NEAR(below.mass, mass, 100) << place;
-    EXPECT_NEAR(below.first, first, .002 * first + .5) << place;
-    EXPECT_NEAR(below.second, second, .002 * second + .5) << place;
-    EXPECT_NEAR(filled.histogram.Quantile(below.mass, 0, 1), place, 1e-9) << place;
-  }
 }
 
 // Against the dynamic program over single values, QUIVER's, and its coarser form.
