@@ -6,8 +6,9 @@
 
 namespace elastiquant {
 
-// `deviations` standard deviations of the population. The largest float if all values are the
-// same, because nothing stands out then, or if that is below it.
+// Returns `deviations` standard deviations of the values, taken as the whole population.
+// Returns the largest float if all values are the same, because nothing stands out then, or if
+// the result would be larger still.
 float DeviationClip(std::span<const float> values, float deviations);
 
 }  // namespace elastiquant

@@ -18,7 +18,7 @@ class FirstError {
     place_ = place;
     status_ = std::move(status);
   }
-  // Not while other threads report.
+  // Must not be called while other threads report.
   const Status& status() const { return status_; }
 
  private:

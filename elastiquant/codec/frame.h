@@ -1,4 +1,5 @@
-// The frame: the only thing on any wire. docs/frame-format.md specifies it byte by byte.
+// The frame, in which all that is compressed travels. docs/frame-format.md specifies it byte by
+// byte.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ inline constexpr uint8_t kFrameVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kMaxFrameElements = (size_t{1} << 32) - 1;
 
-// What lies in a frame; several codecs may share one wire format. Stable numbers: they travel
-// in frames. 255 is taken by collective/skip_notice.h.
+// What lies in a frame. Several codecs may share one wire format. The numbers travel in frames,
+// and so must never change. 255 is taken by collective/skip_notice.h.
 enum class CodecId : uint8_t {
   kFp32 = 1,
   kFp16 = 2,
@@ -34,32 +35,34 @@ enum class CodecId : uint8_t {
   kRotated = 15,     // another codec's frame of the rotated vector
 };
 
-// A frame taken apart; the spans point into it.
+// The parts of a frame. The spans point into it.
 struct FrameView {
   CodecId codec{};
-  uint8_t flags = 0;  // the codec's own
+  uint8_t flags = 0;  // their meaning is up to the codec
   size_t elements = 0;
   StreamKey key;
-  std::span<const uint8_t> parameters;  // <= 255 bytes, laid out by the codec
+  std::span<const uint8_t> parameters;  // at most 255 bytes, laid out by the codec
   std::span<const uint8_t> payload;
 };
 
-// Checks magic, version, lengths and checksum (each failure names the check). The codec id is
-// not checked here, nor anything inside parameters and payload.
+// Takes a frame apart after checking its magic, version, lengths and checksum; an error names
+// the check that failed. Neither the codec id is checked here, nor anything inside the
+// parameters and the payload.
 Result<FrameView> ParseFrame(std::span<const uint8_t> frame);
 
-// Where the payload of a frame with `parameter_bytes` of parameters begins.
+// Returns where the payload of a frame with `parameter_bytes` of parameters begins.
 constexpr size_t FramePayloadOffset(size_t parameter_bytes) {
   return kFrameHeaderBytes + parameter_bytes;
 }
 
-// What every Encode checks first: elements <= kMaxFrameElements (else kInvalidArgument) and
-// frame_bytes >= max_frame_bytes (else kBufferTooSmall, with the size needed).
+// Checks what every Encode must check first. Fails with kInvalidArgument unless elements <=
+// kMaxFrameElements, and with kBufferTooSmall, giving the size that is needed, unless
+// frame_bytes >= max_frame_bytes.
 Status CheckEncodeSizes(size_t elements, size_t max_frame_bytes, size_t frame_bytes);
 
-// Finishes a frame whose payload the caller has already written at FramePayloadOffset(...):
-// writes header, parameters and checksum around it and returns the frame's total size.
-// view.payload gives only the payload's size here.
+// Finishes a frame whose payload the caller has already written at FramePayloadOffset(...): it
+// writes header, parameters and checksum around it, and returns the size of the whole frame. Of
+// view.payload only the size is used.
 size_t SealFrame(const FrameView& view, std::span<uint8_t> frame);
 
 }  // namespace elastiquant

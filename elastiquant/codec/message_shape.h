@@ -1,4 +1,4 @@
-// How a message divides into tensors, for codecs that treat them as matrices.
+// How a message divides into tensors, for codecs that treat tensors as matrices.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace elastiquant {
 
-// The matrix that codecs take a tensor of these dimensions for: its first dimension by all
-// others. A tensor of less than two dimensions, or without values, is one row. What is behind
-// the second dimension is the kernel of a convolution.
+// Returns the matrix that codecs take a tensor of these dimensions for: its rows are the first
+// dimension, and its columns all others. A tensor of fewer than two dimensions, or without
+// values, is one row. The dimensions behind the second are the kernel of a convolution.
 TensorShape MatrixShape(std::span<const size_t> dimensions);
 
-// A tensor in its place. `size` is rows * cols, but of NearSquare, whose last row may
-// be cut short: there the missing values are taken as zeros.
+// A tensor and its place in a message. `size` is rows * cols, except in what NearSquare
+// returns, where the last row may be cut short: the values that it lacks are taken as zeros.
 struct PlacedTensor {
   TensorShape shape;
   size_t begin = 0;
@@ -24,7 +24,8 @@ struct PlacedTensor {
 
 class MessageShape {
  public:
-  // Tensors without values are left out. Refuses what one frame cannot hold.
+  // Makes the shape of a message of these tensors. Tensors without values are left out. Fails
+  // with kInvalidArgument if one frame cannot hold them.
   static Result<MessageShape> Of(std::span<const TensorShape> tensors);
 
   size_t elements() const { return elements_; }
@@ -35,11 +36,12 @@ class MessageShape {
   size_t elements_ = 0;
 };
 
-// n > 0 values as one matrix as near to a square as can be with at most so many columns.
+// Returns n > 0 values as one matrix, which is as near to a square as it can be with at most so
+// many columns.
 PlacedTensor NearSquare(size_t n, size_t most_columns);
 
-// As factors a tensor is rank * (rows + cols) numbers. They stand for it only where that is
-// less than its values are.
+// Whether a tensor's factors, rank * (rows + cols) numbers, are fewer than its values. Only
+// then do they stand for it.
 constexpr bool FactorsAreShorter(const PlacedTensor& tensor, size_t rank) {
   return rank * (tensor.shape.rows + tensor.shape.cols) < tensor.size;
 }

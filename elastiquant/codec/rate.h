@@ -7,9 +7,11 @@
 
 namespace elastiquant {
 
-// Its bits a coordinate; 0 if it has no such rate (all but `dither:bits=...`).
+// Returns the bits a coordinate that the codec was given, or 0 if it has no such rate. Only
+// `dither:bits=...` has one.
 double RateOf(const Codec& codec);
-// The same codec at `share` of its rate; null if it has none, or not such a one.
+// Returns the same codec at `share` of its rate. Returns null if it has no rate, or if that
+// share of it is not a rate that such a codec can have.
 std::shared_ptr<const Codec> AtShareOfRate(const Codec& codec, double share);
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-// What a scheme gives to be registered. registry.cc lists the families; nothing else does.
+// What a scheme provides in order to be registered. Only registry.cc lists the families.
 #pragma once
 
 #include <cmath>
@@ -14,32 +14,35 @@
 
 namespace elastiquant {
 
-// Where a decoder puts its values, out[i] = Q[i] or out[i] += weight * Q[i], and the only way
-// to them. Bytes may be hostile, but what they decode to is an error or finite: a decoder gets
-// at the output only by saying how large the values are that it will put there, or with a
-// function that looks at each of them. Neither takes another pass over the values.
+// Where a decoder puts its values, out[i] = Q[i] or out[i] += weight * Q[i], and its only way
+// to the output. Bytes may be hostile, but they must decode to an error or to finite values. So
+// a decoder gets at the output only by saying how large the values are that it will put there,
+// or with a function that looks at each of them. Neither takes another pass over the values.
 class DecodeSink {
  public:
   explicit DecodeSink(std::span<float> out) : out_(out) {}
   DecodeSink(std::span<float> out, Accumulate how) : out_(out), how_(how) {}
 
-  size_t size() const { return out_.size(); }  // the frame's element count
+  size_t size() const { return out_.size(); }  // which is the frame's element count
   Accumulate how() const { return how_; }
-  // The same for the first `count` coordinates.
+  // Returns the sink of the first `count` coordinates.
   DecodeSink First(size_t count) const { return {out_.first(count), how_}; }
 
-  // Where coordinate `begin` is, for it and others behind it whose values are at most `largest`
-  // in magnitude. Null if that is NaN or infinite: then the frame must be refused.
+  // Returns where coordinate `begin` is, for it and for others behind it whose values are at
+  // most `largest` in magnitude. Returns null if `largest` is NaN or infinite: then the frame
+  // must be refused.
   [[nodiscard]] float* Room(size_t begin, float largest) const {
     return std::isfinite(largest) ? out_.data() + begin : nullptr;
   }
-  // write(out), with coordinate `begin` at `out`, puts values there and says whether all are
-  // finite, as does this. If not the frame must be refused.
+  // Calls write(out), with coordinate `begin` at `out`. It puts values there and returns
+  // whether all of them are finite, which is returned. If they are not, the frame must be
+  // refused.
   template <typename Write>
   [[nodiscard]] bool PutChecked(size_t begin, const Write& write) const {
     return write(out_.data() + begin);
   }
-  // Where values will be put soon: to be fetched into caches, not to be read.
+  // Returns where values will be put soon, so that the place can be fetched into caches. It is
+  // not to be read.
   const float* Soon(size_t begin) const { return out_.data() + begin; }
 
  private:
@@ -47,35 +50,38 @@ class DecodeSink {
   Accumulate how_;
 };
 
-// One scheme by its name. Families of one id share wire format and decoder.
+// A scheme and its name. Families with the same id share a wire format and a decoder.
 struct CodecFamily {
   CodecId id;
   CodecInfo info;
-  // Specs that between them take every path of the scheme; the conformance suite runs each.
+  // Specs that together take every path of the scheme; the conformance suite runs each of them.
   std::vector<std::string> variants;
   Result<std::shared_ptr<const Codec>> (*make)(const Spec& spec);
-  // Checks everything inside parameters and payload before it trusts it.
+  // Checks everything in the parameters and the payload before relying on it.
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work);
-  // FrameSummary::variance, for schemes whose frames tell it.
+  // Computes FrameSummary::variance. It is null if the scheme's frames do not tell it.
   Result<double> (*variance)(const FrameView& frame) = nullptr;
 };
 
-// Something that wraps any codec: `spec|name`. Modifiers apply from left to right.
+// A modifier, which wraps any codec: `spec|name`. Modifiers apply from left to right.
 struct CodecModifier {
   std::string name;
   std::string summary;
   std::vector<CodecParameter> parameters;
-  // `part` has only declared keys. The error says why `inner` cannot be wrapped.
+  // Wraps `inner`; `part` has only keys that are declared above. An error says why `inner`
+  // cannot be wrapped.
   Result<std::shared_ptr<const Codec>> (*wrap)(std::shared_ptr<const Codec> inner,
                                                const SpecPart& part);
-  // Of those that have frames of their own: specs for the conformance suite, format, decoder.
+  // A modifier that has frames of its own gives specs for the conformance suite, the frames' id
+  // and their decoder.
   std::vector<std::string> variants = {};
   CodecId id = {};
   Status (*decode)(const FrameView& frame, const DecodeSink& sink, Workspace& work) = nullptr;
 };
 
-std::span<const CodecModifier* const> CodecModifiers();  // in the order to show them
-std::span<const CodecFamily* const> CodecFamilies();     // in the order to show them
+// Return all of them, in the order in which they are to be shown.
+std::span<const CodecModifier* const> CodecModifiers();
+std::span<const CodecFamily* const> CodecFamilies();
 
 // clang-format off
 const CodecFamily& Fp32Family();  // raw.cc

@@ -1,4 +1,4 @@
-// Spec strings: name[:key=value[,key=value...]][|modifier[:key=value,...]]...
+// Spec strings have the form name[:key=value[,key=value...]][|modifier[:key=value,...]]...
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace elastiquant {
 
-// One name with its key=value pairs; a codec, or one of its modifiers.
+// A codec or one of its modifiers: a name and its key=value pairs.
 struct SpecPart {
   std::string name;
   std::vector<std::pair<std::string, std::string>> pairs;  // in the order given, keys unique
@@ -20,10 +20,11 @@ struct Spec {
   std::vector<SpecPart> modifiers;
 };
 
-// Names and keys are [a-z0-9_-]+, values anything without ",|" and white space.
+// Parses a spec string. Names and keys are [a-z0-9_-]+, and values are anything without commas,
+// bars and white space.
 Result<Spec> ParseSpec(std::string_view text);
 
-// The value of `key` in `part`, or `fallback` if it is not given.
+// Returns the value of `key` in `part`, or `fallback` if it is not given.
 std::string_view SpecValue(const SpecPart& part, std::string_view key,
                            std::string_view fallback);
 

@@ -1,5 +1,5 @@
-// Message after message of one sender, under a codec that may remember something of each for
-// the next (Codec::StateFields: |ef, |dgc, powersgd).
+// Encodes message after message of one sender with a codec that may remember something of each
+// for the next (Codec::StateFields), such as |ef, |dgc and powersgd.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,44 @@
 
 namespace elastiquant {
 
-// kInvalidArgument if the codec remembers: a message encoded by itself would drop that unseen.
-// `instead` ends the error: what to call for a stream.
+// Fails with kInvalidArgument if the codec remembers anything, which encoding a message by
+// itself would drop unseen. The error ends with `instead`, which says what to call for a
+// stream.
 Status CheckRemembersNothing(const Codec& codec, std::string_view instead);
 
-// Not for several threads at once.
+// A stream must not be used by several threads at once.
 class EncoderStream {
  public:
-  // All messages have `elements` values. Nothing is remembered yet: all fields are zeros.
+  // Makes a stream whose messages all have `elements` values. It remembers nothing yet: all
+  // fields are zeros.
   EncoderStream(std::shared_ptr<const Codec> codec, size_t elements);
 
   const Codec& codec() const { return *codec_; }
   size_t elements() const { return elements_; }
   uint64_t messages() const { return messages_; }  // encoded so far
 
-  // Codec::EncodeNext; give each message another key. kInvalidArgument for another number of
-  // values. After an error the stream is as it was before.
+  // Calls Codec::EncodeNext. Each message must be given another key. Fails with
+  // kInvalidArgument if the number of values is another. After an error the stream is as it was
+  // before.
   Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
                             std::span<uint8_t> frame);
 
-  // What is remembered, by Codec::StateFields: `elements` floats each.
+  // Return what is remembered by the names of Codec::StateFields: `elements` floats for each.
   const std::vector<std::string>& names() const { return names_; }
   std::span<const float> field(size_t f) const { return fields_[f]; }
-  // Takes up a stream where it was saved. kInvalidArgument, and nothing is changed, unless
-  // there are `elements` finite values for each name.
+  // Takes up a stream where it was saved. Fails with kInvalidArgument, and changes nothing,
+  // unless there are `elements` finite values for each name.
   Status Restore(StateIn fields, uint64_t messages);
 
-  // The same as bytes, for a file: with the codec's spec, the number of values and a checksum.
+  // Returns the size of the same state as bytes for a file, which include the codec's spec, the
+  // number of values and a checksum.
   size_t StateBytes() const;
-  // bytes.size() >= StateBytes(), else kBufferTooSmall. Returns how many were written.
+  // Writes these bytes, and returns how many there are. Fails with kBufferTooSmall unless
+  // bytes.size() >= StateBytes().
   Result<size_t> Save(std::span<uint8_t> bytes) const;
-  // kCorruptData for what is no state or a damaged one, kInvalidArgument for one of another
-  // codec or length; after an error the stream is as it was before.
+  // Reads these bytes. Fails with kCorruptData if they are not a state or a damaged one, and
+  // with kInvalidArgument if they are one of another codec or length. After an error the stream
+  // is as it was before.
   Status Load(std::span<const uint8_t> bytes);
 
  private:

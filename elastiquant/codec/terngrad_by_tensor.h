@@ -9,10 +9,11 @@
 
 namespace elastiquant {
 
-// terngrad:bucket=tensor. Each tensor is cut off at `clip` of its standard deviations (0:
-// nowhere) and rounded to -s, 0 or s, s being its largest magnitude. Frames are those of an
-// elastic codec with the levels 0 and 1 whose buckets are the tensors; workers send them to
-// all, so that every scale is a worker's own. Without shapes the message is one tensor.
+// Makes terngrad:bucket=tensor. Each tensor is cut off at `clip` of its standard deviations, or
+// nowhere if `clip` is 0, and then rounded to -s, 0 or s, where s is its largest magnitude.
+// Frames are those of an elastic codec with the levels 0 and 1 whose buckets are the tensors.
+// Workers send them to all, so that every scale is a worker's own. Without shapes the message
+// is one tensor.
 Result<std::shared_ptr<const Codec>> MakeTernGradByTensor(float clip, IndexCoding coding);
 
 }  // namespace elastiquant

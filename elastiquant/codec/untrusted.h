@@ -1,11 +1,11 @@
-// What holds of frames that come from strangers.
+// What holds for frames that come from strangers.
 //
-// Any bytes give an error or finite values: DecodeFrame fails, or all values are finite and the
-// same on every machine and SIMD target. DecodeAddFrame fails where DecodeFrame does; else,
-// with a finite weight, it makes no NaN of finite values, and infinity only where a product or
-// a sum is beyond the largest float. Nothing is written outside the output, and nothing is
-// allocated that is not in proportion to it. But its size is the frame's to say: ask before you
-// allocate.
+// Any bytes give an error or finite values: either DecodeFrame fails, or all values are finite
+// and the same on every machine and SIMD target. DecodeAddFrame fails where DecodeFrame does.
+// Where it does not, and the weight is finite, it makes no NaN of finite values, and makes
+// infinity only where a product or a sum is beyond the largest float. Nothing is written
+// outside the output, and nothing is allocated that is not in proportion to it. But it is the
+// frame that says how large the output is, so ask for its size before you allocate.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@
 
 namespace elastiquant {
 
-// Values that a frame may claim to have unless its receiver says otherwise. 2^28 floats are a
-// GiB: more than training sends in one message, and less than brings a machine down.
+// How many values a frame may claim to have unless its receiver says otherwise. 2^28 floats are
+// a GiB, which is more than training sends in one message, and less than brings a machine down.
 inline constexpr size_t kDefaultMaxElements = size_t{1} << 28;
 
-// kOutOfRange if the frame claims more than `max_elements`, as 44 bytes may claim 2^32 - 1. The
-// form without it, in codec.h, takes kDefaultMaxElements.
+// Returns what a frame says of itself. Fails with kOutOfRange if it claims more than
+// `max_elements` values: 44 bytes may claim 2^32 - 1 of them. The form without this argument,
+// in codec.h, takes kDefaultMaxElements.
 Result<FrameSummary> InspectFrame(std::span<const uint8_t> frame, size_t max_elements);
 
 }  // namespace elastiquant

@@ -117,9 +117,10 @@ HWY_INLINE void StoreCodes(const VU (&index)[kGroup], const VU (&signs)[kGroup],
 
 #if HWY_TARGET != HWY_SCALAR
 // Quantises U vectors at v, with a scaler whose pre is 1. A Rounder turns scaled sizes y, the
-// floats' bits and random bits (kInverted: their complement) into indices (kNegated: minus
-// these) and signs; `Scalar` does one coordinate (the random bits as they are), `Vectors`
-// several vectors of them.
+// bits of the floats and random bits into indices and signs. `Scalar` does so for one
+// coordinate, and `Vectors` for several vectors of them. If kInverted is set, `Vectors` is
+// given the complements of the random bits; `Scalar` is always given the bits as they are. If
+// kNegated is set, `Vectors` gives minus the indices.
 template <size_t U, class Rounder>
 HWY_INLINE void QuantizeVectors(const float* HWY_RESTRICT v, VF mul, VF top,
                                 RandomVectors<DU>& random, const Rounder& rounder,
@@ -171,6 +172,8 @@ HWY_INLINE void Quantize(const float* HWY_RESTRICT v, size_t n, RandomRun run,
   }
 }
 
+// What most rounders have in common: they take the complements of the random bits, which cost
+// nothing more where there is an xor of three, and give indices as they are.
 struct UsualRounder {
   static constexpr bool kInverted = true, kNegated = false;
 };

@@ -1,4 +1,4 @@
-// The elastic codec, for schemes that are an elastic with some keys fixed.
+// Makes the elastic codec, also for schemes that are an elastic codec with some keys fixed.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace elastiquant {
 
-// `text` is what its spec() returns. by_tensor: workers exchange whole messages, whose tensors
-// share no bucket (Codec::WithShapes).
+// Makes an elastic codec whose spec() returns `text`. If by_tensor is set, workers exchange
+// whole messages, whose tensors share no bucket (Codec::WithShapes).
 std::shared_ptr<const Codec> MakeElasticCodec(const ElasticSpec& spec, std::string text,
                                               bool by_tensor = false);
 
-// The tensors that buckets of `codec` end with; none of other codecs, and before WithShapes.
-// They live as long as it does.
+// Returns the tensors that the buckets of `codec` end with. There are none in other codecs, and
+// none before WithShapes. They live as long as the codec does.
 std::span<const TensorStart> ElasticTensors(const Codec& codec);
 
-// The format of the frames that `codec` makes of messages of n values, levels included; none if
-// it is not an elastic one, is one within a modifier such as |rotate, or fits its levels to
-// each message.
+// Returns the format, levels included, of the frames that `codec` makes of messages of n
+// values. There is none if it is not an elastic codec, is one within a modifier such as
+// |rotate, or fits its levels to each message.
 std::optional<ElasticFormat> ElasticFormatFor(const Codec& codec, size_t n);
 
 }  // namespace elastiquant

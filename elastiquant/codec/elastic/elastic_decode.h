@@ -10,10 +10,11 @@
 
 namespace elastiquant {
 
-// Decodes the payload of a frame after checking parameters, sizes, norms and codes.
+// Decodes the payload of a frame after checking its parameters, sizes, norms and codes.
 Status DecodeElastic(const FrameView& frame, const DecodeSink& sink, Workspace& work);
 
-// The format of a frame that lists its levels, but for its tensors; none of any other frame.
+// Returns the format of a frame that lists its levels, except for its tensors. There is none
+// for any other frame.
 std::optional<ElasticFormat> ListedFormat(std::span<const uint8_t> frame);
 
 }  // namespace elastiquant

@@ -9,11 +9,12 @@
 
 namespace elastiquant {
 
-// The most bytes that a frame of n floats can have. Of listed levels only the number counts.
+// Returns the most bytes that a frame of n floats can have. If the format lists levels, only
+// their number matters.
 size_t MaxElasticFrameBytes(const ElasticFormat& format, size_t n);
 
-// Writes a whole frame and returns its size. frame.size() >= MaxElasticFrameBytes(...); `table`
-// is made from format.levels.
+// Writes a whole frame and returns its size. frame.size() must be at least
+// MaxElasticFrameBytes(...), and `table` must be made from format.levels.
 Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable& table,
                                   std::span<const float> values, StreamKey key, Workspace& work,
                                   std::span<uint8_t> frame);

@@ -11,17 +11,18 @@
 
 namespace elastiquant {
 
-// "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic" and at most one of the
-// modifiers |rans and |elias. With a p and no levels these are exp, with a modifier and neither
-// uniform.
+// What a spec such as "elastic:bits=4,levels=fit,norm=linf,bucket=512,rounding=stochastic"
+// says. At most one of the modifiers |rans and |elias may follow. If it gives no levels, they
+// are exp if it gives a p, and uniform if it gives no p but a modifier.
 struct ElasticSpec {
   ElasticFormat format;
-  bool auto_p = true;  // p by OptimalRatio for the length of a bucket
-  // Levels fitted to each message (level_fit.h): then those of `format` only tell how many.
+  bool auto_p = true;  // whether p is the OptimalRatio for the length of a bucket
+  // Whether levels are fitted to each message (level_fit.h). Then those of `format` only tell
+  // how many there are.
   bool fit = false;
 
-  // Whether a fit may lack a zero. An entropy coder lives on zeros: at the same bytes more
-  // levels with a zero have as little variance.
+  // Whether a fit may lack a zero. An entropy coder lives on zeros: with the same number of
+  // bytes, more levels with a zero have as little variance.
   bool may_lack_zero() const {
     return fit && format.coding == IndexCoding::kFixed && format.bits <= kMostBitsWithoutZero;
   }
@@ -32,9 +33,11 @@ struct ElasticSpec {
   }
 };
 
-// Errors name the codec as `spec` does: others are read as an elastic with some keys fixed.
+// Reads a spec. Errors name the codec as `spec` does, because other codecs are read as an
+// elastic codec with some keys fixed.
 Result<ElasticSpec> ParseElasticSpec(const Spec& spec);
-std::string_view CodingText(IndexCoding coding);  // "|rans", "|elias" or ""
+// Returns "|rans", "|elias" or "".
+std::string_view CodingText(IndexCoding coding);
 std::string ElasticSpecText(const ElasticSpec& spec);
 
 // Sets p and the levels of the exponential family for buckets of `length` coordinates.

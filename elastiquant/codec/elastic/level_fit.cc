@@ -11,32 +11,35 @@ namespace {
 
 using Moments = MagnitudeHistogram::Moments;
 
-// The histogram counts what is below as 0.
+// The histogram counts what is below this as 0.
 constexpr double kLeast = 1.0 / (1 << MagnitudeHistogram::kOctaves);
 
-// What rounding costs of all between two levels that have these moments below them.
+// Returns what rounding costs for all that lies between the levels a and c, which have these
+// moments below them.
 double Rounding(double a, double c, const Moments& to_a, const Moments& to_c) {
   return (a + c) * (to_c.first - to_a.first) - (to_c.second - to_a.second) -
          a * c * (to_c.mass - to_a.mass);
 }
 
-// What a first level l in place of zero costs of all below it: l^2 - r^2.
+// Returns what a first level l in place of zero costs for all that lies below it: l^2 - r^2
+// each.
 double RoundingAcross(double l, const Moments& to_l) { return l * l * to_l.mass - to_l.second; }
 
-// Places of levels, and the moments below them; while they are being fitted.
+// The places of levels while they are being fitted, and the moments below each.
 class Fit {
  public:
   static constexpr size_t kMost = kMaxLevels;
 
-  // has_zero: the first place is 0 and stays. The last one is 1 and stays.
+  // If has_zero is set, the first place is 0 and stays there. The last one is 1 and stays
+  // there.
   Fit(const MagnitudeHistogram& histogram, bool has_zero)
       : histogram_(histogram), has_zero_(has_zero) {}
 
-  // The best `count` places out of some, eight in each octave that matters.
+  // Takes the best `count` places out of some candidates, eight in each octave that matters.
   void Choose(size_t count, double largest_first);
-  // Makes more places until there are `count`: each time in the costliest gap.
+  // Makes more places until there are `count`, each time in the costliest gap.
   void SplitUntil(size_t count);
-  // Moves each place to the best between its neighbours, again and again.
+  // Moves each place to the best one between its neighbours, again and again.
   void Descend(double largest_first);
 
   double Cost() const;
@@ -57,12 +60,12 @@ class Fit {
     place_[at] = place;
     below_[at] = histogram_.Below(place);
   }
-  // Of the gap above place j.
+  // Returns the cost of the gap above place j.
   double GapCost(size_t j) const {
     return Rounding(place_[j], place_[j + 1], below_[j], below_[j + 1]);
   }
-  // The best place between a and c, with the moments below them: F(l) = F(c) - integral of
-  // (r - a) / (c - a) dF.
+  // Returns the best place l between a and c, given the moments below these: it is where F(l) =
+  // F(c) minus the integral of (r - a) / (c - a) dF.
   double BestBetween(double a, double c, const Moments& to_a, const Moments& to_c) const {
     if (!(c > a)) return a;
     const double first = to_c.first - to_a.first, mass = to_c.mass - to_a.mass;
@@ -77,8 +80,11 @@ class Fit {
   std::array<Moments, kMost> below_;
 };
 
-// Levels of least cost by dynamic programming: least[j] is that of all below candidate j if it
-// is a level, with one more level in each round. The best level before j grows with j.
+// Finds levels of least cost by dynamic programming. before[j] is the least cost of all that
+// lies below candidate j if it is a level. Each round allows one level more, and computes
+// now[j] from before[k] for all k up to j. The best level before j grows with j, so each half
+// of the candidates needs to look only at the levels on its side of the best one for the
+// middle.
 struct Program {
   static constexpr size_t kMost = MagnitudeHistogram::kOctaves * 8 + 1, kRounds = 8;
   size_t size = 0;
@@ -110,7 +116,7 @@ struct Program {
 void Fit::Choose(size_t count, double largest_first) {
   static_assert(kMostCandidates == Program::kMost && Program::kMost <= 256);
   constexpr size_t kStep = MagnitudeHistogram::kBinsPerOctave / 8;
-  // Below this no level is wanted: all there together has too little of the squares.
+  // No level is wanted where all that lies below it has less than this share of the squares.
   constexpr double kNegligible = 0x1p-16;
   Program program;
   const double most = histogram_.Below(1).second * kNegligible;
@@ -178,8 +184,8 @@ void Fit::Descend(double largest_first) {
   }
 }
 
-// With c the next level the cost of l is least where 2 l F(l) is the integral of (c - r) dF
-// from l to c; the former grows with l and the latter falls.
+// If c is the next level, the cost of l is least where 2 l F(l) is the integral of (c - r) dF
+// from l to c. The former grows with l, and the latter falls.
 double Fit::BestFirst(double largest) const {
   const double c = place_[1];
   double low = kLeast, high = std::min(largest, c);
@@ -198,7 +204,7 @@ double Fit::Cost() const {
   return cost;
 }
 
-// Apart by what fp32 can tell, whatever was fitted.
+// Returns the places as floats, moved apart as far as fp32 can tell them, whatever was fitted.
 LevelSet Fit::Levels() const {
   LevelSet levels;
   levels.count = count_;
@@ -216,8 +222,8 @@ LevelSet Fit::Levels() const {
   return levels;
 }
 
-// A first level near 0 is as good as a zero, whatever the message is, but makes noise of values
-// that are exactly 0. So a zero goes only if that pays.
+// Whatever the message is, a first level near 0 is as good as a zero, but it makes noise of
+// values that are exactly 0. So the zero is given up only if that pays.
 constexpr double kWorthNoZero = 15.0 / 16;
 
 }  // namespace

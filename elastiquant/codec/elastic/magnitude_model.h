@@ -1,5 +1,6 @@
-// How large the coordinates of gradients are relative to their bucket's norm: a mixture of
-// normal distributions, each cut to [-1, 1], of which ALQ and AMQ take the magnitudes.
+// Models how large the coordinates of gradients are relative to their bucket's norm, by a
+// mixture of normal distributions, each cut to [-1, 1]. ALQ and AMQ take the magnitudes of
+// that.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +11,20 @@
 
 namespace elastiquant {
 
-// A bucket of normalised coordinates v_i / |v|.
+// The statistics of a bucket of normalised coordinates v_i / |v|.
 struct BucketStatistics {
-  double weight = 1;     // |v|^2: what its error counts for
+  double weight = 1;     // |v|^2, by which its error counts
   double mean = 0;       // of the normalised coordinates, with their signs
-  double deviation = 1;  // above 0
+  double deviation = 1;  // of the same; above 0
 };
 
-// The statistics of the `most` buckets with the largest norms, in the order of the gradients.
-// Buckets that are zero or have values that are not finite are left out.
+// Returns the statistics of the `most` buckets with the largest norms, in the order of the
+// gradients. Buckets that are zero or have values that are not finite are left out.
 std::vector<BucketStatistics> GatherStatistics(
     std::span<const std::span<const float>> gradients, NormOrder norm, size_t bucket,
     size_t most);
 
-// Integrals over an interval of magnitudes r: of dF, r dF and r^2 dF.
+// The integrals of dF, r dF and r^2 dF over an interval of magnitudes r.
 struct Moments {
   double mass = 0, first = 0, second = 0;
   Moments operator-(const Moments& other) const {
@@ -31,18 +32,20 @@ struct Moments {
   }
 };
 
-// F on [0, 1]. Made of at least one bucket; weights need not add up to 1.
+// The distribution function F of the magnitudes on [0, 1]. It is made of at least one bucket,
+// whose weights need not add up to 1.
 class MagnitudeModel {
  public:
   explicit MagnitudeModel(std::span<const BucketStatistics> buckets);
 
-  Moments Below(double r) const;  // over [0, r], 0 <= r <= 1
-  // The r in [low, high] with F(r) = mass, or the end nearer to it.
+  // Returns the integrals over [0, r], 0 <= r <= 1.
+  Moments Below(double r) const;
+  // Returns the r in [low, high] with F(r) = mass, or the end that is nearer to it.
   double Quantile(double mass, double low, double high) const;
 
  private:
   struct Component {
-    double share;  // of the mixture, over the mass in [-1, 1]
+    double share;  // its share of the mixture, over its mass in [-1, 1]
     double mean, deviation;
   };
   std::vector<Component> components_;

@@ -9,6 +9,7 @@
 namespace elastiquant {
 namespace {
 
+// Draws the sample that AddSample adds. Pieces of a bucket are runs of its values.
 class Sample {
  public:
   static constexpr size_t kPiece = 256, kLeastPieces = 128, kMostPieces = 1024, kOneIn = 16;
@@ -31,7 +32,7 @@ class Sample {
       total += Square(norms_[k]);
     }
     if (total == 0) return AddFirst(pieces, histogram);
-    // Piece i is that at (i + 1/2) / pieces of the total.
+    // Piece i is taken where the sum of the squares reaches (i + 1/2) / pieces of the total.
     double sum = 0;
     size_t drawn = 0;
     for (size_t k = 0; k < known && drawn < pieces; ++k) {
@@ -44,7 +45,7 @@ class Sample {
   }
 
  private:
-  // Buckets are far apart in memory, which takes as long to bring one as measuring it does.
+  // Buckets are far apart, and memory takes as long to bring one as it takes to measure it.
   static constexpr size_t kAhead = 4, kMostPrefetched = 2048, kLineFloats = 16;
   void Prefetch(size_t bucket) const {
     const Piece piece = geometry_.Bucket(bucket);
@@ -55,24 +56,26 @@ class Sample {
 
   static double Square(float norm) { return static_cast<double>(norm) * norm; }
 
-  // Number k of `known` buckets, one of each stretch.
+  // Returns the k-th of the `known` buckets, one of which is taken from each stretch.
   size_t BucketNumber(size_t k, size_t known) const {
     return OneOf(k, known, geometry_.buckets());
   }
-  // One of `all` numbers in part k of `parts`; a hash keeps the choice out of step with layers.
+  // Returns one of `all` numbers, out of the k-th of `parts` equal parts. A hash chooses it, so
+  // that the choice does not keep step with layers.
   static size_t OneOf(size_t k, size_t parts, size_t all) {
     const size_t begin = k * all / parts, end = (k + 1) * all / parts;
     return begin + Mix64(k) % (end - begin);
   }
 
-  // 0 of a bucket whose norm is not finite: encoding will refuse it.
+  // Returns 0 for a bucket whose norm is not finite, which encoding will refuse.
   float NormOf(size_t bucket) const {
     const Piece piece = geometry_.Bucket(bucket);
     const float norm = BucketNorm(order_, values_.subspan(piece.begin, piece.size));
     return norm <= std::numeric_limits<float>::max() ? norm : 0;
   }
 
-  // `count` pieces of a bucket, or all, with a weight that makes up for the others.
+  // Adds `count` pieces of a bucket, or all if it has fewer, with a weight that makes up for
+  // the others.
   void AddPieces(size_t bucket, float norm, size_t count, MagnitudeHistogram* histogram) const {
     const Piece whole = geometry_.Bucket(bucket);
     const size_t all = CeilDivide(whole.size, kPiece), taken = std::min(count, all);
@@ -85,7 +88,7 @@ class Sample {
     }
   }
 
-  // The first buckets that are not zero: for messages that hardly have any.
+  // Adds pieces of the first buckets that are not zero, for messages that hardly have any.
   void AddFirst(size_t count, MagnitudeHistogram* histogram) const {
     for (size_t bucket = 0; bucket < geometry_.buckets() && count > 0; ++bucket) {
       const float norm = NormOf(bucket);
