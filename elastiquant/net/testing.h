@@ -36,7 +36,7 @@ inline CommunicatorOptions WorldOptions(int world_size) {
   options.store_port = TestStore().port();
   options.store_is_external = true;
   options.job = "world" + std::to_string(worlds++);
-  options.timeout = std::chrono::seconds(5);          // worlds end with a heartbeat, a tenth of it
+  options.timeout = std::chrono::seconds(5);  // worlds end with a heartbeat, a tenth of it
   options.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
   options.on_peer_lost = [](const Status&) {};
   return options;
