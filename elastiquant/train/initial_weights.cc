@@ -73,12 +73,11 @@ Result<Safetensors> Parse(std::span<const uint8_t> bytes) {
 Result<std::string> LoadInitialWeights(const std::string& file,
                                        const std::vector<NamedTensor>& state) {
   EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(file));
+  EQ_ASSIGN_OR_RETURN(const std::string digest, Md5Of(bytes));
   const auto stored = Parse(bytes);
   const Status status = stored.ok() ? CopyWeights(*stored, state) : stored.status();
   if (!status.ok()) return Status(status.code(), "--init " + file + ": " + status.message());
-  Md5 digest;
-  digest.Add(bytes);
-  return "md5 " + digest.Finish();
+  return "md5 " + digest;
 }
 
 }  // namespace elastiquant
