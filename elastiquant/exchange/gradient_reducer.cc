@@ -28,7 +28,7 @@ enum StageNumber : size_t { kAnnounce, kEncode, kReduce, kGather, kStages };
 // large ones over their pieces.
 class CompressedReducer final : public GradientReducer {
  public:
-  CompressedReducer(Communicator* comm, std::vector<GradientBucket> buckets,
+  CompressedReducer(Communicator* comm, const std::vector<GradientBucket>& buckets,
                     const ReducerOptions& options);
   ~CompressedReducer() override;
 
@@ -75,7 +75,8 @@ class CompressedReducer final : public GradientReducer {
   std::array<std::thread, kStages> threads_;
 };
 
-CompressedReducer::CompressedReducer(Communicator* comm, std::vector<GradientBucket> buckets,
+CompressedReducer::CompressedReducer(Communicator* comm,
+                                     const std::vector<GradientBucket>& buckets,
                                      const ReducerOptions& options)
     : comm_(comm),
       pieces_(buckets),
@@ -375,7 +376,7 @@ Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
       buckets, [](const GradientBucket& b) { return b.way() == Exchange::kFactors; });
   if (factors) return MakeLowRankReducer(comm, std::move(buckets), options);
   return std::unique_ptr<GradientReducer>(
-      std::make_unique<CompressedReducer>(comm, std::move(buckets), options));
+      std::make_unique<CompressedReducer>(comm, buckets, options));
 }
 
 }  // namespace elastiquant

@@ -18,7 +18,7 @@ Status Agreement::Agree(const Status& mine) {
   return {code, ""};
 }
 
-Status Agreement::Known(Status status) {
+Status Agreement::Known(const Status& status) {
   on_error_ = true;
   return comm_->rank() == 0 ? status : Status(status.code(), "");
 }

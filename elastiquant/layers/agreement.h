@@ -17,7 +17,7 @@ class Agreement {
   // that is told, unless others fail differently.
   Status Agree(const Status& mine);
   // An error that every worker found alike: worker 0 tells it.
-  Status Known(Status status);
+  Status Known(const Status& status);
   // An error that came of these two: no worker need be told any more.
   bool on_error() const { return on_error_; }
 

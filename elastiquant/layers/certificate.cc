@@ -223,7 +223,7 @@ json Certificate::SaveState() const {
 }
 
 Status Certificate::LoadState(const json& state) {
-  const Status no_state = CorruptData("the certificate in the checkpoint is not one");
+  Status no_state = CorruptData("the certificate in the checkpoint is not one");
   if (!state.is_object() || !state.contains("layers") || !state.contains("sums")) {
     return no_state;
   }

@@ -22,8 +22,8 @@ Result<std::shared_ptr<const Codec>> LevelAdapter::Adapt(const Codec& codec) {
   if (comm_->rank() == 0) {
     const std::vector<std::span<const float>> messages(captured.begin(), captured.end());
     Result<std::string> adapted = AdaptSpec(codec, messages);
-    if (adapted.ok()) spec = *std::move(adapted);
     status = adapted.status();
+    if (adapted.ok()) spec = *std::move(adapted);
   }
   // A failure of worker 0 ends the run with its words; the others learn of it by its end.
   EQ_RETURN_IF_ERROR(status);

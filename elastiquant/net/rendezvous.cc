@@ -69,6 +69,7 @@ Result<std::string> Missing(Store& store, int world_size) {
 
 std::vector<std::string> PresentKeys(int world_size) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(world_size));
   for (int r = 0; r < world_size; ++r) keys.push_back(PresentKey(r));
   return keys;
 }
