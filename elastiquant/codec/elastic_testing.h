@@ -58,6 +58,17 @@ inline double Nmse(const std::vector<float>& v, const std::vector<float>& q) {
   return error / size;
 }
 
+// The mean of Nmse over messages of v under so many keys.
+inline double MeanNmse(const std::string& spec, const std::vector<float>& v, int draws) {
+  const auto codec = Make(spec);
+  double sum = 0;
+  for (int t = 0; t < draws; ++t) {
+    const StreamKey key = DeriveKey(1, static_cast<uint64_t>(t), 0, 0);
+    sum += Nmse(v, Decode(Encode(*codec, v, key), v.size()));
+  }
+  return sum / draws;
+}
+
 // Damages a frame of n values byte by byte, with the checksum made right again, and expects
 // that each damaged frame is either refused as corrupt or decoded to finite values. `step(at)`
 // says how many of the changes of the byte `at` are tried: all 255 if it is 1, every k-th if it

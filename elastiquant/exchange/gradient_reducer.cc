@@ -287,8 +287,7 @@ Status CheckLadder(const GradientBucket& bucket, int world_size) {
   }
   for (const auto& codec : bucket.ladder) {
     EQ_RETURN_IF_ERROR(CheckExchange(*codec, bucket.down.get(), way, world_size));
-    const bool same_way = bucket.exchange || codec->exchange() == bucket.codec->exchange();
-    if (same_way && codec->StateFields() == bucket.codec->StateFields()) continue;
+    if (bucket.MayTravelUnder(*codec)) continue;
     return InvalidArgument("codecs '" + bucket.codec->spec() + "' and '" + codec->spec() +
                            "' cannot be on one ladder: they have another exchange or memory");
   }

@@ -42,6 +42,11 @@ struct GradientBucket {
   std::vector<std::shared_ptr<const Codec>> ladder = {};
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
+  // Whether another codec goes the same way as `codec` and remembers the same.
+  bool MayTravelUnder(const Codec& other) const {
+    return exchange.value_or(other.exchange()) == way() &&
+           other.StateFields() == codec->StateFields();
+  }
 };
 
 // A frame of this worker's own, on a measured step. Valid during the call that tells of it.

@@ -160,8 +160,4 @@ Status IntegerSum::ShareSums(std::span<const float> sums, const Notice& notice) 
   return {};
 }
 
-Status IntegerSum::Gather() {
-  return GatherChunks([](std::span<float>) {});
-}
-
 }  // namespace elastiquant

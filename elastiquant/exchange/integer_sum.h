@@ -17,7 +17,7 @@ class IntegerSum final : public Strategy {
   Status Announce() override;
   Status Encode() override;
   Status Reduce() override;
-  Status Gather() override;
+  Status Gather() override { return GatherChunks(); }
 
  protected:
   const Codec* bounded(Phase) const override { return among_.get(); }

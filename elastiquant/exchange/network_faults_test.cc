@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "elastiquant/base/crc32c.h"
 #include "elastiquant/exchange/reducer_testing.h"
 #include "elastiquant/net/memory_network.h"
 
@@ -24,52 +22,22 @@ const char* const kCodecs[] = {"elastic:bits=4", "dither:bits=1",      "topk:rat
                                "alq:bits=3",     "powersgd:rank=2|ef", "terngrad"};
 const Lengths kLengths = {1, 700, 3000, 20000};
 
-// Calls body(communicator) on a thread for each rank of a world on this network.
-void RunOn(MemoryNetwork& network, int world, milliseconds timeout,
-           const std::function<void(Communicator&)>& body) {
-  std::vector<std::thread> threads;
-  for (int r = 0; r < world; ++r) {
-    threads.emplace_back([&, r] {
-      CommunicatorOptions options;
-      options.rank = r;
-      options.world_size = world;
-      options.network = network.At(r);
-      options.store_port = 1;
-      options.timeout = timeout;
-      options.on_peer_lost = [](const Status&) {};
-      auto comm = Communicator::Connect(options);
-      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
-      body(**comm);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-uint32_t HashOf(const Worker& worker) {
-  uint32_t hash = 0;
-  for (const auto& gradient : worker.gradients) {
-    std::vector<uint8_t> bytes(gradient.size() * sizeof(float) + sizeof(hash));
-    std::memcpy(bytes.data(), &hash, sizeof(hash));
-    std::memcpy(bytes.data() + sizeof(hash), gradient.data(), gradient.size() * sizeof(float));
-    hash = Crc32c(bytes);
-  }
-  return hash;
-}
-
-// By rank, of the means of three steps.
-std::vector<uint32_t> HashesOn(const MemoryFaults& faults, int world,
-                               const std::string& codec) {
+// By rank: the means of the last of three steps.
+std::vector<Vectors> MeansOn(const MemoryFaults& faults, int world, const std::string& codec) {
   MemoryNetwork network(faults);
-  std::vector<uint32_t> hashes(static_cast<size_t>(world));
-  RunOn(network, world, milliseconds(20000), [&](Communicator& comm) {
-    Worker worker(&comm, codec, kLengths, std::nullopt, {.seed = 3});
-    for (uint64_t step = 0; step < 3; ++step) {
-      worker.Fill(step);
-      EXPECT_FALSE(worker.Step(step).skipped);
-    }
-    hashes[static_cast<size_t>(comm.rank())] = HashOf(worker);
-  });
-  return hashes;
+  std::vector<Vectors> means(static_cast<size_t>(world));
+  RunWorld(
+      HostedWorldOptions(world, milliseconds(20000)),
+      [&](Communicator& comm) {
+        Worker worker(&comm, codec, kLengths, std::nullopt, {.seed = 3});
+        for (uint64_t step = 0; step < 3; ++step) {
+          worker.Fill(step);
+          EXPECT_FALSE(worker.Step(step).skipped);
+        }
+        means[static_cast<size_t>(comm.rank())] = worker.gradients;
+      },
+      &network);
+  return means;
 }
 
 class NetworkFaults : public testing::TestWithParam<int> {};
@@ -80,14 +48,14 @@ INSTANTIATE_TEST_SUITE_P(Worlds, NetworkDeaths, testing::Values(2, 3, 5, 16));
 TEST_P(NetworkFaults, DelayAndLossChangeNoBit) {
   const int world = GetParam();
   for (const char* codec : kCodecs) {
-    const auto calm = HashesOn({}, world, codec);
-    for (const uint32_t hash : calm) EXPECT_EQ(hash, calm[0]) << codec;
+    const auto calm = MeansOn({}, world, codec);
+    for (const Vectors& means : calm) EXPECT_EQ(means, calm[0]) << codec;
     const MemoryFaults faults{.least_delay = microseconds(0),
                               .most_delay = microseconds(2000),
                               .loss = 0.1,
                               .retransmission = milliseconds(5),
                               .seed = 11};
-    EXPECT_EQ(HashesOn(faults, world, codec), calm) << codec;
+    EXPECT_EQ(MeansOn(faults, world, codec), calm) << codec;
   }
 }
 
@@ -97,7 +65,7 @@ TEST_P(NetworkDeaths, ADeathWithinAStepEndsTheOthersWithItsName) {
   for (size_t c = 0; c < std::size(kCodecs); ++c) {
     const int victim = static_cast<int>(c) % world;
     MemoryNetwork network({.most_delay = microseconds(500), .seed = c});
-    RunOn(network, world, milliseconds(2000), [&](Communicator& comm) {
+    const auto work = [&](Communicator& comm) {
       Worker worker(&comm, kCodecs[c], kLengths, std::nullopt);
       std::thread killer;
       if (comm.rank() == victim) {
@@ -120,7 +88,8 @@ TEST_P(NetworkDeaths, ADeathWithinAStepEndsTheOthersWithItsName) {
       if (comm.rank() == victim) return;
       EXPECT_NE(end.message().find("worker " + std::to_string(victim)), std::string::npos)
           << kCodecs[c] << ": " << end.ToString();
-    });
+    };
+    RunWorld(HostedWorldOptions(world, milliseconds(2000)), work, &network);
   }
 }
 

@@ -32,8 +32,7 @@ Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) 
   const GradientBucket& before = slot.state.bucket;
   GradientBucket changed = before;
   changed.codec = std::move(codec);
-  if (changed.way() != before.way() ||
-      changed.codec->StateFields() != before.codec->StateFields()) {
+  if (!before.MayTravelUnder(*changed.codec)) {
     return InvalidArgument("codec '" + changed.codec->spec() + "' cannot follow '" +
                            before.codec->spec() +
                            "' in a run: it has another exchange or memory");
@@ -77,14 +76,12 @@ void ReduceStages::PostReceives(size_t bucket, Mail mail) {
     const size_t room = RoomOf(posted.next, mail);
     if (posted.next > bucket && posted.bytes + room > kMostPostedBytes) return;
     posted.bytes += room;
-    const uint32_t tag =
-        static_cast<uint32_t>(kMails * posted.next) + static_cast<uint32_t>(mail);
     for (int n = 1; n < shared_.world_size; ++n) {
       const int r = (shared_.rank + n) % shared_.world_size;
       const size_t of_peer = slot.strategy->Room(r, mail);
       if (of_peer == 0) continue;
       slot.state.receives[static_cast<size_t>(r)][static_cast<size_t>(mail)] =
-          comm_->Receive(r, tag, of_peer);
+          comm_->Receive(r, TagOf(posted.next, mail), of_peer);
     }
   }
 }

@@ -25,8 +25,7 @@ Status SparseScatter::Encode() {
   EQ_ASSIGN_OR_RETURN(const Frame whole, EncodeWhole());
   const Stopwatch watch;
   EQ_ASSIGN_OR_RETURN(const Notice notice, ReadSkipNotice(whole));
-  const std::span<float> decoded =
-      shared_.encode_decoded.AtLeast(gradient().size()).first(gradient().size());
+  const std::span<float> decoded = shared_.encode_decoded.AtLeast(gradient().size());
   if (!notice) EQ_RETURN_IF_ERROR(DecodeFrame(whole, stage.work, decoded));
   for (int n = 1; n < shared_.world_size; ++n) {
     const int r = NthPeer(n);

@@ -155,7 +155,7 @@ Status Strategy::GatherChunks(const std::function<void(std::span<float>)>& finis
     }
     const Stopwatch watch;
     const Status status = DecodeFrame(frame, shared_.gather_work, Part(chunk));
-    if (status.ok()) finish(Part(chunk));
+    if (status.ok() && finish) finish(Part(chunk));
     shared_.tally.AddSeconds(&ReducerStats::decode_seconds, watch);
     if (!status.ok()) return FrameError(r, status);
   }

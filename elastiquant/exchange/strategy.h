@@ -30,6 +30,9 @@ enum class Phase : uint32_t { kContribute = 0, kShare = 1 };
 // mean or sum of its chunk, scales.
 enum class Mail : uint32_t { kParts = 0, kMeans = 1, kScales = 2 };
 inline constexpr size_t kMails = 3;
+constexpr uint32_t TagOf(size_t bucket, Mail mail) {
+  return static_cast<uint32_t>(kMails * bucket) + static_cast<uint32_t>(mail);
+}
 
 struct BucketState {
   size_t index = 0;
@@ -91,17 +94,15 @@ class Strategy {
   bool measuring() const { return shared_.measuring && !bucket().derived; }
   // Each worker begins with the next one, so that no link is asked by all at once.
   int NthPeer(int n) const { return (shared_.rank + n) % shared_.world_size; }
-  uint32_t Tag(Mail mail) const {
-    return static_cast<uint32_t>(kMails * state_.index) + static_cast<uint32_t>(mail);
-  }
+  uint32_t Tag(Mail mail) const { return TagOf(state_.index, mail); }
 
-  // Under which frames of a phase are encoded.
+  // The codec under which this worker encodes the frames of a phase.
   const Codec& codec(Phase phase) const {
     return phase == Phase::kShare && bucket().down ? *bucket().down : *bucket().codec;
   }
-  // Whose bounds hold for this worker's frames of a phase.
+  // The codec whose bounds hold for this worker's frames of a phase.
   virtual const Codec* bounded(Phase phase) const { return &codec(phase); }
-  // For the longest frame of n values that any worker may send, or for a notice.
+  // Bytes for the longest frame of n values that any worker may send, or for a notice.
   size_t FrameRoom(size_t n, Phase phase) const;
   static size_t RoomFor(size_t frame_bytes) { return std::max(frame_bytes, kSkipNoticeBytes); }
   size_t& room(int rank, Mail mail) {
@@ -141,9 +142,9 @@ class Strategy {
   void Divide(std::span<const float> sum, std::span<float> mean) const;
   float weight(int rank) const;
 
-  // Decodes what the owners of the other chunks send into their places, and calls
-  // finish(chunk's values) for each.
-  Status GatherChunks(const std::function<void(std::span<float>)>& finish);
+  // Decodes what the owners of the other chunks send into their places. If `finish` is given, it is
+  // called with the values of each chunk then.
+  Status GatherChunks(const std::function<void(std::span<float>)>& finish = nullptr);
 
   void Skip(const SkipNotice& notice);
   Status FrameError(int rank, const Status& status) const;

@@ -93,8 +93,4 @@ Status TwoPhase::ShareMean(std::span<const float> mean, Notice notice) {
   return {};
 }
 
-Status TwoPhase::Gather() {
-  return GatherChunks([](std::span<float>) {});
-}
-
 }  // namespace elastiquant

@@ -12,7 +12,7 @@ class TwoPhase final : public Strategy {
 
   Status Encode() override;
   Status Reduce() override;
-  Status Gather() override;
+  Status Gather() override { return GatherChunks(); }
 
   bool may_overlap() const override { return true; }
   Chunk owned_chunk() const override { return own_; }

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "elastiquant/net/testing.h"
@@ -193,28 +192,17 @@ TEST_P(LayerReductionWorlds, ADeathEndsTheOthersWithItsName) {
   const int world = GetParam();
   MemoryNetwork network({.most_delay = std::chrono::microseconds(300)});
   const int victim = world - 1;
-  std::vector<std::thread> threads;
   std::atomic<int> named{0};
-  for (int r = 0; r < world; ++r) {
-    threads.emplace_back([&, r] {
-      CommunicatorOptions options;
-      options.rank = r;
-      options.world_size = world;
-      options.network = network.At(r);
-      options.store_port = 1;
-      options.timeout = std::chrono::seconds(2);
-      options.on_peer_lost = [](const Status&) {};
-      auto comm = Communicator::Connect(options).value();
-      Worker worker(comm.get());
-      Status status;
-      for (uint64_t step = 0; status.ok() && step < 4; ++step) {
-        if (step == 2 && r == victim) network.Kill(r);
-        status = worker.Step(step);
-      }
-      named += status.message().find("worker " + std::to_string(victim)) != std::string::npos;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const auto work = [&](Communicator& comm) {
+    Worker worker(&comm);
+    Status status;
+    for (uint64_t step = 0; status.ok() && step < 4; ++step) {
+      if (step == 2 && comm.rank() == victim) network.Kill(victim);
+      status = worker.Step(step);
+    }
+    named += status.message().find("worker " + std::to_string(victim)) != std::string::npos;
+  };
+  RunWorld(HostedWorldOptions(world, std::chrono::seconds(2)), work, &network);
   EXPECT_GE(named, world - 1);
 }
 

@@ -11,6 +11,7 @@
 
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/testing.h"
 
 namespace elastiquant {
 namespace {
@@ -149,26 +150,15 @@ class FaultMatrix : public testing::TestWithParam<Case> {
 
 TEST_P(FaultMatrix, TheOthersEndInTimeAndNameTheWorker) {
   const Case c = GetParam();
-  CommunicatorOptions options;
-  options.world_size = c.world;
-  options.timeout = kTimeout;
-  options.connect_timeout = kGrace;
-  options.on_peer_lost = [](const Status&) {};
-  options.store_port = 1;
-  // Worker 0 hosts the store, as it does without a launcher.
+  const CommunicatorOptions options = HostedWorldOptions(c.world, kTimeout);
   std::vector<Status> ends(static_cast<size_t>(c.world));
   std::vector<std::thread> threads;
   const auto begin = Clock::now();
-  for (int r = 0; r < c.world; ++r) {
-    threads.emplace_back([&, r] {
-      CommunicatorOptions mine = options;
-      mine.rank = r;
-      mine.network = network_.At(r);
-      auto comm = Communicator::Connect(mine);
-      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
-      ends[static_cast<size_t>(r)] = r == c.victim ? Victim(**comm) : Other(**comm);
-    });
-  }
+  const auto work = [&](Communicator& comm) {
+    ends[static_cast<size_t>(comm.rank())] =
+        comm.rank() == c.victim ? Victim(comm) : Other(comm);
+  };
+  for (int r = 0; r < c.world; ++r) threads.push_back(StartWorker(options, r, work, &network_));
   for (int r = 0; r < c.world; ++r) {
     if (r != c.victim) threads[static_cast<size_t>(r)].join();
   }
@@ -200,27 +190,14 @@ INSTANTIATE_TEST_SUITE_P(All, FaultMatrix, testing::ValuesIn(Cases()), CaseName)
 // Both still reach the store, so that their hearts are heard: only the lack of progress tells.
 TEST(FaultMatrixTest, ABrokenPathBetweenTwoEndsTheJobByTheStallTimeout) {
   MemoryNetwork network;
-  CommunicatorOptions options;
-  options.world_size = 3;
-  options.timeout = kTimeout;
+  CommunicatorOptions options = HostedWorldOptions(3, kTimeout);
   options.stall_timeout = kTimeout;
-  options.connect_timeout = kGrace;
-  options.on_peer_lost = [](const Status&) {};
-  options.store_port = 1;
   std::vector<Status> ends(3);
-  std::vector<std::thread> threads;
   network.Cut(1, 2);
-  for (int r = 0; r < 3; ++r) {
-    threads.emplace_back([&, r] {
-      CommunicatorOptions mine = options;
-      mine.rank = r;
-      mine.network = network.At(r);
-      auto comm = Communicator::Connect(mine);
-      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
-      ends[static_cast<size_t>(r)] = (*comm)->Barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunWorld(
+      options,
+      [&](Communicator& comm) { ends[static_cast<size_t>(comm.rank())] = comm.Barrier(); },
+      &network);
   for (const int r : {1, 2}) {
     const std::string& words = ends[static_cast<size_t>(r)].message();
     EXPECT_NE(words.find("stall_timeout"), std::string::npos) << words;

@@ -10,7 +10,7 @@
 
 namespace elastiquant {
 
-// Of a worker that a test neither kills nor freezes.
+// The rank of whoever a test neither kills nor freezes.
 inline constexpr int kUnnamedHost = -1;
 
 struct MemoryHosts {

@@ -39,8 +39,9 @@ class MemoryWire {
   static std::unique_ptr<Transport> Connect(std::shared_ptr<MemoryWire> wire,
                                             const TransportOptions& options);
 
-  // The hosts' lock is held for both. Postings towards and from a worker that is dead now fail;
-  // nothing passes any more between these two.
+  // To be called with the lock of the hosts held. Bury makes the postings of others that wait for
+  // this worker fail, and loses what is on its way to or from it. Cut loses all that these two
+  // send each other from now on.
   void Bury(int rank);
   void Cut(int a, int b);
 
@@ -68,7 +69,7 @@ class MemoryWire {
   const std::shared_ptr<MemoryHosts> hosts_;
   const MemoryFaults faults_;
   std::set<Pair> cut_;
-  std::map<Pair, uint64_t> posted_;                 // how many messages ever
+  std::map<Pair, uint64_t> posted_;                 // how many messages have ever been sent
   std::map<Pair, Clock::time_point> last_arrival_;  // none overtakes another
   std::multimap<Clock::time_point, Flight> flights_;
   std::map<Box, std::deque<std::vector<uint8_t>>> arrived_;

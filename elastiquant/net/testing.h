@@ -42,18 +42,39 @@ inline CommunicatorOptions WorldOptions(int world_size) {
   return options;
 }
 
-// Calls body(rank's communicator) on a thread for each rank.
-inline void RunWorld(CommunicatorOptions options,
-                     const std::function<void(Communicator&)>& body) {
+// Options for the ranks of a world whose worker 0 hosts the store, as it does without a launcher.
+// They are for RunWorld on a network of its own.
+inline CommunicatorOptions HostedWorldOptions(int world_size, std::chrono::milliseconds timeout) {
+  CommunicatorOptions options;
+  options.world_size = world_size;
+  options.store_port = 1;
+  options.timeout = timeout;
+  options.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
+  options.on_peer_lost = [](const Status&) {};
+  return options;
+}
+
+// A thread that connects as `rank` and calls body(communicator). If `network` is given, the rank
+// has a place of its own on it, so that faults of the network can strike it alone.
+inline std::thread StartWorker(CommunicatorOptions options, int rank,
+                               const std::function<void(Communicator&)>& body,
+                               MemoryNetwork* network = nullptr) {
+  options.rank = rank;
+  if (network != nullptr) options.network = network->At(rank);
+  return std::thread([=] {
+    auto comm = Communicator::Connect(options);
+    ASSERT_TRUE(comm.ok()) << comm.status().ToString();
+    body(**comm);
+  });
+}
+
+// All ranks of a world at once. Returns when all have ended.
+inline void RunWorld(const CommunicatorOptions& options,
+                     const std::function<void(Communicator&)>& body,
+                     MemoryNetwork* network = nullptr) {
   std::vector<std::thread> threads;
   for (int r = 0; r < options.world_size; ++r) {
-    threads.emplace_back([=] {
-      CommunicatorOptions mine = options;
-      mine.rank = r;
-      auto comm = Communicator::Connect(mine);
-      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
-      body(**comm);
-    });
+    threads.push_back(StartWorker(options, r, body, network));
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -10,16 +10,6 @@
 namespace elastiquant {
 namespace {
 
-double MeanNmse(const std::string& spec, const std::vector<float>& v, int draws) {
-  const auto codec = Make(spec);
-  double sum = 0;
-  for (int t = 0; t < draws; ++t) {
-    const StreamKey key = DeriveKey(1, static_cast<uint64_t>(t), 0, 0);
-    sum += Nmse(v, Decode(Encode(*codec, v, key), v.size()));
-  }
-  return sum / draws;
-}
-
 TEST(Orq, ValuesOnLevelsAreKept) {
   const std::vector<float> v{.4f, -1, 1, 0, -.5f};
   EXPECT_EQ(Decode(Encode(*Make("orq:levels=5"), v, {3}), v.size()), v);

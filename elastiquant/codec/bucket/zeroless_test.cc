@@ -12,16 +12,6 @@
 namespace elastiquant {
 namespace {
 
-double MeanNmse(const std::string& spec, const std::vector<float>& v, int draws) {
-  const auto codec = Make(spec);
-  double sum = 0;
-  for (int t = 0; t < draws; ++t) {
-    const StreamKey key = DeriveKey(1, static_cast<uint64_t>(t), 0, 0);
-    sum += Nmse(v, Decode(Encode(*codec, v, key), v.size()));
-  }
-  return sum / draws;
-}
-
 // Norm 12: levels +-3, +-6, +-12 have no zero in between.
 TEST(Zeroless, ValuesGoToTheNeighboursInBothSigns) {
   const std::vector<float> v{3, -4, 0, 12, 2};
