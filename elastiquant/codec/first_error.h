@@ -2,11 +2,13 @@
 // that what the user reads does not depend on the threads.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <utility>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
 
 namespace elastiquant {
 
@@ -26,5 +28,19 @@ class FirstError {
   size_t place_ = std::numeric_limits<size_t>::max();
   Status status_;
 };
+
+// Calls try_item(item, thread), which returns a Status, for each item on the threads of `work`.
+// Returns the error of the first item that has one.
+template <typename TryItem>
+Status TryParallelFor(Workspace& work, size_t items, const TryItem& try_item) {
+  FirstError error;
+  const auto report = [&](size_t item, int thread) {
+    if (Status status = try_item(item, thread); !status.ok()) {
+      error.Report(item, std::move(status));
+    }
+  };
+  work.ParallelFor(items, std::cref(report));
+  return error.status();
+}
 
 }  // namespace elastiquant

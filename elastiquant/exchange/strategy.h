@@ -142,8 +142,8 @@ class Strategy {
   void Divide(std::span<const float> sum, std::span<float> mean) const;
   float weight(int rank) const;
 
-  // Decodes what the owners of the other chunks send into their places. If `finish` is given, it is
-  // called with the values of each chunk then.
+  // Decodes what the owners of the other chunks send into their places. If `finish` is given,
+  // it is called with the values of each chunk then.
   Status GatherChunks(const std::function<void(std::span<float>)>& finish = nullptr);
 
   void Skip(const SkipNotice& notice);

@@ -39,9 +39,9 @@ class MemoryWire {
   static std::unique_ptr<Transport> Connect(std::shared_ptr<MemoryWire> wire,
                                             const TransportOptions& options);
 
-  // To be called with the lock of the hosts held. Bury makes the postings of others that wait for
-  // this worker fail, and loses what is on its way to or from it. Cut loses all that these two
-  // send each other from now on.
+  // To be called with the lock of the hosts held. Bury makes the postings of others that wait
+  // for this worker fail, and loses what is on its way to or from it. Cut loses all that these
+  // two send each other from now on.
   void Bury(int rank);
   void Cut(int a, int b);
 

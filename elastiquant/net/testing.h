@@ -42,9 +42,10 @@ inline CommunicatorOptions WorldOptions(int world_size) {
   return options;
 }
 
-// Options for the ranks of a world whose worker 0 hosts the store, as it does without a launcher.
-// They are for RunWorld on a network of its own.
-inline CommunicatorOptions HostedWorldOptions(int world_size, std::chrono::milliseconds timeout) {
+// Options for the ranks of a world whose worker 0 hosts the store, as it does without a
+// launcher. They are for RunWorld on a network of its own.
+inline CommunicatorOptions HostedWorldOptions(int world_size,
+                                              std::chrono::milliseconds timeout) {
   CommunicatorOptions options;
   options.world_size = world_size;
   options.store_port = 1;
@@ -54,8 +55,8 @@ inline CommunicatorOptions HostedWorldOptions(int world_size, std::chrono::milli
   return options;
 }
 
-// A thread that connects as `rank` and calls body(communicator). If `network` is given, the rank
-// has a place of its own on it, so that faults of the network can strike it alone.
+// A thread that connects as `rank` and calls body(communicator). If `network` is given, the
+// rank has a place of its own on it, so that faults of the network can strike it alone.
 inline std::thread StartWorker(CommunicatorOptions options, int rank,
                                const std::function<void(Communicator&)>& body,
                                MemoryNetwork* network = nullptr) {

@@ -1,7 +1,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -105,13 +104,8 @@ class Decoder {
 
   Status Run() {
     EQ_RETURN_IF_ERROR(CheckSize());
-    const auto decode = [this](size_t tile, int thread) {
-      if (Status status = DecodeTile(tile, thread); !status.ok()) {
-        error_.Report(tile, std::move(status));
-      }
-    };
-    work_.ParallelFor(layout_.tiles(), std::cref(decode));
-    return error_.status();
+    return TryParallelFor(work_, layout_.tiles(),
+                          [this](size_t tile, int thread) { return DecodeTile(tile, thread); });
   }
 
  private:
@@ -201,7 +195,6 @@ class Decoder {
   const std::optional<std::span<const float>> expected_;
   const float largest_digit_;
   Workspace& work_;
-  FirstError error_;
 };
 
 }  // namespace

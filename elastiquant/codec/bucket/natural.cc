@@ -194,14 +194,9 @@ Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& 
                            ? least
                            : layout.tiles_at() + ReadEnd(frame.payload, layout.tiles() - 1);
   if (end != frame.payload.size()) return Bad("the tiles do not end where it does");
-  FirstError error;
-  const auto decode = [&](size_t tile, int thread) {
-    Status status =
-        DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile), sink);
-    if (!status.ok()) error.Report(tile, std::move(status));
-  };
-  work.ParallelFor(layout.tiles(), std::cref(decode));
-  return error.status();
+  return TryParallelFor(work, layout.tiles(), [&](size_t tile, int thread) {
+    return DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile), sink);
+  });
 }
 
 Result<std::shared_ptr<const Codec>> MakeNatural(const Spec& spec) {

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <string>
 
 #include "elastiquant/codec/dither/dither_code.h"
@@ -213,21 +212,17 @@ Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& w
   const DitherLayout layout{frame.elements};
   if (frame.payload.size() < layout.tiles_at()) return Bad("it ends before the tiles");
   if (layout.tiles() == 0 && !frame.payload.empty()) return Bad("bytes without coordinates");
-  FirstError error;
   std::atomic<size_t> dithered{0};
-  const auto decode = [&](size_t tile, int) {
-    const auto place = FindTile(frame, layout, tile);
-    if (!place.ok()) return error.Report(tile, place.status());
+  const auto decode = [&](size_t tile, int) -> Status {
+    EQ_ASSIGN_OR_RETURN(const TileSpan place, FindTile(frame, layout, tile));
     size_t count = 0;
     TileDecoder decoder(format, MakeLaneKeys(frame.key), sink);
-    const Status status =
-        decoder.Run(frame.payload.subspan(place->begin, place->end - place->begin),
-                    tile * kDitherTile, layout.tile_size(tile), &count);
-    if (!status.ok()) return error.Report(tile, status);
+    EQ_RETURN_IF_ERROR(decoder.Run(frame.payload.subspan(place.begin, place.end - place.begin),
+                                   tile * kDitherTile, layout.tile_size(tile), &count));
     dithered += count;
+    return Status::Ok();
   };
-  work.ParallelFor(layout.tiles(), std::cref(decode));
-  EQ_RETURN_IF_ERROR(error.status());
+  EQ_RETURN_IF_ERROR(TryParallelFor(work, layout.tiles(), decode));
   if (dithered != format.dithered) return Bad("the number of dithered coordinates is wrong");
   return Status::Ok();
 }

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <string>
 
 #include "elastiquant/codec/elastic/elastic_format.h"
@@ -34,13 +33,8 @@ class Decoder {
 
   Status Run() {
     EQ_RETURN_IF_ERROR(CheckSize());
-    const auto decode = [this](size_t tile, int thread) {
-      if (Status status = DecodeTile(tile, thread); !status.ok()) {
-        error_.Report(tile, std::move(status));
-      }
-    };
-    work_.ParallelFor(layout_.tiles(), std::cref(decode));
-    return error_.status();
+    return TryParallelFor(work_, layout_.tiles(),
+                          [this](size_t tile, int thread) { return DecodeTile(tile, thread); });
   }
 
  private:
@@ -138,7 +132,6 @@ class Decoder {
   Workspace& work_;
   ValueTable table_;
   float largest_level_;
-  FirstError error_;
 };
 
 // A frame's parameters and levels, and what follows its list of tensors.

@@ -71,14 +71,10 @@ class ListedDecoder {
     }
     EQ_RETURN_IF_ERROR(CheckFront());
     const GapDecoder gaps(*code);
-    FirstError error;
-    const auto segment = [&](size_t s, int) {
-      const Status status = Segment(s, gaps);
-      if (!status.ok()) error.Report(s, status);
-    };
-    work.ParallelFor(front_.segments, std::cref(segment));
+    const Status status =
+        TryParallelFor(work, front_.segments, [&](size_t s, int) { return Segment(s, gaps); });
     Clear(sink_, size_t{Last(front_.segments - 1)} + 1, sink_.size());
-    return error.status();
+    return status;
   }
 
  private:
