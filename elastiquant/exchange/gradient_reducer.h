@@ -36,9 +36,10 @@ struct GradientBucket {
   // Another codec for the means on their way back, of kTwoPhase only; null: `codec`. It must
   // remember the same.
   std::shared_ptr<const Codec> down = nullptr;
-  // Other codecs that this bucket may travel under, on this worker or on another, as SetCodec
-  // says from step to step: frames tell what they are, and receivers make room for the longest.
-  // All go the same way as `codec` and remember the same. Not of kFactors and kIntegerSum.
+  // Other codecs under which any worker may send this bucket, and between which SetCodec
+  // changes. Frames tell which codec made them, and receivers make room for the longest frame
+  // of any. All of them must go the same way as `codec` and remember the same. Buckets that go
+  // by kFactors or kIntegerSum can have none.
   std::vector<std::shared_ptr<const Codec>> ladder = {};
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
@@ -63,8 +64,9 @@ struct MeasuredMessage {
 struct ReducerOptions {
   uint64_t seed = 0;
   int threads = 1;  // codec threads
-  // By rank, how much a worker counts for in the mean: all of one sum, which becomes 1. None:
-  // all the same. Not for integer sums.
+  // By rank, how much each worker counts for in the mean. They are divided by their sum, and
+  // must be the same on all workers. If there are none, all workers count the same. Buckets
+  // that go by kIntegerSum need that.
   std::vector<double> weights = {};
   uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
   // Called by any thread of the reducer for each frame that is measured, those of an owner's

@@ -55,16 +55,16 @@ class ReduceStages {
     BucketState state;
     std::unique_ptr<Strategy> strategy;
   };
-  // Of one kind, all receives of the buckets before `next` have been posted.
+  // For one kind of mail: the receives of all buckets before `next` have been posted.
   struct Posted {
     size_t next = 0;
     size_t bytes = 0;  // the room of those that are not done
   };
 
   size_t RoomOf(size_t bucket, Mail mail) const;
-  // The stage that takes such mail is at this bucket.
+  // Posts receives from this bucket on. The stage that takes such mail has come to it.
   void PostReceives(size_t bucket, Mail mail);
-  // It is done with what has come for it.
+  // Lets go of what has come for this bucket, with which the stage is done.
   void Release(size_t bucket, Mail mail);
 
   Communicator* const comm_;

@@ -16,7 +16,8 @@ class SparseScatter final : public Strategy {
   Status Gather() override;
 
  private:
-  // Of the whole frame, which decodes to `decoded`: the coordinates of a chunk, or the notice.
+  // A frame of the coordinates of `whole` that lie in a chunk, or the notice if there is one.
+  // `decoded` is what the whole frame decodes to.
   Result<Frame> PartOf(Frame whole, std::span<const float> decoded, const Notice& notice,
                        Chunk chunk);
   Status ShareSum(std::span<const float> sum, const Notice& notice);

@@ -56,23 +56,24 @@ class Strategy {
 
   // Called before all else of a step.
   virtual void BeginStep() {}
-  // Room for what comes from worker `rank` in this step; 0 if nothing does.
+  // How many bytes may come from worker `rank` in this step; 0 if nothing comes.
   virtual size_t Room(int rank, Mail mail) const {
     return room_[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
   }
 
-  // Stage 1: what all must know before anything is encoded goes to all.
+  // Stage 1 sends what all workers must know before any of them encodes.
   virtual Status Announce() { return {}; }
-  // Stage 2: our gradient goes out, whole or in parts.
+  // Stage 2 encodes this worker's gradient, and sends it whole or in parts.
   virtual Status Encode() = 0;
-  // Stage 3: what has come is added up, and what we own of the sum goes to all.
+  // Stage 3 adds up what has come, and sends the part of the sum that this worker owns to all.
   virtual Status Reduce() = 0;
-  // Stage 4: what the others own comes in. The gradient is the mean then.
+  // Stage 4 takes in the parts that the others own. After it the gradient is the mean.
   virtual Status Gather() = 0;
 
-  // Whether Reduce may begin before Encode is done with the bucket, and so on.
+  // Whether a stage may begin with the bucket before the stage in front of it is done.
   virtual bool may_overlap() const { return false; }
-  // The chunk whose memory is that of the mean on its way back.
+  // The chunk in whose memory the codec keeps what the mean has lost, not the worker's
+  // gradient.
   virtual Chunk owned_chunk() const { return {}; }
   // Whether a step has written all of what the codec shall remember.
   virtual bool remembers() const { return true; }
@@ -109,16 +110,19 @@ class Strategy {
     return room_[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
   }
 
-  // The random numbers of a message of ours. `chunk` is its number: the rank of its owner.
+  // Names the random numbers of one of this worker's messages. `chunk` is the rank of its
+  // owner.
   StreamKey KeyOf(Phase phase, int chunk) const;
-  // A frame of `values`, which belong to `part` of the bucket, or of why there is none.
+  // Encodes `values`, which belong to `part` of the bucket. If they cannot be encoded, a notice
+  // that says why is written in their place. Returns the size of the frame.
   Result<size_t> EncodeOrNotice(Workspace& work, std::span<const float> values, Chunk part,
                                 Phase phase, int chunk, std::span<uint8_t> frame);
-  // A frame of the whole bucket, in the Encode stage's memory.
+  // Encodes the whole bucket into the Encode stage's memory, where there is room for so much.
   size_t WholeRoom() const { return FrameRoom(gradient().size(), Phase::kContribute); }
   Result<Frame> EncodeWhole();
-  // In place of the frame of `values`, which begin at `begin` of the bucket. Any other error
-  // than that they cannot be encoded is returned.
+  // Writes a notice in place of the frame of `values`, which begin at `begin` of the bucket,
+  // and returns its size. If `why` is another error than that they cannot be encoded, returns
+  // it.
   Result<size_t> NoticeOf(const Status& why, std::span<const float> values, size_t begin,
                           std::span<uint8_t> frame) const;
   // `values` were encoded, apart from what is remembered. The error of a contribution counts in
@@ -126,19 +130,20 @@ class Strategy {
   Status Measure(Chunk part, Phase phase, std::span<const float> values, Frame frame,
                  ReduceShared::Stage& stage);
 
-  // What has come from a worker, valid until Reduce, or for means Gather, is done.
+  // Waits for what comes from a worker. It is valid until the stage that takes it has returned.
   Result<Frame> Take(int rank, Mail mail);
   Status SendToAll(SendQueue& sends, Mail mail, Frame frame);
   // Keeps a frame of ours until Reduce is done with the bucket.
   void Keep(Frame frame);
 
-  // sum += the weight of the worker times what its frame decodes to, unless that is a notice.
+  // Decodes a worker's frame, and adds its values times the worker's weight to `sum`. If the
+  // frame is a notice, see IsNotice.
   Status AddFrame(int rank, Frame frame, std::span<float> sum, Notice* notice);
-  // Whether the frame is a notice; of several the first in their order is kept.
+  // Whether the frame is a notice. Of several notices the first in their order is kept.
   Result<bool> IsNotice(int rank, Frame frame, Notice* notice) const;
-  // Of a sum that is the same on all workers.
+  // Looks for a NaN or infinity in a sum that is the same on all workers.
   Notice FindInSum(std::span<const float> sum, size_t begin) const;
-  // The mean from the sum, of equal weights; those that differ are in the sum already.
+  // Makes the mean of a sum. With weights (ReducerOptions) the sum is the mean already.
   void Divide(std::span<const float> sum, std::span<float> mean) const;
   float weight(int rank) const;
 
@@ -156,7 +161,7 @@ class Strategy {
   std::vector<std::array<size_t, kMails>> room_;  // by rank
 };
 
-// How a bucket travels that asks for `exchange`, which is not kFactors.
+// The strategy for an exchange other than kFactors.
 std::unique_ptr<Strategy> MakeStrategy(Exchange exchange, ReduceShared& shared,
                                        BucketState& state);
 

@@ -33,12 +33,12 @@ struct LayerBuckets {
 
 struct LayerReductionOptions {
   ReducerOptions reducer;  // its on_measured is the certificate's
-  // How means come about in a bucket under a codec that is not made for its shapes yet.
+  // Chooses how the mean of a bucket comes about. The codec is not made for its shapes yet.
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
 };
 
-// Not thread-safe, but that MarkReady may be called by any thread.
+// Not thread-safe. MarkReady may be called by another thread than the rest, but only by one.
 class LayerReduction {
  public:
   // Collective. Errors: those of options.choose, of CodecForShapes and of
@@ -66,12 +66,13 @@ class LayerReduction {
 
   // Between steps: the unit of a parameter's gradient changes by this (CodecMemory::Rescale).
   void RescaleMemory(size_t parameter, double factor) { memory_->Rescale(parameter, factor); }
-  // In the step that has begun, or in all, what is remembered of a parameter is kept as it was
-  // before: of one, or of all whose gradient is zero on this worker.
+  // KeepMemory keeps a copy of what is remembered of a parameter, as it was before the step
+  // that has begun. KeepMemoryOfZeros does so in every step for all parameters whose gradient
+  // is zero on this worker.
   void KeepMemory(size_t parameter) { kept_[parameter] = memory_->Copy(parameter); }
   void KeepMemoryOfZeros() { keep_zeros_ = true; }
-  // After that step: it becomes so again, because what was sent has not been applied. Nothing
-  // happens to a parameter whose memory was not kept.
+  // To be called after that step if what was sent of the parameter has not been applied: its
+  // memory becomes the copy. Nothing happens if there is none.
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
   Status LoadMemory(const Sections& sections);

@@ -18,8 +18,8 @@ class MemoryNetwork {
   MemoryNetwork(const MemoryNetwork&) = delete;
   MemoryNetwork& operator=(const MemoryNetwork&) = delete;
 
-  // The network as worker `rank` sees it, which alone the faults of `rank` below concern. One
-  // of kUnnamedHost may be shared by all.
+  // The network as worker `rank` sees it: the faults below strike those who use it. Workers
+  // that no fault shall strike may share one of kUnnamedHost.
   std::shared_ptr<Network> At(int rank = kUnnamedHost);
 
   // As SIGKILL does to a process: its connections close, its store is gone, and its own calls

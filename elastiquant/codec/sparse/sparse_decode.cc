@@ -71,7 +71,7 @@ class ListedDecoder {
     }
     EQ_RETURN_IF_ERROR(CheckFront());
     const GapDecoder gaps(*code);
-    const Status status =
+    Status status =
         TryParallelFor(work, front_.segments, [&](size_t s, int) { return Segment(s, gaps); });
     Clear(sink_, size_t{Last(front_.segments - 1)} + 1, sink_.size());
     return status;
