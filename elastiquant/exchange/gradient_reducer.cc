@@ -198,6 +198,7 @@ Status CompressedReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> c
 std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
   BucketMemory& memory = stages_.memory(pieces_.first(bucket));
   std::vector<std::span<float>> fields;
+  fields.reserve(memory.fields());
   for (size_t f = 0; f < memory.fields(); ++f) fields.push_back(memory.field(f));
   return fields;
 }

@@ -155,6 +155,8 @@ class SpoilingCommunicator final : public Communicator {
   }
   Traffic traffic() const override { return comm_->traffic(); }
   size_t peak_buffer_bytes() const override { return comm_->peak_buffer_bytes(); }
+  void SetActivity(std::string activity) override { comm_->SetActivity(std::move(activity)); }
+  void SetFarewell(std::string why) override { comm_->SetFarewell(std::move(why)); }
   void Abort(const Status& why) override { comm_->Abort(why); }
 
  private:

@@ -268,6 +268,7 @@ std::vector<std::span<float>> LowRankReducer::Memory(size_t bucket) {
   if (!factors_[bucket]) return inner_->Memory(bucket);
   BucketMemory& memory = factors_[bucket]->memory();
   std::vector<std::span<float>> fields;
+  fields.reserve(memory.fields());
   for (size_t f = 0; f < memory.fields(); ++f) fields.push_back(memory.field(f));
   return fields;
 }

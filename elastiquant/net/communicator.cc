@@ -69,6 +69,8 @@ class LoneCommunicator final : public Communicator {
   }
   Traffic traffic() const override { return {}; }
   size_t peak_buffer_bytes() const override { return 0; }
+  void SetActivity(std::string) override {}
+  void SetFarewell(std::string) override {}
   void Abort(const Status&) override {}
 
  private:

@@ -97,10 +97,10 @@ class Communicator {
   virtual size_t peak_buffer_bytes() const = 0;
 
   // What this worker does, in words that follow "it is": the others are told if it gets stuck.
-  virtual void SetActivity(std::string /*activity*/) {}
+  virtual void SetActivity(std::string activity) = 0;
   // Why this worker will leave: the others are told, should they still wait for it. To be said
   // before the communicator is destroyed, in words such as "its script ended".
-  virtual void SetFarewell(std::string /*why*/) {}
+  virtual void SetFarewell(std::string why) = 0;
 
   // This worker cannot go on: all others stop too, naming it and the reason. Waits in progress
   // here end with an error. The caller still has to end its own process.

@@ -36,6 +36,7 @@ void Ledger::EndWait(int peer) {
 std::vector<Ledger::Account> Ledger::accounts() const {
   const std::lock_guard lock(mutex_);
   std::vector<Account> accounts;
+  accounts.reserve(peers_.size());
   for (const Peer& p : peers_) accounts.push_back(p.begun);
   return accounts;
 }

@@ -1,8 +1,10 @@
 #include "elastiquant/net/liveness.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <string_view>
 #include <utility>
+
+#include "elastiquant/base/number.h"
 
 namespace elastiquant {
 namespace {
@@ -241,7 +243,11 @@ std::string Liveness::WordsOfDeparture(int rank) const {
 
 void Liveness::Convict(const std::string& blame) {
   const size_t colon = blame.find(':');
-  const int culprit = std::atoi(blame.substr(0, colon).c_str());
+  int culprit = -1;
+  if (!ParseNumber(std::string_view(blame).substr(0, colon), &culprit)) {
+    return Settle(Unavailable(options_.store_name + " holds a blame that no worker writes: \"" +
+                              blame + "\""));
+  }
   bool failing;
   {
     std::lock_guard lock(mutex_);

@@ -190,8 +190,9 @@ Result<std::shared_ptr<const Codec>> MakeBinGradPb(const Spec& spec) {
   return MakeBucketCodec(std::move(scheme));
 }
 
-const CodecParameter kBucketKey{"bucket", "2048",
-                                "coordinates that share levels; 0: the whole message"};
+CodecParameter BucketKey() {
+  return {"bucket", "2048", "coordinates that share levels; 0: the whole message"};
+}
 
 }  // namespace
 
@@ -202,7 +203,7 @@ const CodecFamily& OneBitFamily() {
        "onebit:bucket=2048",
        CodecClass::kContractive,
        "1-bit SGD: the mean of the positive and of the negative values; meant for |ef",
-       {kBucketKey},
+       {BucketKey()},
        {}},
       {"onebit", "onebit:bucket=0", "onebit:bucket=33", "onebit:bucket=40000"},
       MakeOneBit,
@@ -218,7 +219,7 @@ const CodecFamily& BinGradBFamily() {
        CodecClass::kContractive,
        "BinGrad-b: the means of the values on either side of the mean",
        {{"lloyd", "0", "0 to 100: rounds that move the threshold to between the means"},
-        kBucketKey},
+        BucketKey()},
        {}},
       {"bingrad-b", "bingrad-b:bucket=0", "bingrad-b:lloyd=3,bucket=33"},
       MakeBinGradB,
