@@ -8,7 +8,7 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/elastiquant")
 add_library(elastiquant_core INTERFACE)
 add_library(elastiquant::core ALIAS elastiquant_core)
 target_link_libraries(elastiquant_core INTERFACE elastiquant_exchange elastiquant_theory
-  elastiquant_codec elastiquant_c)
+  elastiquant_codec elastiquant_stream elastiquant_c)
 
 # Installs targets elastiquant_NAME as elastiquant::NAME, and the headers of folders.
 function(eq_install component)
@@ -29,8 +29,8 @@ function(eq_install component)
 endfunction()
 
 eq_install(core
-  TARGETS options base kernels coding codec theory net exchange c shared core
-  FOLDERS base kernels coding codec theory net exchange)
+  TARGETS options base kernels coding codec theory stream net exchange c shared core
+  FOLDERS base kernels coding codec theory stream net exchange)
 install(FILES elastiquant/elastiquant.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/elastiquant"
   COMPONENT core)
 if(ELASTIQUANT_TORCH)

@@ -8,9 +8,9 @@
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/stream.h"
 #include "elastiquant/codec/untrusted.h"
 #include "elastiquant/elastiquant.h"
+#include "elastiquant/stream/codec_stream.h"
 
 using elastiquant::InvalidArgument;
 using elastiquant::Status;
@@ -24,7 +24,7 @@ struct eq_workspace {
   elastiquant::Workspace work;
 };
 struct eq_stream {
-  elastiquant::EncoderStream stream;
+  elastiquant::CodecStream stream;
 };
 
 namespace {
@@ -176,7 +176,7 @@ eq_status eq_stream_create(const eq_codec* codec, size_t n, eq_stream** stream) 
     *stream = nullptr;
     if (codec == nullptr) return RefuseNull("codec");
     EQ_RETURN_IF_ERROR(elastiquant::CheckEncodeSizes(n, 0, 0));
-    *stream = new eq_stream{elastiquant::EncoderStream(codec->codec, n)};
+    *stream = new eq_stream{elastiquant::CodecStream(codec->codec, n)};
     return Status::Ok();
   });
 }
@@ -194,9 +194,10 @@ eq_status eq_stream_encode(eq_stream* stream, eq_workspace* work, const float* v
     if (size == nullptr) return RefuseNull("size");
     EQ_RETURN_IF_ERROR(elastiquant::CheckEncodeSizes(n, 0, 0));
     EQ_ASSIGN_OR_RETURN(
-        *size, stream->stream.EncodeNext({values, n},
-                                         elastiquant::DeriveKey(seed, step, worker, message),
-                                         work->work, {static_cast<uint8_t*>(frame), capacity}));
+        *size,
+        stream->stream.Encode({values, n}, elastiquant::DeriveKey(seed, step, worker, message),
+                              work->work, {static_cast<uint8_t*>(frame), capacity}));
+    stream->stream.Commit();
     return Status::Ok();
   });
 }

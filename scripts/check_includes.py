@@ -18,17 +18,30 @@ ALLOWED: dict[str, set[str]] = {
     "coding": {"base", "kernels"},
     "codec": {"base", "kernels", "coding"},
     "theory": {"base", "coding", "codec"},
+    "stream": CORE,
     "net": {"base"},
-    "exchange": CORE | {"net"},
-    "layers": CORE | {"theory", "net", "exchange"},
+    "exchange": CORE | {"stream", "net"},
+    "layers": CORE | {"theory", "stream", "net", "exchange"},
     "c10d": {"base", "net"},
-    "ddp": CORE | {"theory", "net", "exchange", "layers"},
+    "ddp": CORE | {"theory", "stream", "net", "exchange", "layers"},
     "data": {"base"},
     "models": {"base"},
     "runs": {"base", "net", "c10d"},
-    "train": CORE | {"theory", "net", "exchange", "layers", "c10d", "data", "models", "runs"},
+    "train": CORE
+    | {"theory", "stream", "net", "exchange", "layers", "c10d", "data", "models", "runs"},
     "cli": CORE
-    | {"theory", "net", "exchange", "layers", "c10d", "data", "models", "runs", "train"},
+    | {
+        "theory",
+        "stream",
+        "net",
+        "exchange",
+        "layers",
+        "c10d",
+        "data",
+        "models",
+        "runs",
+        "train",
+    },
 }
 # What a floor may take from outside: only these see libtorch.
 TORCH_FLOORS = {"c10d", "ddp", "data", "models", "runs", "train", "cli"}

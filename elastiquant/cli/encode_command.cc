@@ -11,7 +11,7 @@
 #include "elastiquant/cli/npy.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/stream.h"
+#include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -28,9 +28,9 @@ struct EncodeOptions {
 };
 
 // The stream whose state is in the file, or a new one if there is no such file.
-Result<EncoderStream> OpenStream(const std::string& path, std::shared_ptr<const Codec> codec,
-                                 size_t n) {
-  EncoderStream stream(std::move(codec), n);
+Result<CodecStream> OpenStream(const std::string& path, std::shared_ptr<const Codec> codec,
+                               size_t n) {
+  CodecStream stream(std::move(codec), n);
   const auto state = ReadFile(path);
   if (state.status().code() == StatusCode::kNotFound) return stream;
   EQ_RETURN_IF_ERROR(state.status());
@@ -39,7 +39,7 @@ Result<EncoderStream> OpenStream(const std::string& path, std::shared_ptr<const 
   return stream;
 }
 
-Status SaveStream(const std::string& path, const EncoderStream& stream) {
+Status SaveStream(const std::string& path, const CodecStream& stream) {
   std::vector<uint8_t> state(stream.StateBytes());
   EQ_RETURN_IF_ERROR(stream.Save(state).status());
   return ReplaceFile(path, {state});
@@ -70,7 +70,7 @@ Status RunEncode(const EncodeOptions& options) {
   EQ_ASSIGN_OR_RETURN(const NpyArray array, ReadValues(options.in));
   const size_t n = array.values.size();
   // Of a codec without memory that is no stream, one of a single message.
-  EncoderStream stream(codec, n);
+  CodecStream stream(codec, n);
   if (is_stream) {
     EQ_ASSIGN_OR_RETURN(stream, OpenStream(options.stream, codec, n));
   }
@@ -81,7 +81,8 @@ Status RunEncode(const EncodeOptions& options) {
   const size_t bound = codec->MaxFrameBytes(n);
   const auto frame = std::make_unique_for_overwrite<uint8_t[]>(bound);
   EQ_ASSIGN_OR_RETURN(const size_t bytes,
-                      stream.EncodeNext(array.values, key, work, {frame.get(), bound}));
+                      stream.Encode(array.values, key, work, {frame.get(), bound}));
+  stream.Commit();
   EQ_RETURN_IF_ERROR(WriteFile(options.out, {{frame.get(), bytes}}));
   // After the frame: if this fails, the same command gives the same frame once more.
   if (is_stream) EQ_RETURN_IF_ERROR(SaveStream(options.stream, stream));

@@ -22,8 +22,9 @@ void RoundOrInfinity(std::span<const double> exact, std::span<float> rounded) {
 
 }  // namespace
 
-FactorBucket::FactorBucket(const Codec& codec, FactorPlan plan, std::span<float> gradient)
-    : plan_(std::move(plan)), gradient_(gradient), memory_(codec, gradient.size()) {
+FactorBucket::FactorBucket(std::shared_ptr<const Codec> codec, FactorPlan plan,
+                           std::span<float> gradient)
+    : plan_(std::move(plan)), gradient_(gradient), stream_(std::move(codec), gradient.size()) {
   size_t rows = 0, cols = 0, dense = 0, longest = 0;
   for (const FactorPlan::Tensor& tensor : plan_.tensors) {
     if (tensor.dense) {
@@ -65,7 +66,7 @@ void FactorBucket::ForEachDense(const Fn& fn) {
 }
 
 void FactorBucket::Project(StreamKey key, Workspace& work) {
-  part_ = memory_.PartOf({0, gradient_.size()});
+  part_ = stream_.PartOf(0, gradient_.size());
   if (plan_.error_feedback) {
     const std::span<const float> residual = before()[0];
     for (size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += residual[i];

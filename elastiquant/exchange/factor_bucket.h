@@ -2,6 +2,7 @@
 // called in order, by any threads; between them p(), dense() and then q() must become means.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,17 +10,17 @@
 #include "elastiquant/base/workspace.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/low_rank/matrix_factors.h"
-#include "elastiquant/exchange/bucket_memory.h"
+#include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant {
 
 class FactorBucket {
  public:
   // `codec` made the plan. The gradient must outlive this.
-  FactorBucket(const Codec& codec, FactorPlan plan, std::span<float> gradient);
+  FactorBucket(std::shared_ptr<const Codec> codec, FactorPlan plan, std::span<float> gradient);
 
   const FactorPlan& plan() const { return plan_; }
-  BucketMemory& memory() { return memory_; }
+  CodecStream& stream() { return stream_; }
 
   std::span<float> p() { return p_; }
   std::span<float> q() { return q_; }
@@ -62,8 +63,8 @@ class FactorBucket {
 
   const FactorPlan plan_;
   const std::span<float> gradient_;
-  BucketMemory memory_;
-  BucketMemory::Part part_;  // in this step
+  CodecStream stream_;
+  CodecStream::Part part_;  // in this step
   std::vector<float> p_, q_, dense_;
   std::vector<double> exact_;  // a factor before it is rounded
   std::vector<Factors> factors_;

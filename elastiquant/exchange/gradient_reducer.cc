@@ -196,11 +196,7 @@ Status CompressedReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> c
 }
 
 std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
-  BucketMemory& memory = stages_.memory(pieces_.first(bucket));
-  std::vector<std::span<float>> fields;
-  fields.reserve(memory.fields());
-  for (size_t f = 0; f < memory.fields(); ++f) fields.push_back(memory.field(f));
-  return fields;
+  return stages_.stream(pieces_.first(bucket)).mutable_fields();
 }
 
 void CompressedReducer::Run(size_t s) {
@@ -332,9 +328,9 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
     if (buckets[b].codec == nullptr) {
       return InvalidArgument("gradient bucket " + std::to_string(b) + " has no codec");
     }
-    if (buckets[b].codec->StateFields().size() > BucketMemory::kMaxFields) {
+    if (buckets[b].codec->StateFields().size() > CodecStream::kMaxFields) {
       return Unsupported("codec '" + buckets[b].codec->spec() + "' remembers more than " +
-                         std::to_string(BucketMemory::kMaxFields) + " vectors");
+                         std::to_string(CodecStream::kMaxFields) + " vectors");
     }
     EQ_RETURN_IF_ERROR(
         CheckExchange(*buckets[b].codec, buckets[b].down.get(), buckets[b].way(), world_size));

@@ -122,7 +122,7 @@ Result<std::vector<GradientBucket>> LowRankReducer::PlanInner() {
     EQ_ASSIGN_OR_RETURN(FactorPlan plan, bucket.codec->Factors(bucket.gradient.size()));
     EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(plan.factor_codec));
     factors_[b] =
-        std::make_unique<FactorBucket>(*bucket.codec, std::move(plan), bucket.gradient);
+        std::make_unique<FactorBucket>(bucket.codec, std::move(plan), bucket.gradient);
     add(b, Cargo::kP,
         {factors_[b]->p(), std::move(codec), bucket.name + ", factor P", std::nullopt, true});
   }
@@ -259,18 +259,14 @@ Result<StepOutcome> LowRankReducer::Finish() {
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, inner_->Finish());
   ++steps_;
   for (const auto& factors : factors_) {
-    if (factors && !outcome.skipped) factors->memory().Commit();
+    if (factors && !outcome.skipped) factors->stream().Commit();
   }
   return outcome;
 }
 
 std::vector<std::span<float>> LowRankReducer::Memory(size_t bucket) {
   if (!factors_[bucket]) return inner_->Memory(bucket);
-  BucketMemory& memory = factors_[bucket]->memory();
-  std::vector<std::span<float>> fields;
-  fields.reserve(memory.fields());
-  for (size_t f = 0; f < memory.fields(); ++f) fields.push_back(memory.field(f));
-  return fields;
+  return factors_[bucket]->stream().mutable_fields();
 }
 
 Status LowRankReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) {

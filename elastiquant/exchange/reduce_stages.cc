@@ -9,20 +9,8 @@ ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> bucke
                            const ReducerOptions& options)
     : comm_(comm), shared_(comm, options, &kept_frames_) {
   for (GradientBucket& bucket : buckets) {
-    auto slot = std::make_unique<Slot>();
-    BucketState& state = slot->state;
-    state.index = slots_.size();
-    state.memory = BucketMemory(*bucket.codec, bucket.gradient.size());
-    const std::vector<std::string> fields = bucket.codec->StateFields();
-    const auto residual = std::ranges::find(fields, "residual");
-    if (residual != fields.end()) {
-      state.residual = static_cast<size_t>(residual - fields.begin());
-    }
-    state.receives.resize(static_cast<size_t>(comm->world_size()));
-    state.bucket = std::move(bucket);
-    // What this worker has left, others may still send.
-    if (!state.bucket.ladder.empty()) state.bucket.ladder.push_back(state.bucket.codec);
-    slot->strategy = MakeStrategy(state.bucket.way(), shared_, state);
+    auto slot = std::make_unique<Slot>(slots_.size(), std::move(bucket), comm->world_size());
+    slot->strategy = MakeStrategy(slot->state.bucket.way(), shared_, slot->state);
     slots_.push_back(std::move(slot));
   }
 }
@@ -40,6 +28,7 @@ Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) 
   // Of the ladder it may be this worker's alone: nothing that the workers share may change.
   const bool on_ladder = std::ranges::any_of(
       before.ladder, [&](const auto& other) { return other->spec() == changed.codec->spec(); });
+  EQ_RETURN_IF_ERROR(slot.state.stream.SetCodec(changed.codec));
   slot.state.bucket = std::move(changed);
   if (on_ladder) return {};
   slot.strategy = MakeStrategy(slot.state.bucket.way(), shared_, slot.state);
@@ -96,7 +85,7 @@ void ReduceStages::Release(size_t bucket, Mail mail) {
 
 void ReduceStages::Commit() {
   for (const auto& slot : slots_) {
-    if (slot->strategy->remembers()) slot->state.memory.Commit();
+    if (slot->strategy->remembers()) slot->state.stream.Commit();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/exchange/reduce_shared.h"
@@ -22,7 +23,7 @@ class ReduceStages {
   ReduceTally& tally() { return shared_.tally; }
 
   Status SetCodec(size_t index, std::shared_ptr<const Codec> codec);
-  BucketMemory& memory(size_t index) { return slots_[index]->state.memory; }
+  CodecStream& stream(size_t index) { return slots_[index]->state.stream; }
   Chunk owned_chunk(size_t index) const { return slots_[index]->strategy->owned_chunk(); }
   // Whether a stage of a bucket needs the one before to be done with it: where a bucket is
   // encoded as a whole the mean overwrites it, and who is told of a mean must find all of it.
@@ -52,6 +53,8 @@ class ReduceStages {
   static constexpr size_t kMostKeptBytes = size_t{8} << 20;
 
   struct Slot {
+    Slot(size_t index, GradientBucket bucket, int world_size)
+        : state(index, std::move(bucket), world_size) {}
     BucketState state;
     std::unique_ptr<Strategy> strategy;
   };

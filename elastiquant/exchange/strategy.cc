@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/exchange/all_gather.h"
@@ -11,6 +12,19 @@
 #include "elastiquant/exchange/two_phase.h"
 
 namespace elastiquant {
+
+BucketState::BucketState(size_t bucket_index, GradientBucket gradient_bucket, int world_size)
+    : index(bucket_index),
+      bucket(std::move(gradient_bucket)),
+      stream(bucket.codec, bucket.gradient.size()),
+      receives(static_cast<size_t>(world_size)) {
+  const auto found = std::ranges::find(stream.names(), "residual");
+  if (found != stream.names().end()) {
+    residual = static_cast<size_t>(found - stream.names().begin());
+  }
+  // What this worker has left, others may still send.
+  if (!bucket.ladder.empty()) bucket.ladder.push_back(bucket.codec);
+}
 
 Strategy::Strategy(ReduceShared& shared, BucketState& state)
     : shared_(shared), state_(state), room_(static_cast<size_t>(shared.world_size)) {}
@@ -33,9 +47,8 @@ Result<size_t> Strategy::EncodeOrNotice(Workspace& work, std::span<const float> 
                                         Chunk part, Phase phase, int chunk,
                                         std::span<uint8_t> frame) {
   const Stopwatch watch;
-  const BucketMemory::Part memory = state_.memory.PartOf(part);
-  Result<size_t> size = codec(phase).EncodeNext(values, KeyOf(phase, chunk), work, frame,
-                                                memory.before(), memory.after());
+  Result<size_t> size = state_.stream.EncodePart(codec(phase), part.begin, values,
+                                                 KeyOf(phase, chunk), work, frame);
   shared_.tally.AddSeconds(&ReducerStats::encode_seconds, watch);
   if (size.ok()) return size;
   return NoticeOf(size.status(), values, part.begin, frame);
@@ -72,7 +85,9 @@ Status Strategy::Measure(Chunk part, Phase phase, std::span<const float> values,
   errors.resize(part.size);
   EQ_RETURN_IF_ERROR(DecodeFrame(frame, stage.work, errors));
   std::span<const float> residual;  // what was encoded, less what it decodes to
-  if (state_.residual) residual = state_.memory.PartOf(part).after()[*state_.residual];
+  if (state_.residual) {
+    residual = state_.stream.PartOf(part.begin, part.size).after()[*state_.residual];
+  }
   double error = 0, norm = 0;
   for (size_t i = 0; i < part.size; ++i) {
     const double sent = errors[i];

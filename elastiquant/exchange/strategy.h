@@ -13,12 +13,12 @@
 #include <span>
 #include <vector>
 
-#include "elastiquant/exchange/bucket_memory.h"
 #include "elastiquant/exchange/chunk.h"
 #include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/exchange/reduce_shared.h"
 #include "elastiquant/exchange/skip_notice.h"
 #include "elastiquant/net/communicator.h"
+#include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant {
 
@@ -35,10 +35,12 @@ constexpr uint32_t TagOf(size_t bucket, Mail mail) {
 }
 
 struct BucketState {
-  size_t index = 0;
+  BucketState(size_t bucket_index, GradientBucket gradient_bucket, int world_size);
+
+  size_t index;
   GradientBucket bucket;
-  BucketMemory memory;
-  std::optional<size_t> residual;  // the field of the memory that has what was lost
+  CodecStream stream;              // committed by a step only if no worker skips it
+  std::optional<size_t> residual;  // the field of the stream that has what was lost
   BufferPool::Buffer kept;         // the frame of ours that Reduce adds with the others'
   // By rank: what has been posted in this step.
   std::vector<std::array<std::unique_ptr<Incoming>, kMails>> receives;

@@ -15,7 +15,7 @@
 #include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/message_shape.h"
-#include "elastiquant/codec/stream.h"
+#include "elastiquant/stream/codec_stream.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
 #include "python/bindings/stream.h"

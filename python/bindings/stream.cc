@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/codec/stream.h"
+#include "elastiquant/stream/codec_stream.h"
 #include "python/bindings/codec.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
@@ -84,7 +84,7 @@ class Stream {
       return;
     }
     const auto shape = state["shape"].cast<Shape>();
-    EncoderStream loaded = ValueOrThrow(StreamFor(shape));
+    CodecStream loaded = ValueOrThrow(StreamFor(shape));
     const py::dict memory = state["memory"];
     std::vector<at::Tensor> kept;
     std::vector<std::span<const float>> fields;
@@ -111,27 +111,28 @@ class Stream {
                           ", not " + Text(shape) + ": give each tensor a stream of its own");
   }
 
-  Result<EncoderStream> StreamFor(const Shape& shape) const {
+  Result<CodecStream> StreamFor(const Shape& shape) const {
     size_t n = 1;
     for (const int64_t size : shape) n *= static_cast<size_t>(size);
     EQ_RETURN_IF_ERROR(CheckEncodeSizes(n, 0, 0));
     EQ_ASSIGN_OR_RETURN(CodecPtr codec, ForShape(codec_, shape));
-    return EncoderStream(std::move(codec), n);
+    return CodecStream(std::move(codec), n);
   }
 
   Result<Frame> EncodeFloats(const at::Tensor& floats, const Shape& shape, StreamKey key) {
     const std::lock_guard lock(mutex_);
-    std::optional<EncoderStream> begun;  // by a message that may fail
+    std::optional<CodecStream> begun;  // by a message that may fail
     if (!stream_) {
       EQ_ASSIGN_OR_RETURN(begun, StreamFor(shape));
     }
-    EncoderStream& stream = begun ? *begun : *stream_;
+    CodecStream& stream = begun ? *begun : *stream_;
     EQ_ASSIGN_OR_RETURN(Frame frame,
                         FrameWithin(stream.codec().MaxFrameBytes(stream.elements()),
                                     [&](std::span<uint8_t> room) {
-                                      return stream.EncodeNext(Span(floats), key,
-                                                               ThreadsWorkspace(), room);
+                                      return stream.Encode(Span(floats), key,
+                                                           ThreadsWorkspace(), room);
                                     }));
+    stream.Commit();
     if (begun) {
       stream_ = std::move(begun);
       shape_ = shape;
@@ -141,7 +142,7 @@ class Stream {
 
   const CodecPtr codec_;
   std::mutex mutex_;
-  std::optional<EncoderStream> stream_;  // none before the first tensor
+  std::optional<CodecStream> stream_;  // none before the first tensor
   Shape shape_;
 };
 

@@ -1,4 +1,4 @@
-#include "elastiquant/codec/stream.h"
+#include "elastiquant/stream/codec_stream.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,33 +37,63 @@ Status CheckRemembersNothing(const Codec& codec, std::string_view instead) {
                          std::string(instead));
 }
 
-EncoderStream::EncoderStream(std::shared_ptr<const Codec> codec, size_t elements)
+CodecStream::CodecStream(std::shared_ptr<const Codec> codec, size_t elements)
     : codec_(std::move(codec)),
       elements_(elements),
-      spec_(codec_->spec()),
       names_(codec_->StateFields()),
       fields_(names_.size(), std::vector<float>(elements)),
-      next_(fields_) {}
+      pending_(fields_) {}
 
-Result<size_t> EncoderStream::EncodeNext(std::span<const float> values, StreamKey key,
-                                         Workspace& work, std::span<uint8_t> frame) {
+Status CodecStream::SetCodec(std::shared_ptr<const Codec> codec) {
+  if (codec->StateFields() != names_) {
+    return InvalidArgument("codec '" + codec->spec() + "' remembers (" +
+                           Joined(codec->StateFields()) + ") where '" + codec_->spec() +
+                           "' remembers (" + Joined(names_) + ")");
+  }
+  codec_ = std::move(codec);
+  return {};
+}
+
+Result<size_t> CodecStream::Encode(std::span<const float> values, StreamKey key,
+                                   Workspace& work, std::span<uint8_t> frame) {
   if (values.size() != elements_) {
     return InvalidArgument("the messages of this stream have " + std::to_string(elements_) +
                            " values, not " + std::to_string(values.size()));
   }
-  const std::vector<std::span<const float>> before(fields_.begin(), fields_.end());
-  const std::vector<std::span<float>> after(next_.begin(), next_.end());
-  EQ_ASSIGN_OR_RETURN(const size_t size,
-                      codec_->EncodeNext(values, key, work, frame, before, after));
-  fields_.swap(next_);
-  ++messages_;
-  return size;
+  return EncodePart(*codec_, 0, values, key, work, frame);
 }
 
-Status EncoderStream::Restore(StateIn fields, uint64_t messages) {
+Result<size_t> CodecStream::EncodePart(const Codec& codec, size_t begin,
+                                       std::span<const float> values, StreamKey key,
+                                       Workspace& work, std::span<uint8_t> frame) {
+  const Part part = PartOf(begin, values.size());
+  return codec.EncodeNext(values, key, work, frame, part.before(), part.after());
+}
+
+CodecStream::Part CodecStream::PartOf(size_t begin, size_t size) {
+  Part part;
+  part.fields = names_.size();
+  for (size_t f = 0; f < part.fields; ++f) {
+    part.before_fields[f] = std::span(fields_[f]).subspan(begin, size);
+    part.after_fields[f] = std::span(pending_[f]).subspan(begin, size);
+  }
+  return part;
+}
+
+void CodecStream::Commit() {
+  fields_.swap(pending_);
+  ++messages_;
+}
+
+std::vector<std::span<float>> CodecStream::mutable_fields() {
+  return {fields_.begin(), fields_.end()};
+}
+
+Status CodecStream::Restore(StateIn fields, uint64_t messages) {
   if (fields.size() != names_.size()) {
-    return InvalidArgument("codec '" + spec_ + "' remembers " + std::to_string(names_.size()) +
-                           " fields, not " + std::to_string(fields.size()));
+    return InvalidArgument("codec '" + codec_->spec() + "' remembers " +
+                           std::to_string(names_.size()) + " fields, not " +
+                           std::to_string(fields.size()));
   }
   for (size_t f = 0; f < fields.size(); ++f) {
     if (fields[f].size() != elements_) {
@@ -80,11 +110,12 @@ Status EncoderStream::Restore(StateIn fields, uint64_t messages) {
   return Status::Ok();
 }
 
-size_t EncoderStream::StateBytes() const {
-  return kFixed + spec_.size() + names_.size() * elements_ * sizeof(float);
+size_t CodecStream::StateBytes() const {
+  return kFixed + codec_->spec().size() + names_.size() * elements_ * sizeof(float);
 }
 
-Result<size_t> EncoderStream::Save(std::span<uint8_t> bytes) const {
+Result<size_t> CodecStream::Save(std::span<uint8_t> bytes) const {
+  const std::string spec = codec_->spec();
   const size_t size = StateBytes();
   if (bytes.size() < size) {
     return BufferTooSmall("the state of this stream needs room for " + std::to_string(size) +
@@ -95,8 +126,8 @@ Result<size_t> EncoderStream::Save(std::span<uint8_t> bytes) const {
   writer.Write(uint32_t{0});
   writer.Write(static_cast<uint64_t>(elements_));
   writer.Write(messages_);
-  writer.Write(static_cast<uint32_t>(spec_.size()));
-  writer.WriteSpan({reinterpret_cast<const uint8_t*>(spec_.data()), spec_.size()});
+  writer.Write(static_cast<uint32_t>(spec.size()));
+  writer.WriteSpan({reinterpret_cast<const uint8_t*>(spec.data()), spec.size()});
   for (const std::vector<float>& field : fields_) {
     writer.WriteSpan({reinterpret_cast<const uint8_t*>(field.data()), 4 * field.size()});
   }
@@ -105,7 +136,7 @@ Result<size_t> EncoderStream::Save(std::span<uint8_t> bytes) const {
   return size;
 }
 
-Status EncoderStream::Load(std::span<const uint8_t> bytes) {
+Status CodecStream::Load(std::span<const uint8_t> bytes) {
   ByteReader reader(bytes);
   uint32_t magic = 0, checksum = 0, spec_bytes = 0;
   uint64_t elements = 0, messages = 0;
@@ -121,9 +152,9 @@ Status EncoderStream::Load(std::span<const uint8_t> bytes) {
   reader.Read(&spec_bytes);
   if (!reader.ReadSpan(spec_bytes, &spec)) return Bad("it ends within its front");
   const std::string_view theirs(reinterpret_cast<const char*>(spec.data()), spec.size());
-  if (theirs != spec_) {
+  if (theirs != codec_->spec()) {
     return InvalidArgument("the state is that of codec '" + std::string(theirs) +
-                           "', the stream one of '" + spec_ + "'");
+                           "', the stream one of '" + codec_->spec() + "'");
   }
   if (elements != elements_) {
     return InvalidArgument("the state is that of messages of " + std::to_string(elements) +

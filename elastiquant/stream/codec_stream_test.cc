@@ -1,4 +1,4 @@
-#include "elastiquant/codec/stream.h"
+#include "elastiquant/stream/codec_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,29 +12,30 @@
 namespace elastiquant {
 namespace {
 
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr const char* kWithMemory[] = {"topk:ratio=0.05|ef", "dgc:ratio=0.1,momentum=0.5",
                                        "qsgdv:bits=3|ef", "powersgd:rank=2", "powersgd|ef"};
 
-std::vector<uint8_t> Next(EncoderStream& stream, const std::vector<float>& values) {
+std::vector<uint8_t> Next(CodecStream& stream, const std::vector<float>& values) {
   Workspace work;
   std::vector<uint8_t> frame(stream.codec().MaxFrameBytes(values.size()));
-  const auto size =
-      stream.EncodeNext(values, DeriveKey(1, stream.messages(), 0, 0), work, frame);
+  const auto size = stream.Encode(values, DeriveKey(1, stream.messages(), 0, 0), work, frame);
   EXPECT_TRUE(size.ok()) << size.status().ToString();
+  stream.Commit();
   frame.resize(size.ok() ? *size : 0);
   return frame;
 }
-std::vector<uint8_t> Saved(const EncoderStream& stream) {
+std::vector<uint8_t> Saved(const CodecStream& stream) {
   std::vector<uint8_t> bytes(stream.StateBytes());
   EXPECT_EQ(stream.Save(bytes).value(), bytes.size());
   return bytes;
 }
 
-TEST(EncoderStream, WhatWasSentAndWhatIsRememberedAreAllThereWas) {
+TEST(CodecStream, WhatWasSentAndWhatIsRememberedAreAllThereWas) {
   constexpr size_t kSize = 900;
-  EncoderStream stream(Make("topk:ratio=0.05|ef"), kSize);
+  CodecStream stream(Make("topk:ratio=0.05|ef"), kSize);
   std::vector<double> given(kSize), sent(kSize);
   for (unsigned t = 0; t < 10; ++t) {
     const std::vector<float> values = Gaussian(kSize, t);
@@ -54,9 +55,9 @@ TEST(EncoderStream, WhatWasSentAndWhatIsRememberedAreAllThereWas) {
   EXPECT_GT(dropped, 1) << "something must have been remembered for this to say anything";
 }
 
-TEST(EncoderStream, GoesOnWhereItWasSaved) {
+TEST(CodecStream, GoesOnWhereItWasSaved) {
   for (const char* spec : kWithMemory) {
-    EncoderStream whole(Make(spec), 700), first(Make(spec), 700), second(Make(spec), 700);
+    CodecStream whole(Make(spec), 700), first(Make(spec), 700), second(Make(spec), 700);
     for (unsigned t = 0; t < 3; ++t)
       EXPECT_EQ(Next(whole, Gaussian(700, t)), Next(first, Gaussian(700, t)));
     ASSERT_TRUE(second.Load(Saved(first)).ok());
@@ -65,36 +66,93 @@ TEST(EncoderStream, GoesOnWhereItWasSaved) {
       EXPECT_EQ(Next(second, Gaussian(700, t)), Next(whole, Gaussian(700, t))) << spec;
     }
     EXPECT_EQ(Saved(second), Saved(whole));
-    EncoderStream fresh(Make(spec), 700);
+    CodecStream fresh(Make(spec), 700);
     EXPECT_NE(Saved(fresh), Saved(whole)) << spec;
   }
 }
 
-TEST(EncoderStream, WithoutMemoryIsTheCodec) {
+TEST(CodecStream, WithoutMemoryIsTheCodec) {
   const auto codec = Make("dither:bits=2");
-  EncoderStream stream(codec, 500);
+  CodecStream stream(codec, 500);
   EXPECT_EQ(Next(stream, Gaussian(500)), Encode(*codec, Gaussian(500), DeriveKey(1, 0, 0, 0)));
   EXPECT_TRUE(stream.names().empty());
   EXPECT_TRUE(stream.Load(Saved(stream)).ok());
 }
 
-TEST(EncoderStream, AMessageThatFailsIsForgotten) {
-  EncoderStream stream(Make("topk:ratio=0.05|ef"), 100);
+TEST(CodecStream, AMessageThatFailsIsForgotten) {
+  CodecStream stream(Make("topk:ratio=0.05|ef"), 100);
   Next(stream, Gaussian(100));
   const std::vector<uint8_t> before = Saved(stream);
   Workspace work;
   std::vector<uint8_t> frame(stream.codec().MaxFrameBytes(100));
   std::vector<float> bad = Gaussian(100, 2);
   bad[7] = std::nanf("");
-  EXPECT_EQ(stream.EncodeNext(bad, {2}, work, frame).status().code(), StatusCode::kNonFinite);
-  const Status other = stream.EncodeNext(Gaussian(101), {2}, work, frame).status();
+  EXPECT_EQ(stream.Encode(bad, {2}, work, frame).status().code(), StatusCode::kNonFinite);
+  const Status other = stream.Encode(Gaussian(101), {2}, work, frame).status();
   EXPECT_EQ(other.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("100 values, not 101"));
   EXPECT_EQ(Saved(stream), before);
 }
 
-TEST(EncoderStream, StatesOfOthersAndDamagedOnesAreRefused) {
-  EncoderStream stream(Make("topk:ratio=0.05|ef"), 100);
+TEST(CodecStream, WhatIsNotCommittedIsForgotten) {
+  for (const char* spec : kWithMemory) {
+    CodecStream stream(Make(spec), 500), other(Make(spec), 500);
+    Next(stream, Gaussian(500, 1));
+    Next(other, Gaussian(500, 1));
+    Workspace work;
+    std::vector<uint8_t> frame(stream.codec().MaxFrameBytes(500));
+    ASSERT_TRUE(stream.Encode(Gaussian(500, 9), {7}, work, frame).ok());
+    EXPECT_EQ(stream.messages(), 1u);
+    EXPECT_EQ(Saved(stream), Saved(other)) << spec;
+    EXPECT_EQ(Next(stream, Gaussian(500, 2)), Next(other, Gaussian(500, 2))) << spec;
+    EXPECT_EQ(Saved(stream), Saved(other)) << spec;
+  }
+}
+
+TEST(CodecStream, PartsRememberWhatTheWholeWouldOfThem) {
+  const auto codec = Make("topk:ratio=0.05|ef");
+  CodecStream whole(codec, 500), front(codec, 200), back(codec, 300);
+  Workspace work;
+  std::vector<uint8_t> frame(codec->MaxFrameBytes(500));
+  for (unsigned t = 0; t < 3; ++t) {
+    const std::vector<float> values = Gaussian(500, t);
+    const std::span<const float> first = std::span(values).first(200);
+    const std::span<const float> second = std::span(values).subspan(200);
+    ASSERT_TRUE(whole.EncodePart(*codec, 0, first, {2 * t}, work, frame).ok());
+    ASSERT_TRUE(whole.EncodePart(*codec, 200, second, {2 * t + 1}, work, frame).ok());
+    whole.Commit();
+    ASSERT_TRUE(front.Encode(first, {2 * t}, work, frame).ok());
+    ASSERT_TRUE(back.Encode(second, {2 * t + 1}, work, frame).ok());
+    front.Commit();
+    back.Commit();
+  }
+  std::vector<float> parts(front.field(0).begin(), front.field(0).end());
+  parts.insert(parts.end(), back.field(0).begin(), back.field(0).end());
+  EXPECT_THAT(parts, ElementsAreArray(whole.field(0)));
+}
+
+TEST(CodecStream, AnotherCodecMustRememberTheSame) {
+  CodecStream stream(Make("topk:ratio=0.05|ef"), 400);
+  Next(stream, Gaussian(400));
+  const std::vector<float> residual(stream.field(0).begin(), stream.field(0).end());
+  const Status refused = stream.SetCodec(Make("dgc:ratio=0.1,momentum=0.5"));
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("remembers (velocity, residual) where "
+                                           "'topk:ratio=0.05"));
+  EXPECT_THAT(stream.codec().spec(), HasSubstr("topk:ratio=0.05"));
+  ASSERT_TRUE(stream.SetCodec(Make("topk:ratio=0.5|ef")).ok());
+  EXPECT_THAT(residual, ElementsAreArray(stream.field(0)));
+  EXPECT_GT(Next(stream, Gaussian(400, 1)).size(), 400u) << "half of the values, 4 bytes each";
+}
+
+TEST(CodecStream, NoCodecRemembersMoreThanThereIsRoomFor) {
+  for (const CodecInfo& codec : ListCodecs()) {
+    EXPECT_LE(Make(codec.spec)->StateFields().size(), CodecStream::kMaxFields) << codec.spec;
+  }
+}
+
+TEST(CodecStream, StatesOfOthersAndDamagedOnesAreRefused) {
+  CodecStream stream(Make("topk:ratio=0.05|ef"), 100);
   Next(stream, Gaussian(100));
   const std::vector<uint8_t> before = Saved(stream);
   const auto refused = [&](const std::vector<uint8_t>& state, StatusCode code,
@@ -104,7 +162,7 @@ TEST(EncoderStream, StatesOfOthersAndDamagedOnesAreRefused) {
     EXPECT_THAT(status.message(), HasSubstr(words));
     EXPECT_EQ(Saved(stream), before) << "it must be as it was";
   };
-  EncoderStream other(Make("topk:ratio=0.5|ef"), 100), longer(Make("topk:ratio=0.05|ef"), 101);
+  CodecStream other(Make("topk:ratio=0.5|ef"), 100), longer(Make("topk:ratio=0.05|ef"), 101);
   refused(Saved(other), StatusCode::kInvalidArgument, "codec 'topk:ratio=0.5");
   refused(Saved(longer), StatusCode::kInvalidArgument, "101 values");
   for (size_t size = 0; size < before.size(); size += 13) {
@@ -126,7 +184,7 @@ TEST(EncoderStream, StatesOfOthersAndDamagedOnesAreRefused) {
   EXPECT_EQ(stream.Save(room).status().code(), StatusCode::kBufferTooSmall);
 }
 
-TEST(EncoderStream, CodecsThatRememberAreToldApart) {
+TEST(CodecStream, CodecsThatRememberAreToldApart) {
   for (const char* spec : kWithMemory) {
     const Status status = CheckRemembersNothing(*Make(spec), "make a stream");
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << spec;
