@@ -6,6 +6,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/workspace.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -136,7 +137,7 @@ CodecFacts FactsOf(const Codec& codec, std::span<const float> gaussian) {
   }
   facts.exchange = codec.exchange();
   facts.state = codec.StateFields();
-  facts.has_momentum = codec.has_momentum();
+  facts.has_momentum = MomentumOf(codec).has_value();
   const double bits_per_byte = 8.0 / static_cast<double>(gaussian.size());
   const size_t most = codec.MaxFrameBytes(gaussian.size());
   facts.worst_case_bits = bits_per_byte * static_cast<double>(most);

@@ -107,35 +107,43 @@ struct CodecModifierInfo {
 };
 
 class SharedScale;  // shared_scale.h
+class Remembering;  // remembering.h
 
 // A codec is immutable after its creation and may be shared by threads. A Workspace may not.
+//
+// All codecs have a spec, bounds and frames. What only some of them can do is a role: a
+// function below whose default says that the codec does not have it.
 class Codec {
  public:
   virtual ~Codec() = default;
 
   // Returns the canonical spec string: MakeCodec(spec()) makes an equal codec.
   virtual std::string spec() const = 0;
-  virtual CodecClass codec_class() const = 0;
 
+  // What it promises.
+
+  virtual CodecClass codec_class() const = 0;
   // Returns the least upper bound that is known on the NMSE of a message of n values, whatever
   // they are as long as their squares are normal numbers. It is the omega of an unbiased codec,
   // and the 1 - delta of a contractive one. It is absent if no bound is known; a contractive
   // codec always has one, which is below 1.
   virtual std::optional<double> NmseBound(size_t n) const = 0;
-
   // NmseBound(granule()) also holds for each run of granule() values of a message, counted from
   // its beginning, and for the shorter run at its end. If granule() is 0, the bound holds only
   // for the message as a whole.
   virtual size_t granule() const { return 0; }
 
+  // The wire.
+
   // Returns the most bytes that a frame of n floats can have. n < 2^32.
   virtual size_t MaxFrameBytes(size_t n) const = 0;
-
   // Writes one frame and returns its size. frame.size() >= MaxFrameBytes(values.size()). Fails
   // with kNonFinite if a value is NaN or infinite (the message names the coordinate), and with
   // kOutOfRange if a norm exceeds fp32. The same values and key always give the same bytes.
   virtual Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                                 std::span<uint8_t> frame) const = 0;
+
+  // How workers come to the mean.
 
   virtual Exchange exchange() const { return Exchange::kTwoPhase; }
   // Returns how messages of n values are averaged by their factors, if exchange() is kFactors.
@@ -144,8 +152,8 @@ class Codec {
   // Returns what kIntegerSum needs, or null if the codec's codes cannot be added up. It lives
   // as long as the codec does.
   virtual const SharedScale* shared_scale() const { return nullptr; }
-  // Whether what is decoded is a velocity already, so that an optimiser must not add momentum.
-  virtual bool has_momentum() const { return false; }
+
+  // The same codec for other circumstances.
 
   // Returns the same codec for messages that consist of these tensors, one behind the other,
   // and for no others; or null if it treats all coordinates alike, as most codecs do. The
@@ -153,20 +161,23 @@ class Codec {
   // up.
   virtual Result<std::shared_ptr<const Codec>> WithShapes(
       std::span<const TensorShape> shapes) const;
-
   // Returns the same codec as it is in one epoch of training, counted from 0, if it sends more
   // in the first epochs; or null if the epoch makes no difference, which is so for most codecs.
   // What is remembered carries over.
   virtual std::shared_ptr<const Codec> ForEpoch(int epoch) const;
 
+  // Streams.
+
+  // Returns what it does as a codec that remembers something from one message of a stream to
+  // the next; or null if it remembers nothing, which is so for most codecs. It lives as long as
+  // the codec does.
+  virtual const Remembering* remembering() const { return nullptr; }
   // Returns the names of what it remembers, which for most codecs is nothing.
-  virtual std::vector<std::string> StateFields() const { return {}; }
-  // Does what Encode does, for a message of a stream. It reads what was remembered before it,
-  // and writes all of `after`, which is other memory, so that a message that is never sent can
-  // be forgotten.
-  virtual Result<size_t> EncodeNext(std::span<const float> values, StreamKey key,
-                                    Workspace& work, std::span<uint8_t> frame, StateIn before,
-                                    StateOut after) const;
+  std::vector<std::string> StateFields() const;
+  // Encodes a message of a stream as remembering() says. Of a codec that remembers nothing this
+  // is Encode, and there are no fields.
+  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
+                            std::span<uint8_t> frame, StateIn before, StateOut after) const;
 };
 
 // Makes a codec from its spec string, such as "elastic:bits=4,levels=exp|rans". An unknown

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/codec/codec_decorator.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 namespace {
@@ -13,49 +15,31 @@ namespace {
 // Coordinates that one thread takes at a time.
 constexpr size_t kBlock = size_t{1} << 16;
 
-// A codec with memory: frames, class and bounds are those of the codec inside. That one may
-// remember things too, whose fields follow the wrapper's own.
-class MemoryCodec : public Codec, public LossMemory {
+// A codec with memory. Its frames, and the first message of a stream, are those of the codec
+// inside, which may remember things too: its fields follow the wrapper's own.
+class MemoryCodec : public CodecDecorator, public Remembering {
  public:
-  explicit MemoryCodec(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
+  using CodecDecorator::CodecDecorator;
 
-  CodecClass codec_class() const override { return inner_->codec_class(); }
-  std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
-  size_t granule() const override { return inner_->granule(); }
-  size_t MaxFrameBytes(size_t n) const override { return inner_->MaxFrameBytes(n); }
-
-  // A first message: nothing is remembered yet.
-  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
-                        std::span<uint8_t> frame) const override {
-    return inner_->Encode(values, key, work, frame);
-  }
-
-  Result<std::shared_ptr<const Codec>> WithShapes(
-      std::span<const TensorShape> shapes) const override {
-    EQ_ASSIGN_OR_RETURN(auto shaped, inner_->WithShapes(shapes));
-    return shaped ? Rewrap(std::move(shaped)) : std::move(shaped);
-  }
-  std::vector<std::string> StateFields() const override {
+  const Remembering* remembering() const override { return this; }
+  std::vector<std::string> Fields() const override {
     std::vector<std::string> fields = OwnFields();
-    for (std::string& field : inner_->StateFields()) fields.push_back(std::move(field));
+    for (std::string& field : inner().StateFields()) fields.push_back(std::move(field));
     return fields;
   }
 
  protected:
   virtual std::vector<std::string> OwnFields() const = 0;
-  // The same memory around another codec.
-  virtual std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const = 0;
 
   // Encodes `sum` and takes from it what its frame decodes to. The state is that of the codec
   // inside.
   Result<size_t> Send(std::span<float> sum, StreamKey key, Workspace& work,
                       std::span<uint8_t> frame, StateIn before, StateOut after) const {
     EQ_ASSIGN_OR_RETURN(const size_t size,
-                        inner_->EncodeNext(sum, key, work, frame, before, after));
+                        inner().EncodeNext(sum, key, work, frame, before, after));
     EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(size), -1, work, sum));
     return size;
   }
-  const Codec& inner() const { return *inner_; }
 
   // Calls fn(i) for each i in [0, n).
   template <typename Fn>
@@ -66,9 +50,6 @@ class MemoryCodec : public Codec, public LossMemory {
     };
     work.ParallelFor((n + kBlock - 1) / kBlock, std::cref(block));
   }
-
- private:
-  std::shared_ptr<const Codec> inner_;
 };
 
 // Whether it is published with the learning rate in its memory.
@@ -90,7 +71,6 @@ class ErrorFeedbackCodec : public MemoryCodec {
                              : ":lr=outside");
   }
   bool has_learning_rate() const override { return learning_rate_; }
-  std::optional<OwnMomentum> momentum() const override { return std::nullopt; }
   // An owner's memory of what its mean lost needs a mean that is encoded.
   Exchange exchange() const override {
     const Exchange exchange = inner().exchange();
@@ -102,9 +82,9 @@ class ErrorFeedbackCodec : public MemoryCodec {
     return plan;
   }
 
-  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
-                            std::span<uint8_t> frame, StateIn before,
-                            StateOut after) const override {
+  Result<size_t> EncodeMessage(std::span<const float> values, StreamKey key, Workspace& work,
+                               std::span<uint8_t> frame, StateIn before,
+                               StateOut after) const override {
     const std::span<const float> old = before[0];
     const std::span<float> sum = after[0];
     ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
@@ -120,7 +100,7 @@ class ErrorFeedbackCodec : public MemoryCodec {
 
  protected:
   std::vector<std::string> OwnFields() const override { return {"residual"}; }
-  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
     return std::make_shared<ErrorFeedbackCodec>(std::move(inner), learning_rate_);
   }
 
@@ -149,16 +129,14 @@ class DgcCodec : public MemoryCodec {
     const bool sparse = inner().exchange() == Exchange::kSparse;
     return sparse ? Exchange::kSparse : Exchange::kAllGather;
   }
-  bool has_momentum() const override { return options_.momentum > 0; }
-  bool has_learning_rate() const override { return false; }
   std::optional<OwnMomentum> momentum() const override {
-    if (!has_momentum()) return std::nullopt;
+    if (options_.momentum == 0) return std::nullopt;
     return OwnMomentum{options_.momentum, options_.nesterov};
   }
 
-  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
-                            std::span<uint8_t> frame, StateIn before,
-                            StateOut after) const override {
+  Result<size_t> EncodeMessage(std::span<const float> values, StreamKey key, Workspace& work,
+                               std::span<uint8_t> frame, StateIn before,
+                               StateOut after) const override {
     const std::span<const float> old_velocity = before[0], old_residual = before[1];
     const std::span<float> velocity = after[0], residual = after[1];
     const float scale = ClipScale(values);
@@ -192,7 +170,7 @@ class DgcCodec : public MemoryCodec {
 
  protected:
   std::vector<std::string> OwnFields() const override { return {"velocity", "residual"}; }
-  std::shared_ptr<const Codec> Rewrap(std::shared_ptr<const Codec> inner) const override {
+  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
     return std::make_shared<DgcCodec>(std::move(inner), options_);
   }
 
@@ -279,22 +257,6 @@ const CodecModifier& DgcModifier() {
        {"clip", "0", "largest norm of a worker's message, scaled down to it; 0: any"}},
       WrapDgc};
   return modifier;
-}
-
-bool HasLearningRate(const Codec& codec) {
-  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
-  return remembers != nullptr && remembers->has_learning_rate();
-}
-
-std::optional<OwnMomentum> MomentumOf(const Codec& codec) {
-  const auto* remembers = dynamic_cast<const LossMemory*>(&codec);
-  return remembers == nullptr ? std::nullopt : remembers->momentum();
-}
-
-void SendExactly(const Codec& codec, std::span<float> values, StateOut memory) {
-  if (const auto* remembers = dynamic_cast<const LossMemory*>(&codec)) {
-    remembers->SendExactly(values, memory);
-  }
 }
 
 }  // namespace elastiquant

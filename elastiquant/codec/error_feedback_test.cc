@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/remembering.h"
+
 namespace elastiquant {
 namespace {
 
@@ -157,7 +159,7 @@ TEST(Dgc, SaysWhichValuesAreValid) {
   EXPECT_THAT(MakeCodec("bf16|dgc:nesterov=1").status().message(), HasSubstr("yes or no"));
   EXPECT_THAT(MakeCodec("bf16|dgc:clip=-1").status().message(), HasSubstr("largest norm"));
   EXPECT_EQ((*MakeCodec("bf16|dgc"))->spec(), "bf16|dgc:momentum=0.9,nesterov=no,clip=0");
-  EXPECT_TRUE((*MakeCodec("bf16|dgc"))->has_momentum());
+  EXPECT_TRUE(MomentumOf(**MakeCodec("bf16|dgc")).has_value());
   EXPECT_EQ((*MakeCodec("bf16|dgc"))->exchange(), Exchange::kAllGather);
 }
 

@@ -182,11 +182,6 @@ std::shared_ptr<const Codec> CodecForEpoch(const std::shared_ptr<const Codec>& c
   return of_epoch ? of_epoch : codec;
 }
 
-Result<size_t> Codec::EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
-                                 std::span<uint8_t> frame, StateIn, StateOut) const {
-  return Encode(values, key, work, frame);
-}
-
 Result<FactorPlan> Codec::Factors(size_t) const {
   return Unsupported("codec '" + spec() + "' has no factors");
 }

@@ -4,6 +4,7 @@
 
 #include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/codec/rate.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 namespace {
@@ -64,7 +65,7 @@ Result<ExchangeChoice> ChooseExchange(std::shared_ptr<const Codec> codec,
 
 Status CheckExchange(const Codec& codec, const Codec* down, Exchange way, int world_size) {
   const std::string name = "codec '" + codec.spec() + "'";
-  if (codec.has_momentum() && way == Exchange::kTwoPhase) {
+  if (MomentumOf(codec) && way == Exchange::kTwoPhase) {
     return InvalidArgument(name +
                            " sends velocities, which cannot be encoded twice: its exchange "
                            "must be all-gather");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "elastiquant/codec/error_feedback.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 
@@ -118,7 +118,7 @@ void LayerReduction::Flush(size_t b) {
 void LayerReduction::CommitFlushed() {
   // Only velocities go on without anything new.
   is_flushed_ = std::ranges::none_of(
-      codecs_, [](const auto& entry) { return entry.second->has_momentum(); });
+      codecs_, [](const auto& entry) { return MomentumOf(*entry.second).has_value(); });
   for (size_t b = 0; b < flushed_.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     const Chunk owned = reducer_->OwnedChunk(b);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/error_feedback.h"
+#include "elastiquant/codec/remembering.h"
 #include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/checkpoint.h"

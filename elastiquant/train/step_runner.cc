@@ -15,7 +15,7 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
-#include "elastiquant/codec/error_feedback.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 namespace {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/remembering.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/train/gradient_dump.h"
 
@@ -55,7 +56,7 @@ Status ValidateOptimizer(const TrainOptions& o) {
 Status ValidateCodec(const TrainOptions& o) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   EQ_RETURN_IF_ERROR(ExchangeOf(o, codec, o.workers).status());
-  if (!codec->has_momentum() || o.momentum == 0) return Status::Ok();
+  if (!MomentumOf(*codec) || o.momentum == 0) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
                          "' has momentum of its own, and --momentum " + Number(o.momentum) +
                          " would add another: give --momentum 0");

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/message_shape.h"
+#include "elastiquant/codec/remembering.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
@@ -106,7 +106,8 @@ all), 'sparse' or 'factors'.)");
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
   codec.def_property_readonly("_has_learning_rate", &HasLearningRate);
-  codec.def_property_readonly("_has_momentum", &Codec::has_momentum);
+  codec.def_property_readonly("_has_momentum",
+                              [](const Codec& self) { return MomentumOf(self).has_value(); });
   codec.def("nmse_bound", &Codec::NmseBound, py::arg("elements"),
             R"(nmse_bound(self, elements)
 --

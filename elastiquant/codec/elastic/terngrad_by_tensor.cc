@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/deviation_clip.h"
 #include "elastiquant/codec/elastic/elastic.h"
 #include "elastiquant/kernels/norms.h"
@@ -13,43 +14,41 @@
 namespace elastiquant {
 namespace {
 
-class TernGradByTensor : public Codec {
+class TernGradByTensor : public CodecDecorator {
  public:
   TernGradByTensor(std::shared_ptr<const Codec> ternary, float clip)
-      : ternary_(std::move(ternary)), clip_(clip) {}
+      : CodecDecorator(std::move(ternary)), clip_(clip) {}
 
-  std::string spec() const override { return ternary_->spec(); }
+  std::string spec() const override { return inner().spec(); }
   CodecClass codec_class() const override {
     return clip_ == 0 ? CodecClass::kUnbiased : CodecClass::kBiased;
   }
   // What is cut off has no bound.
   std::optional<double> NmseBound(size_t n) const override {
-    return clip_ == 0 ? ternary_->NmseBound(n) : std::nullopt;
+    return clip_ == 0 ? inner().NmseBound(n) : std::nullopt;
   }
-  size_t MaxFrameBytes(size_t n) const override { return ternary_->MaxFrameBytes(n); }
-  Exchange exchange() const override { return ternary_->exchange(); }
-
-  Result<std::shared_ptr<const Codec>> WithShapes(
-      std::span<const TensorShape> shapes) const override {
-    EQ_ASSIGN_OR_RETURN(auto ternary, ternary_->WithShapes(shapes));
-    return {std::make_shared<const TernGradByTensor>(std::move(ternary), clip_)};
-  }
+  size_t granule() const override { return 0; }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
-    if (clip_ == 0) return ternary_->Encode(values, key, work, frame);
+    if (clip_ == 0) return inner().Encode(values, key, work, frame);
     const std::span<uint8_t> bytes =
         work.SharedScratch(Workspace::kCodecSlot + 1, values.size_bytes());
     const std::span<float> clipped(reinterpret_cast<float*>(bytes.data()), values.size());
     std::ranges::copy(values, clipped.begin());
-    const std::span<const TensorStart> tensors = ElasticTensors(*ternary_);
+    const std::span<const TensorStart> tensors = ElasticTensors(inner());
     for (size_t t = 0; t < std::max<size_t>(tensors.size(), 1); ++t) {
       const size_t begin = tensors.empty() ? 0 : std::min(tensors[t].begin, values.size());
       const size_t end = t + 1 < tensors.size() ? std::min(tensors[t + 1].begin, values.size())
                                                 : values.size();
       Cut(clipped.subspan(begin, end - begin));
     }
-    return ternary_->Encode(clipped, key, work, frame);
+    return inner().Encode(clipped, key, work, frame);
+  }
+
+ protected:
+  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
+    return std::make_shared<const TernGradByTensor>(std::move(inner), clip_);
   }
 
  private:
@@ -60,7 +59,6 @@ class TernGradByTensor : public Codec {
     for (float& v : tensor) v = std::clamp(v, -most, most);
   }
 
-  const std::shared_ptr<const Codec> ternary_;
   const float clip_;
 };
 

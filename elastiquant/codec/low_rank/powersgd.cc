@@ -7,6 +7,7 @@
 #include "elastiquant/codec/low_rank/low_rank_codec.h"
 #include "elastiquant/codec/low_rank/matrix_factors.h"
 #include "elastiquant/codec/registry.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 namespace {
@@ -23,7 +24,7 @@ struct Scratch {
   std::span<float> p_rounded, q_rounded, basis;
 };
 
-class PowerSgdCodec : public LowRankCodec {
+class PowerSgdCodec : public LowRankCodec, public Remembering {
  public:
   using LowRankCodec::LowRankCodec;
 
@@ -38,7 +39,6 @@ class PowerSgdCodec : public LowRankCodec {
   // has no eigenvalue above 2.
   std::optional<double> NmseBound(size_t) const override { return 1; }
 
-  std::vector<std::string> StateFields() const override { return {"basis"}; }
   Exchange exchange() const override { return Exchange::kFactors; }
   Result<FactorPlan> Factors(size_t n) const override {
     PlacedTensor single;
@@ -55,9 +55,12 @@ class PowerSgdCodec : public LowRankCodec {
                         std::span<uint8_t> frame) const override {
     return Run(values, key, work, frame, {});
   }
-  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
-                            std::span<uint8_t> frame, StateIn before,
-                            StateOut after) const override {
+
+  const Remembering* remembering() const override { return this; }
+  std::vector<std::string> Fields() const override { return {"basis"}; }
+  Result<size_t> EncodeMessage(std::span<const float> values, StreamKey key, Workspace& work,
+                               std::span<uint8_t> frame, StateIn before,
+                               StateOut after) const override {
     return Run(values, key, work, frame, {before[0], after[0]});
   }
 

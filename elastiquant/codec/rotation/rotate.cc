@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/rotation/rotation.h"
 
 namespace elastiquant {
@@ -29,26 +30,26 @@ Status CheckValues(std::span<const float> values) {
   return OutOfRange("the value " + where + " is too large to be rotated: scale it down");
 }
 
-class RotatedCodec : public Codec {
+class RotatedCodec : public CodecDecorator {
  public:
   RotatedCodec(std::shared_ptr<const Codec> inner, int log4_block, int rounds)
-      : inner_(std::move(inner)), log4_block_(log4_block), rounds_(rounds) {}
+      : CodecDecorator(std::move(inner)), log4_block_(log4_block), rounds_(rounds) {}
 
   std::string spec() const override {
-    return inner_->spec() + "|rotate:block=" + std::to_string(1 << 2 * log4_block_) +
+    return inner().spec() + "|rotate:block=" + std::to_string(1 << 2 * log4_block_) +
            ",rounds=" + std::to_string(rounds_);
   }
-  // A rotation changes neither norms nor means.
-  CodecClass codec_class() const override { return inner_->codec_class(); }
-  std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
+  // A rotation changes neither norms nor means of the whole, from which the class and the bound
+  // follow. Parts of it mix.
+  size_t granule() const override { return 0; }
   // What is sparse inside is not once it is rotated back, and workers rotate in their own ways.
   Exchange exchange() const override {
-    const Exchange inner = inner_->exchange();
-    if (inner == Exchange::kIntegerSum) return Exchange::kTwoPhase;
-    return inner == Exchange::kSparse ? Exchange::kAllGather : inner;
+    const Exchange exchange = inner().exchange();
+    if (exchange == Exchange::kIntegerSum) return Exchange::kTwoPhase;
+    return exchange == Exchange::kSparse ? Exchange::kAllGather : exchange;
   }
   size_t MaxFrameBytes(size_t n) const override {
-    return FramePayloadOffset(kParameterBytes) + inner_->MaxFrameBytes(n);
+    return FramePayloadOffset(kParameterBytes) + inner().MaxFrameBytes(n);
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
@@ -61,7 +62,7 @@ class RotatedCodec : public Codec {
     Rotate({key, log4_block_, rounds_}, values, work, rotated);
     const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kParameterBytes));
     EQ_ASSIGN_OR_RETURN(const size_t size,
-                        inner_->Encode(rotated, InnerKey(key), work, payload));
+                        inner().Encode(rotated, InnerKey(key), work, payload));
     const std::array<uint8_t, kParameterBytes> parameters{static_cast<uint8_t>(log4_block_),
                                                           static_cast<uint8_t>(rounds_)};
     FrameView view;
@@ -73,8 +74,12 @@ class RotatedCodec : public Codec {
     return SealFrame(view, frame);
   }
 
+ protected:
+  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec>) const override {
+    return nullptr;
+  }
+
  private:
-  const std::shared_ptr<const Codec> inner_;
   const int log4_block_, rounds_;
 };
 

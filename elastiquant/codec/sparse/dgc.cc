@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/error_feedback.h"
 #include "elastiquant/codec/sparse/sparse_codec.h"
 
@@ -34,41 +35,27 @@ Result<std::vector<double>> ParseWarmUp(const SpecPart& part) {
 }
 
 // Its parts do all the work; it knows their names and the epochs.
-class DgcCodec : public Codec, public LossMemory {
+class DgcCodec : public CodecDecorator {
  public:
-  DgcCodec(std::shared_ptr<const Codec> inner, std::string spec,
+  DgcCodec(std::shared_ptr<const Codec> parts, std::string spec,
            std::vector<std::shared_ptr<const Codec>> warm_up)
-      : inner_(std::move(inner)), spec_(std::move(spec)), warm_up_(std::move(warm_up)) {}
+      : CodecDecorator(std::move(parts)),
+        spec_(std::move(spec)),
+        warm_up_(std::move(warm_up)) {}
 
   std::string spec() const override { return spec_; }
-  CodecClass codec_class() const override { return inner_->codec_class(); }
-  std::optional<double> NmseBound(size_t n) const override { return inner_->NmseBound(n); }
-  size_t MaxFrameBytes(size_t n) const override { return inner_->MaxFrameBytes(n); }
-  Exchange exchange() const override { return inner_->exchange(); }
-  bool has_momentum() const override { return inner_->has_momentum(); }
-  std::vector<std::string> StateFields() const override { return inner_->StateFields(); }
+  const Remembering* remembering() const override { return inner().remembering(); }
   std::shared_ptr<const Codec> ForEpoch(int epoch) const override {
     const auto e = static_cast<size_t>(std::max(epoch, 0));
     return e < warm_up_.size() ? warm_up_[e] : nullptr;
   }
 
-  Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
-                        std::span<uint8_t> frame) const override {
-    return inner_->Encode(values, key, work, frame);
+ protected:
+  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec>) const override {
+    return nullptr;
   }
-  Result<size_t> EncodeNext(std::span<const float> values, StreamKey key, Workspace& work,
-                            std::span<uint8_t> frame, StateIn before,
-                            StateOut after) const override {
-    return inner_->EncodeNext(values, key, work, frame, before, after);
-  }
-  void SendExactly(std::span<float> values, StateOut memory) const override {
-    elastiquant::SendExactly(*inner_, values, memory);
-  }
-  bool has_learning_rate() const override { return false; }
-  std::optional<OwnMomentum> momentum() const override { return MomentumOf(*inner_); }
 
  private:
-  const std::shared_ptr<const Codec> inner_;
   const std::string spec_;
   const std::vector<std::shared_ptr<const Codec>> warm_up_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
 namespace {
@@ -59,7 +60,7 @@ TEST(DgcCodec, IsTopKUnderItsMemory) {
   EXPECT_EQ(codec->spec(),
             "dgc:ratio=0.02,bits=16,method=sampled,momentum=0.9,nesterov=no,clip=0,"
             "warmup=0.25/0.0625/0.015625/0.004");
-  EXPECT_TRUE(codec->has_momentum());
+  EXPECT_TRUE(MomentumOf(*codec).has_value());
   EXPECT_EQ(codec->exchange(), Exchange::kSparse);
   EXPECT_THAT(codec->StateFields(), ElementsAre("velocity", "residual"));
   Stream dgc("dgc:ratio=0.02,clip=3,nesterov=yes", 500);
