@@ -4,13 +4,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
-#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/ddp/engine_ties.h"
 #include "elastiquant/ddp/layout_section.h"
 
@@ -71,8 +69,7 @@ Traffic operator-(const Traffic& a, const Traffic& b) {
 DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
     : parameters_(std::move(parameters)),
       options_(std::move(options)),
-      units_(parameters_.size(), 1.0),
-      memory_units_(units_),
+      units_(parameters_.size()),
       payoff_(false),
       ties_(std::make_shared<EngineTies>(this)) {}
 
@@ -82,14 +79,15 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train");
   if (options.bucket_elements == 0) return InvalidArgument("a bucket must hold at least 1 KiB");
   std::shared_ptr<DdpEngine> engine(new DdpEngine(std::move(parameters), std::move(options)));
+  CodecsBySpec codecs;
   for (const DdpParameter& p : engine->parameters_) {
-    std::shared_ptr<const Codec>& codec = engine->codecs_[p.codec];
+    std::shared_ptr<const Codec>& codec = codecs[p.codec];
     if (codec != nullptr) continue;
     EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
   }
-  EQ_RETURN_IF_ERROR(engine->ChooseExchanges(communicator.world_size));
-  engine->payoff_ = Payoff(engine->options_.all_reduce && communicator.world_size > 1 &&
-                           AnyLossy(engine->codecs_));
+  EQ_RETURN_IF_ERROR(engine->ChooseExchanges(codecs, communicator.world_size));
+  engine->payoff_ =
+      Payoff(engine->options_.all_reduce && communicator.world_size > 1 && AnyLossy(codecs));
   // Waits for compressed messages end with the verdict, which the futures raise.
   communicator.on_peer_lost = [ties = engine->ties_](const Status& status) {
     ties->SetVerdict(status);
@@ -99,22 +97,20 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
   EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
   engine->rank_ = communicator.rank;
   engine->world_size_ = communicator.world_size;
-  for (const auto& [spec, codec] : engine->codecs_) {
-    if (!IsAdaptive(*codec)) continue;
-    engine->adapters_[spec] = std::make_unique<LevelAdapter>(engine->comm_.get(), 0);
-  }
+  engine->codecs_ = std::make_unique<RunCodecs>(std::move(codecs), engine->comm_.get(),
+                                                /*adapt_every=*/0);
   engine->finisher_ = std::thread([raw = engine.get()] { raw->FinishLoop(); });
   return engine;
 }
 
 DdpEngine::~DdpEngine() { Close(); }
 
-Status DdpEngine::ChooseExchanges(int world_size) {
+Status DdpEngine::ChooseExchanges(const CodecsBySpec& codecs, int world_size) {
   exchange_.asked = options_.exchange;
   for (const auto& [spec, down] : options_.down) {
     EQ_ASSIGN_OR_RETURN(exchange_.down[spec], MakeCodec(down));
   }
-  for (const auto& [spec, codec] : codecs_) {
+  for (const auto& [spec, codec] : codecs) {
     EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice, exchange_.Choose(spec, codec, world_size));
     exchanges_[spec] = choice.Describe();
   }
@@ -236,18 +232,14 @@ Status DdpEngine::Begin(const std::vector<size_t>& first) {
   waiting_.clear();
   gradient_bytes_ = 0;
   streaming_ = settled_ && reduction_->layout()[0] == first;
-  exact_ = streaming_ && payoff_.exact() && !AdaptsAfterThisStep();
+  exact_ = streaming_ && payoff_.exact() && !codecs_->AdaptsAfter(NextStep());
   if (exact_) EQ_RETURN_IF_ERROR(ties_->Verdict());
   return streaming_ ? BeginReduction() : Status();
 }
 
 // What is remembered is in the units of this step's gradients then.
 Status DdpEngine::BeginReduction() {
-  for (size_t p = 0; p < units_.size(); ++p) {
-    if (units_[p] == 0 || units_[p] == memory_units_[p]) continue;
-    reduction_->layers().RescaleMemory(p, memory_units_[p] / units_[p]);
-    memory_units_[p] = units_[p];
-  }
+  units_.BeforeStep(reduction_->layers());
   if (exact_) {
     reduction_->BeginExactStep();
     const std::lock_guard lock(mutex_);
@@ -258,12 +250,7 @@ Status DdpEngine::BeginReduction() {
   } else {
     EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_));
   }
-  held_.clear();
-  for (size_t p = 0; p < units_.size(); ++p) {
-    if (units_[p] != 0) continue;
-    reduction_->layers().KeepMemory(p);
-    held_.push_back(p);
-  }
+  units_.InStep(reduction_->layers());
   return {};
 }
 
@@ -293,12 +280,6 @@ Status DdpEngine::WeighExact() {
 // What an all-reduce of so many bytes sends up: they are scattered and gathered.
 double DdpEngine::SentByAllReduce(double bytes) const {
   return 2 * bytes * (world_size_ - 1) / world_size_;
-}
-
-bool DdpEngine::AdaptsAfterThisStep() const {
-  return std::ranges::any_of(adapters_, [&](const auto& entry) {
-    return entry.second->Due(static_cast<int64_t>(step_) + 1);
-  });
 }
 
 void DdpEngine::Notify(const std::string& notice) const {
@@ -349,9 +330,11 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
       .measure_every = options_.measure_every,
       .on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); }};
   options.exchange = exchange_;
-  options.before_sent = [this](size_t bucket) { CaptureForLevels(bucket); };
+  options.before_sent = [this](size_t bucket) {
+    codecs_->Capture(reduction_->plan().codecs[bucket], NextStep(), reduction_->bucket(bucket));
+  };
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
-                                                     CodecsOfEpoch(), std::move(options)));
+                                                     codecs_->Now(), std::move(options)));
   if (options_.may_discard) reduction_->layers().KeepMemoryOfZeros();
   const Sections memory = std::exchange(loaded_, {});
   return memory.empty() ? Status() : reduction_->layers().LoadMemory(memory);
@@ -432,7 +415,7 @@ Status DdpEngine::CallTheRoll() {
 void DdpEngine::FinishExactStep() {
   ++step_;
   if (all_finite_ && reduction_->layers().flushes()) reduction_->layers().CommitFlushed();
-  RestoreMemory(held_);
+  units_.AfterStep(reduction_->layers());
   ++stats_.steps;
   ++stats_.exact_steps;
   stats_.reducer.coordinates += reduction_->coordinates();
@@ -484,14 +467,6 @@ Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
   return {};
 }
 
-void DdpEngine::CaptureForLevels(size_t bucket) {
-  const auto adapter = adapters_.find(reduction_->plan().codecs[bucket]);
-  // Counted from 1, as the published schedule of adapting is.
-  const auto step = static_cast<int64_t>(step_) + 1;
-  if (adapter == adapters_.end() || !adapter->second->Due(step)) return;
-  adapter->second->Capture(reduction_->bucket(bucket));
-}
-
 void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
   if (regrouped_) return reduction_->Return(bucket, is_mean);  // FinishStep does the rest
   {
@@ -537,11 +512,12 @@ void DdpEngine::FinishLoop() {
 Status DdpEngine::FinishStep() {
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish());
   ++step_;
-  RestoreMemory(held_);
+  units_.AfterStep(reduction_->layers());
   if (outcome.skipped) {
-    for (auto& [spec, adapter] : adapters_) adapter->Forget();
+    codecs_->Forget();
   } else {
-    EQ_RETURN_IF_ERROR(AdaptLevels());
+    EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(static_cast<int64_t>(step_)));
+    if (adapted) EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(codecs_->Now()));
   }
   std::vector<at::Tensor> gradients = Collect();
   std::vector<Future> futures;
@@ -572,22 +548,6 @@ std::vector<at::Tensor> DdpEngine::Collect() {
   if (!regrouped_) return {reduction_->Depart(groups - 1)};
   for (size_t d = 0; d < groups; ++d) reduction_->Depart(d);
   return std::exchange(regrouped_, nullptr)->Return();
-}
-
-Status DdpEngine::AdaptLevels() {
-  bool any = false;
-  for (auto& [spec, adapter] : adapters_) {
-    if (!adapter->Due(static_cast<int64_t>(step_))) continue;
-    EQ_ASSIGN_OR_RETURN(codecs_[spec], adapter->Adapt(*codecs_[spec]));
-    any = true;
-  }
-  return any ? reduction_->layers().UseCodecs(CodecsOfEpoch()) : Status();
-}
-
-CodecsBySpec DdpEngine::CodecsOfEpoch() const {
-  CodecsBySpec codecs = codecs_;
-  for (auto& [spec, codec] : codecs) codec = CodecForEpoch(codec, epoch_);
-  return codecs;
 }
 
 // All that DDP still waits for ends with the error, and so does all that comes.
@@ -632,7 +592,8 @@ void DdpEngine::ResetStats() {
 
 std::vector<nlohmann::json> DdpEngine::Layers() {
   if (reduction_ == nullptr) return final_layers_;
-  return reduction_->layers().certificate().Lines(static_cast<int64_t>(step_), epoch_);
+  return reduction_->layers().certificate().Lines(static_cast<int64_t>(step_),
+                                                  codecs_->epoch());
 }
 
 StateIdentity DdpEngine::Identity() const {
@@ -645,7 +606,7 @@ StateIdentity DdpEngine::Identity() const {
 
 Status DdpEngine::CheckMemory(const Sections& sections) const {
   for (const DdpParameter& p : parameters_) {
-    const std::vector<std::string> fields = codecs_.at(p.codec)->StateFields();
+    const std::vector<std::string> fields = codecs_->asked().at(p.codec)->StateFields();
     EQ_RETURN_IF_ERROR(CodecMemory::Check(p.shape, fields, sections));
   }
   return {};
@@ -657,18 +618,17 @@ Sections DdpEngine::SaveState() {
     reduction_->layers().SaveMemory(&state);
   } else if (loaded_.empty()) {
     for (const DdpParameter& p : parameters_) {
-      CodecMemory::SaveEmpty(p.shape, codecs_.at(p.codec)->StateFields(), &state);
+      CodecMemory::SaveEmpty(p.shape, codecs_->asked().at(p.codec)->StateFields(), &state);
     }
   }
   state[kIdentitySection] = IdentitySection(Identity());
   state[kLayoutSection] =
       LayoutSection(reduction_ ? reduction_->layout() : remembered_, parameters_);
-  for (const auto& [spec, adapter] : adapters_) {
-    const std::string adapted = codecs_[spec]->spec();
-    state[kCodecSection + spec].assign(adapted.begin(), adapted.end());
+  for (const auto& [spec, fitted] : codecs_->Fitted()) {
+    state[kCodecSection + spec].assign(fitted.begin(), fitted.end());
   }
   state[kStepSection] = BytesOf(std::span<const uint64_t>(&step_, 1));
-  state[kUnitsSection] = BytesOf(std::span<const double>(memory_units_));
+  state[kUnitsSection] = BytesOf(units_.of_memory());
   return state;
 }
 
@@ -684,48 +644,36 @@ Status DdpEngine::LoadState(const Sections& sections) {
     return CorruptData("section step is missing or has a wrong size");
   }
   const auto units = memory.extract(kUnitsSection);
-  if (units.empty() || units.mapped().size() != memory_units_.size() * sizeof(double)) {
+  std::vector<double> units_of_memory(parameters_.size());
+  if (units.empty() || units.mapped().size() != units_of_memory.size() * sizeof(double)) {
     return CorruptData("section units is missing or has a wrong size");
   }
-  CodecsBySpec codecs = codecs_;
-  for (const auto& [spec, adapter] : adapters_) {
-    const auto adapted = memory.extract(kCodecSection + spec);
-    if (adapted.empty()) {
+  std::memcpy(units_of_memory.data(), units.mapped().data(), units.mapped().size());
+  std::map<std::string, std::string> fitted = codecs_->Fitted();
+  for (auto& [spec, text] : fitted) {
+    const auto section = memory.extract(kCodecSection + spec);
+    if (section.empty()) {
       return CorruptData("section " + (kCodecSection + spec) +
                          " is missing: the state is of another codec");
     }
-    EQ_ASSIGN_OR_RETURN(
-        codecs[spec], MakeCodec(std::string(adapted.mapped().begin(), adapted.mapped().end())));
+    text.assign(section.mapped().begin(), section.mapped().end());
   }
   const auto layout = memory.extract(kLayoutSection);
   if (layout.empty()) return CorruptData("section layout is missing");
   EQ_ASSIGN_OR_RETURN(DdpLayout remembered, ReadLayoutSection(layout.mapped(), parameters_));
   EQ_RETURN_IF_ERROR(CheckMemory(memory));
+  MemoryUnits checked = units_;
+  EQ_RETURN_IF_ERROR(checked.SetOfMemory(std::move(units_of_memory)));
+  EQ_RETURN_IF_ERROR(codecs_->UseFitted(fitted));
+  units_ = std::move(checked);
   std::memcpy(&step_, step.mapped().data(), sizeof(step_));
-  std::memcpy(memory_units_.data(), units.mapped().data(), units.mapped().size());
-  codecs_ = std::move(codecs);
   if (reduction_ == nullptr) {
     remembered_ = std::move(remembered);  // none is known before the first step
     loaded_ = std::move(memory);
     return {};
   }
-  EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(CodecsOfEpoch()));
+  EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(codecs_->Now()));
   return reduction_->layers().LoadMemory(memory);
-}
-
-Status DdpEngine::SetUnits(std::vector<double> units) {
-  if (units.size() != parameters_.size()) {
-    return InvalidArgument(std::to_string(units.size()) + " units for " +
-                           std::to_string(parameters_.size()) + " parameters");
-  }
-  for (const double unit : units) {
-    if (!(unit >= 0) || !std::isfinite(unit)) {
-      return InvalidArgument("a learning rate, or the inverse of a loss scale, is " +
-                             std::to_string(unit) + "; it must be finite and not negative");
-    }
-  }
-  units_ = std::move(units);
-  return {};
 }
 
 void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {
@@ -734,8 +682,8 @@ void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {
 }
 
 Status DdpEngine::SetEpoch(int epoch) {
-  epoch_ = epoch;
-  return reduction_ ? reduction_->layers().UseCodecs(CodecsOfEpoch()) : Status();
+  const bool changed = codecs_->SetEpoch(epoch);
+  return reduction_ && changed ? reduction_->layers().UseCodecs(codecs_->Now()) : Status();
 }
 
 }  // namespace elastiquant

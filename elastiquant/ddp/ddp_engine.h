@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/base/stopwatch.h"
@@ -22,7 +23,8 @@
 #include "elastiquant/ddp/ddp_reduction.h"
 #include "elastiquant/ddp/payoff.h"
 #include "elastiquant/ddp/regrouped.h"
-#include "elastiquant/layers/level_adapter.h"
+#include "elastiquant/layers/memory_units.h"
+#include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
 
@@ -118,12 +120,8 @@ class DdpEngine {
   // Errors: CorruptData naming what differs from this worker, or the section that is damaged;
   // nothing has changed then.
   Status LoadState(const Sections& sections);
-  // Between steps, the same on all workers: what a 1 in a parameter's gradient stands for from
-  // the next step on, in units that never change: 1/S where the loss is scaled by S, or, where
-  // the codec has the learning rate in its memory (HasLearningRate), that over S. What is
-  // remembered in the old unit is converted. 0: nothing that is sent will be applied, so that
-  // the memory stays as it is. All are 1 at first. Errors: InvalidArgument.
-  Status SetUnits(std::vector<double> units);
+  // Between steps, the same on all workers: MemoryUnits::Set.
+  Status SetUnits(std::vector<double> units) { return units_.Set(std::move(units)); }
   // Between steps, the same on all workers: what the last step has sent of these parameters was
   // discarded. What is remembered of them becomes what it was before that step.
   void RestoreMemory(const std::vector<size_t>& parameters);
@@ -161,18 +159,14 @@ class DdpEngine {
   Status CallTheRoll();
   void FinishExactStep();
   uint64_t CountUncompressed();
-  bool AdaptsAfterThisStep() const;
   void OnPeerLost(const Status& status);
-  void CaptureForLevels(size_t bucket);
-  Status ChooseExchanges(int world_size);
+  Status ChooseExchanges(const CodecsBySpec& codecs, int world_size);
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
   Status BeginReduction();
-  CodecsBySpec CodecsOfEpoch() const;
   StateIdentity Identity() const;
   Status CheckMemory(const Sections& sections) const;
-  Status AdaptLevels();
   void OnReduced(size_t bucket, bool is_mean);
   void Return(size_t bucket, bool is_mean);
   void FinishLoop();
@@ -180,6 +174,8 @@ class DdpEngine {
   std::vector<at::Tensor> Collect();
   void Fail(const Status& status);
   double SentByAllReduce(double bytes) const;
+  // The number of the step under way, counted from 1 as the schedule of fitting levels is.
+  int64_t NextStep() const { return static_cast<int64_t>(step_) + 1; }
   void Notify(const std::string& notice) const;
 
   const std::vector<DdpParameter> parameters_;
@@ -199,14 +195,10 @@ class DdpEngine {
   bool streaming_ = false;           // in this step buckets are sent as they arrive
   std::vector<at::Tensor> waiting_;  // of a step that is not
   Sections loaded_;                  // memory, until there is a layout
-  // By parameter: as SetUnits wants them, and those in which the memory is.
-  std::vector<double> units_, memory_units_;
-  std::vector<size_t> held_;              // parameters whose memory this step leaves alone
+  MemoryUnits units_;
   DdpLayout remembered_;                  // of the run that was stopped, for the first step
   std::unique_ptr<Regrouped> regrouped_;  // in such a step
-  CodecsBySpec codecs_;                   // with fitted levels
-  std::map<std::string, std::unique_ptr<LevelAdapter>> adapters_;  // of those that adapt
-  int epoch_ = 0;
+  std::unique_ptr<RunCodecs> codecs_;
   uint64_t step_ = 0;
   Payoff payoff_;
   bool exact_ = false;         // this step goes as it is

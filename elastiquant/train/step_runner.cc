@@ -14,7 +14,6 @@
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
@@ -47,12 +46,11 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes_, plan_options));
   gradients_ = std::make_unique<FlatGradients>(replica_->parameters(), std::move(plan),
                                                [this](size_t bucket) { OnReady(bucket); });
-  EQ_ASSIGN_OR_RETURN(codec_, MakeCodec(options.codec));
-  base_codec_ = codec_;
-  EQ_ASSIGN_OR_RETURN(exact_codec_, MakeCodec("fp32"));
-  if (IsAdaptive(*codec_)) {
-    adapter_ = std::make_unique<LevelAdapter>(comm_, options.adapt_every);
-  }
+  CodecsBySpec codecs;
+  EQ_ASSIGN_OR_RETURN(codecs[kCompressed], MakeCodec(options.codec));
+  EQ_ASSIGN_OR_RETURN(codecs[kExact], MakeCodec("fp32"));
+  codecs_ = std::make_unique<RunCodecs>(std::move(codecs), comm_, options.adapt_every);
+  units_ = std::make_unique<MemoryUnits>(shapes_.size());
   LayerBuckets buckets{gradients_->plan(), shapes_, {}, {}};
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     buckets.gradients.push_back(gradients_->bucket(b));
@@ -63,16 +61,14 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
       .threads = options.codec_threads,
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(layers_,
-                      LayerReduction::Make(comm_, std::move(buckets), Codecs(),
+                      LayerReduction::Make(comm_, std::move(buckets), codecs_->Now(),
                                            {reducer_options, [this](size_t bucket, auto codec) {
                                               return ChoiceOf(bucket, std::move(codec));
                                             }}));
   return Status::Ok();
 }
 
-CodecsBySpec StepRunner::Codecs() const {
-  return {{kCompressed, codec_}, {kExact, exact_codec_}};
-}
+const Codec& StepRunner::codec() const { return *codecs_->asked().at(kCompressed); }
 
 Result<ExchangeChoice> StepRunner::ChoiceOf(size_t bucket,
                                             std::shared_ptr<const Codec> codec) const {
@@ -84,19 +80,9 @@ Result<ExchangeChoice> StepRunner::ChoiceOf(size_t bucket,
   return as_it_asks;
 }
 
-Status StepRunner::UseCodec(std::shared_ptr<const Codec> codec) {
-  codec_ = std::move(codec);
-  return layers_->UseCodecs(Codecs());
-}
-
 Status StepRunner::UseCodec(const std::string& spec) {
-  EQ_ASSIGN_OR_RETURN(auto codec, MakeCodec(spec));
-  return UseCodec(std::move(codec));
-}
-
-Status StepRunner::AdaptCodec() {
-  EQ_ASSIGN_OR_RETURN(auto codec, adapter_->Adapt(*codec_));
-  return UseCodec(std::move(codec));
+  EQ_RETURN_IF_ERROR(codecs_->UseFitted({{kCompressed, spec}}));
+  return layers_->UseCodecs(codecs_->Now());
 }
 
 StateIdentity StepRunner::Identity() const {
@@ -106,18 +92,20 @@ StateIdentity StepRunner::Identity() const {
     for (const BucketSlot& slot : bucket.slots) {
       const ParameterShape& shape = shapes_[slot.parameter];
       identity.layers.push_back(
-          {shape.name, shape.elements, bucket.exact ? "fp32" : base_codec_->spec()});
+          {shape.name, shape.elements, bucket.exact ? "fp32" : codec().spec()});
     }
   }
   return identity;
 }
 
-std::string StepRunner::AdaptedCodec() const { return adapter_ ? codec_->spec() : ""; }
+std::string StepRunner::AdaptedCodec() const {
+  const std::map<std::string, std::string> fitted = codecs_->Fitted();
+  return fitted.empty() ? "" : fitted.at(kCompressed);
+}
 
 Status StepRunner::BeginEpoch(int64_t epoch) {
-  const auto codec = CodecForEpoch(base_codec_, static_cast<int>(epoch - 1));
-  if (adapter_ || codec->spec() == codec_->spec()) return Status::Ok();
-  return UseCodec(codec);
+  const bool changed = codecs_->SetEpoch(static_cast<int>(epoch - 1));
+  return changed ? layers_->UseCodecs(codecs_->Now()) : Status::Ok();
 }
 
 void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
@@ -128,41 +116,32 @@ void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
     checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
   }
   checkpoint->tensors[kRate] = {
-      .dtype = "F64", .shape = {}, .bytes = BytesOf(std::span<const double>(&memory_rate_, 1))};
+      .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
 }
 
 Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
   Sections memory;
   for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
   const std::vector<uint8_t>& rate = memory[kRate];
-  if (rate.size() != sizeof(memory_rate_)) {
+  double unit = 0;
+  if (rate.size() != sizeof(unit)) {
     return CorruptData(std::string("section ") + kRate + " is missing or has a wrong size");
   }
+  std::memcpy(&unit, rate.data(), sizeof(unit));
+  // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
+  if (unit == 0) unit = 1;
+  MemoryUnits units = *units_;
+  EQ_RETURN_IF_ERROR(units.SetOfMemory(std::vector<double>(shapes_.size(), unit)));
   EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
-  std::memcpy(&memory_rate_, rate.data(), sizeof(memory_rate_));
+  *units_ = std::move(units);
   return Status::Ok();
-}
-
-// The memory is in units of the gradient: that what it is worth in the weights stays the same,
-// it is divided by what the rate is multiplied by.
-void StepRunner::ConvertMemory(double learning_rate) {
-  if (!HasLearningRate(*codec_) || learning_rate == 0) return;
-  const double before = std::exchange(memory_rate_, learning_rate);
-  if (before == 0 || before == learning_rate) return;
-  for (size_t p = 0; p < shapes_.size(); ++p) layers_->RescaleMemory(p, before / learning_rate);
-}
-
-// A step that does not move the weights applies nothing of what it sends.
-void StepRunner::KeepMemory(double learning_rate) {
-  if (!HasLearningRate(*codec_) || learning_rate != 0) return;
-  for (size_t p = 0; p < shapes_.size(); ++p) layers_->KeepMemory(p);
 }
 
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
 void StepRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = gradients_->plan().buckets[bucket];
   if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
-  if (adapting_ && !planned.exact) adapter_->Capture(gradients_->bucket(bucket));
+  codecs_->Capture(planned.exact ? kExact : kCompressed, step_ + 1, gradients_->bucket(bucket));
   const Status status = layers_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
   Strike(FaultMoment::kBackward, step_);
@@ -211,16 +190,18 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
   const std::vector<uint8_t> buffers = replica_->CopyBuffers();
   dumping_ = dump_ && dump_->Due(step + 1);
-  adapting_ = adapter_ && adapter_->Due(step + 1);
   gradients_->Begin();
   gradients_->set_inspect(inspect);
-  ConvertMemory(learning_rate);
+  if (HasLearningRate(codec())) {
+    EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
+  }
+  units_->BeforeStep(*layers_);
   EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step)));
-  KeepMemory(learning_rate);
+  units_->InStep(*layers_);
   comm_->SetActivity("in forward or backward");
   EQ_RETURN_IF_ERROR(Backward(step, batch));
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, layers_->Finish());
-  for (size_t p = 0; p < shapes_.size(); ++p) layers_->RestoreMemory(p);
+  units_->AfterStep(*layers_);
   comm_->SetActivity("between two steps");
 
   StepRecord record{.step = step + 1,
@@ -233,10 +214,11 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   if (outcome.skipped) {
     record.loss = record.accuracy = kNan;
     replica_->RestoreBuffers(buffers);
-    if (adapting_) adapter_->Forget();
+    codecs_->Forget();
   } else {
     replica_->Step(learning_rate);
-    if (adapting_) EQ_RETURN_IF_ERROR(AdaptCodec());
+    EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(step + 1));
+    if (adapted) EQ_RETURN_IF_ERROR(layers_->UseCodecs(codecs_->Now()));
   }
   record.seconds.total = watch.Seconds();
   AddCommunication(before, &record);

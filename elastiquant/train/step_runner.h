@@ -12,7 +12,8 @@
 #include "elastiquant/data/loader.h"
 #include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/layer_reduction.h"
-#include "elastiquant/layers/level_adapter.h"
+#include "elastiquant/layers/memory_units.h"
+#include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/checkpoint.h"
@@ -56,7 +57,7 @@ class StepRunner {
   // Whose memory it is.
   StateIdentity Identity() const;
   // What the codecs remember on this worker, between steps.
-  bool remembers() const { return !codec_->StateFields().empty(); }
+  bool remembers() const { return !codec().StateFields().empty(); }
   void SaveMemory(Checkpoint* checkpoint) const;
   Status LoadMemory(const Checkpoint& checkpoint);
 
@@ -73,11 +74,7 @@ class StepRunner {
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeLayers(const TrainOptions& options);
-  CodecsBySpec Codecs() const;
-  Status UseCodec(std::shared_ptr<const Codec> codec);
-  Status AdaptCodec();
-  void ConvertMemory(double learning_rate);
-  void KeepMemory(double learning_rate);
+  const Codec& codec() const;  // as the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
   bool NanIsDue(int64_t step) const;
@@ -91,17 +88,11 @@ class StepRunner {
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
   std::vector<ParameterShape> shapes_;
-  std::shared_ptr<const Codec> base_codec_;  // as the run was asked to use
-  std::shared_ptr<const Codec> codec_;       // as it is now
-  std::shared_ptr<const Codec> exact_codec_;
+  std::unique_ptr<RunCodecs> codecs_;
+  std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
   std::unique_ptr<LayerReduction> layers_;
-  // For a codec that has the learning rate in its memory (HasLearningRate): the rate of the
-  // last step that moved the weights, 0 before it.
-  double memory_rate_ = 0;
-  std::unique_ptr<LevelAdapter> adapter_;  // of an adaptive codec
-  int64_t step_ = 0;                       // the newest
-  bool dumping_ = false;                   // the gradient of this step
-  bool adapting_ = false;                  // to it
+  int64_t step_ = 0;      // the newest
+  bool dumping_ = false;  // the gradient of this step
   Status backward_status_;
 };
 
