@@ -1,4 +1,4 @@
-// Memory for messages, used again and again.
+// Memory for messages, which is used again and again.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,16 @@
 
 namespace elastiquant {
 
-// Thread-safe. The contents of a buffer are unspecified; pages that nobody has written to yet,
-// as those at the end of room for the longest frame possible, take no memory.
+// Lends buffers of bytes to the messages of a communicator, and keeps some of those that come
+// back for the next messages. It is thread-safe. The contents of a buffer are unspecified.
+// Pages that nobody has written to yet take no memory: those at the end of a buffer with room
+// for the longest possible frame often are such pages.
 class BufferPool {
  public:
-  // Of what is not in use, no more than this is kept for the next Take.
+  // Of the buffers that are not in use, no more than this is kept for the next Take.
   static constexpr size_t kMostSpareBytes = size_t{16} << 20;
 
-  // Goes back to its pool when it is destroyed; the pool must outlive it.
+  // A buffer that goes back to its pool when it is destroyed. The pool must outlive it.
   class Buffer {
    public:
     Buffer() = default;
@@ -48,9 +50,10 @@ class BufferPool {
     size_t capacity_ = 0;  // of data_
   };
 
+  // Returns a buffer of `size` bytes.
   Buffer Take(size_t size);
 
-  // The most that have been in use at once.
+  // Returns the most bytes that have been in use at once.
   size_t peak_bytes() const;
 
  private:

@@ -1,6 +1,6 @@
-// What this worker has to do with each of the others: the messages begun and under way, and for
-// whom its threads wait. Liveness publishes it, so that nobody waits for a worker that has
-// left, and the others can tell who holds them up.
+// A record of what this worker has to do with each of the others: the messages that were begun
+// and that are under way, and the workers that its threads wait for. Liveness publishes it, so
+// that nobody waits for a worker that has left, and the others can tell who holds them up.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@ namespace elastiquant {
 
 enum class Way { kSend, kReceive };
 
+// The ledger of one worker. It is thread-safe.
 class Ledger {
  public:
-  // Messages that were ever begun with one peer.
+  // How many messages were ever begun with one peer.
   struct Account {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -22,19 +23,23 @@ class Ledger {
 
   explicit Ledger(int world_size) : peers_(static_cast<size_t>(world_size)) {}
 
-  // A message is posted. False, and nothing is noted, once the ledger is closed.
+  // Notes that a message is posted. Once the ledger is closed it notes nothing, and returns
+  // false.
   bool Begin(int peer, Way way);
-  // It has come, has gone, has failed, or was given up.
+  // Notes that a message has come, has gone, has failed, or was given up.
   void End(int peer, Way way);
+  // Note that a thread begins to wait for a message from or to the peer, and that it has ended.
   void BeginWait(int peer);
   void EndWait(int peer);
 
   std::vector<Account> accounts() const;  // by rank
-  // How many messages ever ended: if it grows, this worker makes progress.
+  // Returns how many messages ever ended: if it grows, this worker makes progress.
   uint64_t ended() const;
+  // Returns the ranks of the peers that some thread waits for.
   std::set<int> waits_for() const;
-  bool receives_from(int peer) const;  // a message from this peer is under way
-  // Refuses all that is to come, if no message to this worker is under way.
+  bool receives_from(int peer) const;  // whether a message from it is under way
+  // Closes the ledger, so that no message can be begun any more, if no message to this worker
+  // is under way. Returns whether it is closed.
   bool CloseIfIdle();
 
  private:

@@ -1,5 +1,6 @@
-// A model of a slow access link, so that a run on one machine takes the time it would take
-// between machines: what a message costs on the wire, and when the link is free to carry it.
+// A model of a slow access link, so that a run on one machine takes the time that it would take
+// between machines. It says what a message costs on the wire, and when the link is free to
+// carry it.
 #pragma once
 
 #include <chrono>
@@ -16,30 +17,32 @@ namespace elastiquant {
 using LinkClock = std::chrono::system_clock;
 using LinkTime = std::chrono::time_point<LinkClock, std::chrono::nanoseconds>;
 
-// What crosses an Ethernet link: frames of 14 bytes of Ethernet, 20 of IPv4 and 32 of TCP (with
-// timestamps) headers, and at most 1448 of data (MTU 1500).
+// What crosses an Ethernet link is frames. Each has headers of 14 bytes for Ethernet, 20 for
+// IPv4 and 32 for TCP (with timestamps), and at most 1448 bytes of data (for an MTU of 1500).
 inline constexpr uint64_t kFrameHeaderBytes = 66;
 inline constexpr uint64_t kSegmentBytes = 1448;
-// Gloo puts a preamble before a message, which is a MessageHeader and bytes.
+// Gloo puts a preamble before each message, which is a MessageHeader and its bytes.
 inline constexpr uint64_t kGlooPreambleBytes = 48;
 
-// Frames and bytes that a message of n bytes, MessageHeader included, puts on the link.
+// Return the frames and the bytes that a message of n bytes, MessageHeader included, puts on
+// the link.
 constexpr uint64_t Frames(uint64_t n) {
   return (n + kGlooPreambleBytes + kSegmentBytes - 1) / kSegmentBytes;
 }
-// TCP acknowledges every second segment. What a worker acknowledges goes up with what it sends,
+// TCP acknowledges every second segment. A worker's acknowledgements go up with what it sends,
 // and in an all-reduce as much comes as goes: so a message pays for acknowledgements of its own
 // size in its own direction.
 constexpr uint64_t WireBytes(uint64_t n) {
   return n + kGlooPreambleBytes + (Frames(n) + (Frames(n) + 1) / 2) * kFrameHeaderBytes;
 }
 
-// How long a message of n bytes keeps the link busy.
+// Returns how long a message of n bytes keeps the link busy.
 std::chrono::nanoseconds WireTime(const LinkSpec& link, uint64_t n);
-// How long the longest of its frames does: a switch passes a frame on when all of it has come.
+// Returns how long the longest frame of the message keeps it busy: a switch passes a frame on
+// only when all of it has come.
 std::chrono::nanoseconds FrameTime(const LinkSpec& link, uint64_t n);
 
-// One direction of a link: it carries one thing at a time at full rate. Not thread-safe.
+// One direction of a link, which carries one thing at a time at full rate. Not thread-safe.
 class LinkTimeline {
  public:
   // Books `duration` of the link's idle time from `start` on, in pieces if need be, and returns

@@ -1,9 +1,10 @@
-// Who is alive, and who gets on: every worker's heart beats in the store, and every worker
-// watches the others'. All survivors name the same worker, the first that failed, because
-// whoever notices first writes the blame into the store before it stops and is missed itself.
+// Liveness tells which workers are alive and which make progress: every worker's heart beats in
+// the store, and every worker watches the others'. All survivors name the same worker, the
+// first that failed, because whoever notices first writes the blame into the store before it
+// stops and is missed itself.
 //
-// A worker that needs nobody any more says so and what it has sent, and stays until the others
-// have received all of it. Whoever needs more than that of it gives it up.
+// A worker that needs nobody any more says so, and what it has sent, and stays until the others
+// have received all of it. A worker that needs more than that of it gives it up.
 #pragma once
 
 #include <chrono>
@@ -29,17 +30,19 @@ struct LivenessOptions {
   std::chrono::milliseconds timeout{20000};
   std::chrono::milliseconds stall_timeout{0};  // 0: never
   bool rank_0_hosts_store = true;
-  std::string store_name;          // for messages: "the rendezvous store at host:port"
+  std::string store_name;          // in messages: "the rendezvous store at host:port"
   std::shared_ptr<Ledger> ledger;  // this worker's
-  // Called at most once, from one of this class's threads.
+  // Called at most once: from one of this class's threads, or from one that calls Blame or
+  // HostHasLeft when the host of the store has left.
   std::function<void(const Status&)> on_lost;
 };
 
-// Time as this process lived it: while the whole process was stopped (Ctrl-Z, a sleeping
-// laptop) it does not pass, so that nobody is declared dead for having been stopped as well.
+// Time as this process lived it. It does not pass while the whole process is stopped (Ctrl-Z, a
+// sleeping laptop), so that nobody is declared dead for having been stopped as well.
 class LivedTime {
  public:
   explicit LivedTime(std::chrono::milliseconds longest_tick) : longest_(longest_tick) {}
+  // Lets the time since the last tick pass, but no more than `longest_tick` of it.
   void Tick();
   std::chrono::milliseconds now() const { return now_; }
 
@@ -49,45 +52,51 @@ class LivedTime {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+// Beats for one worker, watches the others, and says which of them was lost. Every communicator
+// of more than one worker has one.
 class Liveness {
  public:
-  // Writes what the others' watching needs. To be called before this worker counts as present.
+  // Writes what the others need to watch this worker. Must be called before this worker counts
+  // as present.
   static Status Announce(Store& store, int rank);
 
-  // Starts to beat and to watch; all workers have announced themselves. The connection is for
-  // this class alone, because a frozen store blocks whoever uses it.
+  // Starts to beat and to watch. All workers must have announced themselves. The connection to
+  // the store is for this class alone, because a frozen store blocks whoever uses it.
   static std::shared_ptr<Liveness> Start(std::unique_ptr<Store> store, LivenessOptions options);
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  // What this worker does, in words that follow "it is".
+  // Says what this worker does, in words that follow "it is".
   void SetActivity(std::string activity);
-  // Why it will leave, in words such as "its script ended".
+  // Says why it will leave, in words such as "its script ended".
   void SetFarewell(std::string why);
 
-  // An operation with this peer failed. Returns the verdict once it is settled.
+  // Reports that an operation with this peer failed. Returns the verdict once it is settled.
   Status Blame(int peer, const std::string& why);
 
-  // Why nothing can be begun any more, when the ledger is closed: the host of the store has
-  // left.
+  // Returns the error of whatever is begun after the ledger was closed: the verdict if there is
+  // one, or else that the host of the store has left. Calls on_lost in the second case.
   Status HostHasLeft();
 
-  // This worker cannot go on: the others learn why. on_lost is not called here.
+  // Says that this worker cannot go on, tells the others why, and returns when the verdict is
+  // settled. Does not call on_lost.
   void Fail(const Status& why);
 
-  // This worker needs nobody any more, and calls on_lost no more. Returns when nobody that
-  // lives needs anything of this one, or, of the host of the store, the store.
+  // Says that this worker needs nobody any more; from here on on_lost is not called. Returns
+  // when no living worker needs this one, or, if it hosts the store, needs the store. Whoever
+  // needs it for longer than the stall timeout (30 minutes if there is none) and the timeout
+  // together counts as stuck, and is not waited for.
   void Leave();
 
  private:
   struct Peer {
-    std::string text;  // of its state
+    std::string text;  // its encoded state
     WorkerState state;
-    std::chrono::milliseconds beaten{0};  // on clock_, when the text last changed
+    std::chrono::milliseconds beaten{0};  // when the text last changed, on clock_
     std::chrono::milliseconds moved{0};   // when a message of its own last ended
   };
 
-  // Outlives what the threads work on.
+  // Counts the threads that still run. It outlives what they work on.
   struct Running {
     std::mutex mutex;
     std::condition_variable changed;
@@ -122,13 +131,13 @@ class Liveness {
   const std::unique_ptr<Store> store_;
   std::vector<std::string> keys_;  // every worker's state, then the blame
 
-  // The beating thread's own.
+  // These are used by the beating thread alone.
   uint64_t beats_ = 0;
   LivedTime clock_;
   std::vector<Peer> peers_;
-  uint64_t ended_ = 0;                    // of the ledger, a round ago
-  std::chrono::milliseconds got_on_{0};   // on clock_, when this worker last did not just wait
-  std::chrono::milliseconds left_at_{0};  // on clock_
+  uint64_t ended_ = 0;                    // Ledger::ended() of a round ago
+  std::chrono::milliseconds got_on_{0};   // when it last did not just wait, on clock_
+  std::chrono::milliseconds left_at_{0};  // when it last had not left, on clock_
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -138,10 +147,10 @@ class Liveness {
   std::string activity_ = "about to begin";
   std::string farewell_ = "it needs the others no more";
   Status host_has_left_;
-  bool failing_ = false;  // by Fail: the caller knows already
+  bool failing_ = false;  // set by Fail: the caller knows already
   bool leaving_ = false;
-  bool finished_ = false;  // left, or settled: nothing is beaten or watched any more
-  bool told_ = false;      // finished, and on_lost has returned
+  bool finished_ = false;  // it has left or a verdict is settled: it neither beats nor watches
+  bool told_ = false;      // it has finished, and on_lost has returned if it was called
   Status verdict_;
   const std::shared_ptr<Running> running_;
 };

@@ -10,7 +10,7 @@
 
 namespace elastiquant {
 
-// Thread-safe. Its destruction ends all waits of those still on it with an error.
+// Thread-safe. When it is destroyed, all waits of those who are still on it end with an error.
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(const MemoryFaults& faults = {});
@@ -18,17 +18,19 @@ class MemoryNetwork {
   MemoryNetwork(const MemoryNetwork&) = delete;
   MemoryNetwork& operator=(const MemoryNetwork&) = delete;
 
-  // The network as worker `rank` sees it: the faults below strike those who use it. Workers
-  // that no fault shall strike may share one of kUnnamedHost.
+  // Returns the network as worker `rank` sees it: the faults below strike those who use it.
+  // Workers that no fault shall strike may share the one of kUnnamedHost.
   std::shared_ptr<Network> At(int rank = kUnnamedHost);
 
-  // As SIGKILL does to a process: its connections close, its store is gone, and its own calls
-  // fail.
+  // Kills the worker as SIGKILL kills a process: its connections close, its store is gone, and
+  // its own calls fail.
   void Kill(int rank);
-  // As SIGSTOP and SIGCONT: no call of the worker returns, nor does one to its store.
+  // Stop the worker and let it go on, as SIGSTOP and SIGCONT do. While it is frozen none of its
+  // calls returns, nor does any call to its store.
   void Freeze(int rank);
   void Thaw(int rank);
-  // Messages between these two are lost for ever, though both still reach the store.
+  // Loses all messages between these two workers from now on, though both still reach the
+  // store.
   void Cut(int a, int b);
 
  private:

@@ -1,4 +1,4 @@
-// Messages in memory between pairs of workers: the half of MemoryNetwork that moves bytes.
+// The messages in memory between pairs of workers: the half of MemoryNetwork that moves bytes.
 #pragma once
 
 #include <chrono>
@@ -20,35 +20,40 @@
 
 namespace elastiquant {
 
-// What becomes of messages on their way. Whatever is drawn depends on the seed, the pair of
-// workers and the number of the message between them alone.
+// What becomes of messages on their way. Whatever is drawn depends on nothing but the seed, the
+// pair of workers and the number of the message between them.
 struct MemoryFaults {
+  // Every message takes a time that is drawn evenly between these two.
   std::chrono::microseconds least_delay{0}, most_delay{0};
-  double loss = 0;                               // in [0, 1]: so many are lost at first, and
-  std::chrono::milliseconds retransmission{20};  // come later by this, as over TCP
+  // A message is lost at first with probability `loss`, in [0, 1], and then comes later by
+  // `retransmission`, as over TCP.
+  double loss = 0;
+  std::chrono::milliseconds retransmission{20};
   uint64_t seed = 0;
 };
 
+// Carries the messages of one MemoryNetwork.
 class MemoryWire {
  public:
   MemoryWire(std::shared_ptr<MemoryHosts> hosts, const MemoryFaults& faults);
-  ~MemoryWire();  // the hosts are closed
+  ~MemoryWire();  // the hosts must be closed
   MemoryWire(const MemoryWire&) = delete;
   MemoryWire& operator=(const MemoryWire&) = delete;
 
+  // Returns the transport of one worker. It shares the wire.
   static std::unique_ptr<Transport> Connect(std::shared_ptr<MemoryWire> wire,
                                             const TransportOptions& options);
 
-  // To be called with the lock of the hosts held. Bury makes the postings of others that wait
-  // for this worker fail, and loses what is on its way to or from it. Cut loses all that these
-  // two send each other from now on.
+  // Must be called with the lock of the hosts held. Bury makes the postings of others that wait
+  // for a message of this worker fail, and loses what is on its way to or from it. Cut loses
+  // all that these two send each other from now on.
   void Bury(int rank);
   void Cut(int a, int b);
 
  private:
   using Clock = std::chrono::steady_clock;
   using Pair = std::pair<int, int>;                         // from, to
-  using Box = std::tuple<std::string, int, int, uint32_t>;  // of a job: from, to, tag
+  using Box = std::tuple<std::string, int, int, uint32_t>;  // the job, from, to, tag
   struct Slot;
   class Waiting;
   class End;
@@ -70,7 +75,7 @@ class MemoryWire {
   const MemoryFaults faults_;
   std::set<Pair> cut_;
   std::map<Pair, uint64_t> posted_;                 // how many messages have ever been sent
-  std::map<Pair, Clock::time_point> last_arrival_;  // none overtakes another
+  std::map<Pair, Clock::time_point> last_arrival_;  // so that none overtakes another
   std::multimap<Clock::time_point, Flight> flights_;
   std::map<Box, std::deque<std::vector<uint8_t>>> arrived_;
   std::map<Box, std::deque<std::shared_ptr<Slot>>> expected_;

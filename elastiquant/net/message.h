@@ -1,7 +1,8 @@
-// One message under way: a header, which says how long it is, and its bytes behind it. c10d
-// does not tell a receiver how much came, and to exchange lengths first would cost a round
-// trip. Both go as one message of the transport's: two would cost packets and system calls, and
-// copying a frame costs less. docs/frame-format.md, section 16, has the header.
+// One message under way: a header, which says how long the message is, and its bytes behind it.
+// The header is there because c10d does not tell a receiver how much came, and to exchange
+// lengths first would cost a round trip. Both go as one message of the transport: two would
+// cost packets and system calls, and copying a frame costs less. docs/frame-format.md, section
+// 16, specifies the header.
 #pragma once
 
 #include <condition_variable>
@@ -21,12 +22,13 @@ namespace elastiquant {
 
 struct MessageHeader {
   uint64_t size = 0;
-  int64_t arrival_ns = 0;  // on the sender's LinkClock: when the last byte would be there
+  int64_t arrival_ns = 0;  // when the last byte would be there, on the sender's LinkClock
 };
 void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out);
 MessageHeader ReadHeader(std::span<const uint8_t, kMessageHeaderBytes> bytes);
 
-// Both are bound to a peer and a tag. Abort may come from any thread at any time.
+// A message that goes out or comes in. Both kinds are bound to a peer and a tag. Abort makes
+// the call that waits for the message return, and may be called by any thread at any time.
 class Message {
  public:
   virtual ~Message() = default;
@@ -35,11 +37,11 @@ class Message {
 
 class OutgoingMessage final : public Message {
  public:
-  // Copies the bytes.
+  // Copies the bytes into a buffer of the pool.
   OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes, BufferPool& pool);
 
   size_t wire_size() const { return size_; }
-  // Hands the message to the transport.
+  // Hands the message to the transport. `arrival` is written into its header.
   void Post(Transport& transport, LinkTime arrival);
   // Returns when the message has been posted and sent. Any number of threads may call it.
   Status Complete();
@@ -62,26 +64,27 @@ class OutgoingMessage final : public Message {
 
 class IncomingMessage final : public Message {
  public:
-  // Of `room` bytes at most.
+  // Posts the receive of a message of at most `room` bytes.
   IncomingMessage(Transport& transport, int from, uint32_t tag, size_t room, BufferPool& pool);
 
-  // Returns when all has come. To be called once.
+  // Returns when all of the message has come. Fails with kCorruptData if its header claims more
+  // bytes than there is room for. Must be called once.
   Result<MessageHeader> Complete();
-  // What has come, after that.
+  // Returns what has come. Valid after Complete().
   std::span<const uint8_t> bytes() const;
   void Abort() override;
 
  private:
   const BufferPool::Buffer wire_;  // room for the header and the bytes
-  size_t size_ = 0;                // that have come
-  Status status_;                  // of the posting
+  size_t size_ = 0;                // bytes that have come
+  Status status_;                  // the posting's
   std::unique_ptr<Posting> work_;
 };
 
 // The messages under way, so that all can be aborted when a worker is lost.
 class Flights {
  public:
-  // False, and the message is aborted, after AbortAll.
+  // Adds a message. After AbortAll it aborts the message instead, and returns false.
   bool Add(Message* message);
   void Remove(Message* message);
   void AbortAll();

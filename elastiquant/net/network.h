@@ -1,5 +1,5 @@
-// What connects the workers of a job: the store in which they meet, and the transport between
-// them.
+// A network connects the workers of a job: it provides the store in which they meet, and the
+// transport between them.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,17 @@
 
 namespace elastiquant {
 
-// Thread-safe. What it makes may outlive it.
+// Thread-safe. What it makes may outlive it. c10d implements it over TCP, and MemoryNetwork in
+// memory.
 class Network {
  public:
   virtual ~Network() = default;
 
-  // A store on this machine. Port 0 takes a free one.
+  // Starts a store on this machine. If the port is 0, takes a free one.
   virtual Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port, Reach reach) = 0;
-  // Keys are kept apart from those of other jobs on the store by `prefix`. Fails after the
-  // time-out with words that say where there is no store.
+  // Connects to a store. Its keys are kept apart from those of other jobs on the store by
+  // `prefix`. Fails with kUnavailable after the timeout, with a message that says where there
+  // is no store.
   virtual Result<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
                                                       const std::string& prefix,
                                                       std::chrono::milliseconds timeout) = 0;

@@ -1,4 +1,5 @@
-// How the workers of a job find each other in the store, or find out why they cannot.
+// The rendezvous, at which the workers of a job find each other in the store, or find out why
+// they cannot.
 #pragma once
 
 #include "elastiquant/base/status.h"
@@ -7,12 +8,14 @@
 
 namespace elastiquant {
 
+// What the workers found out when they met.
 struct Meeting {
   bool one_machine = false;  // all workers can reach each other by the loopback address
 };
 
-// Returns when every rank of the job is there. Fails on all workers if two claim one rank or
-// world sizes disagree, and after options.connect_timeout if somebody has not come.
+// Returns when every rank of the job is there. Fails with kInvalidArgument if two workers claim
+// one rank or world sizes disagree, on the worker that finds this and on all that still wait
+// for somebody. Fails with kUnavailable after options.connect_timeout if somebody has not come.
 Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options);
 
 }  // namespace elastiquant

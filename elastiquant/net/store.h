@@ -1,4 +1,4 @@
-// The key-value store where the workers of a job meet, with errors as values.
+// The key-value store where the workers of a job meet. Its errors are values.
 #pragma once
 
 #include <chrono>
@@ -11,38 +11,40 @@
 
 namespace elastiquant {
 
-// One connection to the store. Thread-safe; calls wait for each other, and for ever on a store
-// whose process is frozen: only a thread that others watch may call.
+// One connection to the store. It is thread-safe, but calls wait for each other, and for ever
+// if the store's process is frozen: only a thread that others watch may call it.
 class Store {
  public:
   virtual ~Store() = default;
 
-  // How long the store may be silent before it counts as lost; the time-out for connecting at
-  // first.
+  // Sets how long the store may be silent before it counts as lost. At first that is the
+  // timeout for connecting.
   virtual void SetPatience(std::chrono::milliseconds patience) = 0;
 
   virtual Status Set(const std::string& key, const std::string& value) = 0;
-  // The values of keys that all exist already.
+  // Returns the values of keys that must all exist already.
   virtual Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) = 0;
   virtual Result<bool> Exists(const std::string& key) = 0;
-  // Adds 1 to a counter, 0 at first, and returns what it is then.
+  // Adds 1 to a counter, which is 0 at first, and returns its new value.
   virtual Result<int64_t> Increment(const std::string& key) = 0;
-  // Sets the key if its value is `expected` ("" also for a missing key); returns its value
-  // then.
+  // Sets the key to `desired` if its value is `expected`, and returns the value that it has
+  // then. "" also stands for a missing key.
   virtual Result<std::string> CompareSet(const std::string& key, const std::string& expected,
                                          const std::string& desired) = 0;
-  // Whether all keys came to exist within the time.
+  // Returns whether all keys came to exist within the time.
   virtual Result<bool> WaitFor(const std::vector<std::string>& keys,
                                std::chrono::milliseconds timeout) = 0;
 };
 
-// From where a store can be reached: kThisMachine means that others cannot even connect.
+// From where a store can be reached. With kThisMachine others cannot even connect.
 enum class Reach { kThisMachine, kAnywhere };
 
-// The store itself. A launcher that hosts it outlives any worker; otherwise rank 0 does.
+// The store itself, which ends when this is destroyed. It is hosted by a launcher, which
+// outlives all workers, or else by worker 0, which leaves when no other worker needs it.
 class StoreHost {
  public:
   virtual ~StoreHost() = default;
+  // Returns the port that it listens at.
   virtual uint16_t port() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What every store must do, whatever it is made of: for tests of each kind.
+// The contract that every store must keep, whatever it is made of, for tests of each kind.
 #pragma once
 
 #include <gtest/gtest.h>

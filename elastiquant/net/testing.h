@@ -1,5 +1,5 @@
-// Worlds for tests: threads as ranks, each with a communicator of its own, on a network in
-// memory.
+// Worlds for tests, in which threads are the ranks, each with a communicator of its own, on a
+// network in memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,18 +16,20 @@
 
 namespace elastiquant {
 
+// Returns the one network of a test program, on which no fault strikes anybody.
 inline std::shared_ptr<Network> TestNetwork() {
   static MemoryNetwork* network = new MemoryNetwork;
   static const std::shared_ptr<Network> end = network->At();
   return end;
 }
 
+// Returns the one store of a test program, which lives until the program ends.
 inline StoreHost& TestStore() {
   static StoreHost* host = TestNetwork()->HostStore(0, Reach::kThisMachine).value().release();
   return *host;
 }
 
-// Options for the ranks of one new world on the test program's store.
+// Returns options for the ranks of one new world on the test program's store.
 inline CommunicatorOptions WorldOptions(int world_size) {
   static std::atomic<int> worlds{0};
   CommunicatorOptions options;
@@ -42,7 +44,7 @@ inline CommunicatorOptions WorldOptions(int world_size) {
   return options;
 }
 
-// Options for the ranks of a world whose worker 0 hosts the store, as it does without a
+// Returns options for the ranks of a world whose worker 0 hosts the store, as it does without a
 // launcher. They are for RunWorld on a network of its own.
 inline CommunicatorOptions HostedWorldOptions(int world_size,
                                               std::chrono::milliseconds timeout) {
@@ -55,8 +57,8 @@ inline CommunicatorOptions HostedWorldOptions(int world_size,
   return options;
 }
 
-// A thread that connects as `rank` and calls body(communicator). If `network` is given, the
-// rank has a place of its own on it, so that faults of the network can strike it alone.
+// Starts a thread that connects as `rank` and calls body(communicator). If `network` is given,
+// the rank has a place of its own on it, so that faults of the network can strike it alone.
 inline std::thread StartWorker(CommunicatorOptions options, int rank,
                                const std::function<void(Communicator&)>& body,
                                MemoryNetwork* network = nullptr) {
@@ -69,7 +71,7 @@ inline std::thread StartWorker(CommunicatorOptions options, int rank,
   });
 }
 
-// All ranks of a world at once. Returns when all have ended.
+// Runs all ranks of a world at once, and returns when all have ended.
 inline void RunWorld(const CommunicatorOptions& options,
                      const std::function<void(Communicator&)>& body,
                      MemoryNetwork* network = nullptr) {

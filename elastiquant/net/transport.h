@@ -13,8 +13,8 @@
 
 namespace elastiquant {
 
-// A message that has been posted. Wait() may be called once; Abort() makes it return, from any
-// thread.
+// A message that has been posted. Wait() returns when it has been sent or has come, and may be
+// called once. Abort() makes it return, and may be called from any thread.
 class Posting {
  public:
   virtual ~Posting() = default;
@@ -22,13 +22,15 @@ class Posting {
   virtual void Abort() = 0;
 };
 
+// One worker's connections to all others.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // The bytes, at least one, must stay valid until the posting is done or destroyed. A receive
-  // may have more room than the message needs, never less. Messages between a pair with the
-  // same tag keep their order. Posting on a broken connection gives the error: Unavailable.
+  // Post a message of at least one byte, and the receive of one. The bytes must stay valid
+  // until the posting is done or destroyed. A receive may have more room than the message
+  // needs, but never less. Messages between a pair with the same tag keep their order. On a
+  // broken connection they fail with kUnavailable.
   virtual Result<std::unique_ptr<Posting>> Send(int to, uint32_t tag,
                                                 std::span<const uint8_t> bytes) = 0;
   virtual Result<std::unique_ptr<Posting>> Receive(int from, uint32_t tag,
@@ -42,7 +44,7 @@ struct TransportOptions {
   uint16_t store_port = 0;
   std::string store_prefix;
   std::chrono::milliseconds connect_timeout{};
-  bool one_machine = false;  // all workers are on this one
+  bool one_machine = false;  // whether all workers are on this machine
 };
 
 }  // namespace elastiquant

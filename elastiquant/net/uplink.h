@@ -1,5 +1,6 @@
-// The sending side of a communicator: hands messages to the transport, at once or when an
-// emulated link would deliver them, and measures how long the link was busy with them.
+// The sending side of a communicator. It hands messages to the transport, at once or, with an
+// emulated link, when the link would deliver them, and measures how long the link was busy with
+// them.
 #pragma once
 
 #include <condition_variable>
@@ -17,17 +18,18 @@ namespace elastiquant {
 class Uplink {
  public:
   Uplink(Transport* transport, const std::optional<LinkSpec>& link);
-  ~Uplink();  // all messages are complete, or aborted
+  ~Uplink();  // all messages must be complete or aborted
   Uplink(const Uplink&) = delete;
   Uplink& operator=(const Uplink&) = delete;
 
+  // Takes a message over, which is posted now or later. Returns at once.
   void Send(std::shared_ptr<OutgoingMessage> message);
   double busy_seconds() const;
 
  private:
   struct Item {
     std::shared_ptr<OutgoingMessage> message;
-    LinkTime time;  // emulated: of arrival; otherwise: of handing over
+    LinkTime time;  // when it arrives, on an emulated link; else when it was handed over
   };
 
   void Pace();
@@ -39,7 +41,7 @@ class Uplink {
   std::condition_variable changed_;
   std::deque<Item> queue_;
   bool stop_ = false;
-  LinkTime free_{};  // when the link has carried all that was handed over
+  LinkTime free_{};  // when the link has carried all that it was given
   std::chrono::nanoseconds busy_{0};
   std::thread thread_;
 };
