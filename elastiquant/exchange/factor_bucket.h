@@ -1,5 +1,6 @@
 // One bucket whose matrices are averaged by their factors (FactorPlan). The three steps are
-// called in order, by any threads; between them p(), dense() and then q() must become means.
+// called in order, by any threads. Between the first two p() must become its mean, between the
+// last two q(), and dense() at any time before the last.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@
 
 namespace elastiquant {
 
+// LowRankReducer has one for each bucket that goes by kFactors.
 class FactorBucket {
  public:
   // `codec` made the plan. The gradient must outlive this.
@@ -26,24 +28,27 @@ class FactorBucket {
   std::span<float> q() { return q_; }
   std::span<float> dense() { return dense_; }  // values that have no factors
 
-  // The gradient becomes M, which is it and what is remembered; P = M Q. All workers must give
-  // the same key. Values that are not finite show in p() or dense().
+  // Makes the gradient M, that is, adds to it what is remembered, if there is error feedback,
+  // and sets P = M Q. All workers must give the same key. Values that are not finite show in
+  // p() or dense().
   void Project(StreamKey key, Workspace& work);
-  // From the mean P: Q = M^T P. Infinity stands in q() if fp32 cannot hold it.
+  // Makes the mean P orthonormal, and sets Q = M^T P. Infinity stands in q() if fp32 cannot
+  // hold it.
   void ProjectBack(Workspace& work);
-  // From the mean Q: the gradient becomes P Q^T, or the mean of its dense values; what it was
-  // more than that is to be remembered, and Q.
+  // Makes the gradient P Q^T, with the mean Q, or the mean of its dense values. Hands over what
+  // is to be remembered: Q and, with error feedback, M less the new gradient.
   void Reconstruct(Workspace& work);
 
-  // After ProjectBack: of this worker's M, what the columns of P leave, and all.
+  // The squared norm of this worker's M, and of what the columns of P leave of it.
   struct Error {
     double squared_error = 0;
     double squared_norm = 0;
   };
+  // Measures this. Valid after ProjectBack, until q() becomes its mean.
   Error Measure() const;
 
  private:
-  // A tensor's places in p_ and q_.
+  // Where a tensor's factors lie in p_ and q_.
   struct Factors {
     const FactorPlan::Tensor* tensor;
     std::span<float> p, q;
@@ -64,7 +69,7 @@ class FactorBucket {
   const FactorPlan plan_;
   const std::span<float> gradient_;
   CodecStream stream_;
-  CodecStream::Part part_;  // in this step
+  CodecStream::Part part_;  // of this step
   std::vector<float> p_, q_, dense_;
   std::vector<double> exact_;  // a factor before it is rounded
   std::vector<Factors> factors_;

@@ -20,20 +20,21 @@
 
 namespace elastiquant {
 
-// One flat span of gradients and the codec that it travels under.
+// A flat span of gradients, and how it travels.
 struct GradientBucket {
   std::span<float>
       gradient;  // in: this worker's; out: the mean over workers, the same bits on all
   std::shared_ptr<const Codec> codec;
   std::string name;  // for messages: the layers it holds
-  // Another way to the mean than the codec asks for. Not kTwoPhase for a codec with momentum or
-  // one that was made for shapes: their messages cannot be cut or encoded again. kSparse and
-  // kSparseScatter only for one that asks for kSparse, kIntegerSum for one with shared_scale().
+  // Another way to the mean than the codec asks for. It cannot be kTwoPhase for a codec with
+  // momentum or one that was made for shapes: their messages cannot be cut or encoded again.
+  // kSparse and kSparseScatter are only for a codec that asks for kSparse, kIntegerSum for one
+  // with shared_scale().
   std::optional<Exchange> exchange = std::nullopt;
-  // Made from the means of others, by on_reduced: it may be marked ready after Finish() is
-  // called, and is not measured.
+  // Whether on_reduced makes it from the means of others. It may then be marked ready after
+  // Finish() is called, and is not measured.
   bool derived = false;
-  // Another codec for the means on their way back, of kTwoPhase only; null: `codec`. It must
+  // Another codec for the means on their way back, for kTwoPhase only; null: `codec`. It must
   // remember the same.
   std::shared_ptr<const Codec> down = nullptr;
   // Other codecs under which any worker may send this bucket, and between which SetCodec
@@ -50,14 +51,16 @@ struct GradientBucket {
   }
 };
 
-// A frame of this worker's own, on a measured step. Valid during the call that tells of it.
+// A frame of this worker's own, in a step that is measured. Valid during the call that tells of
+// it.
 struct MeasuredMessage {
   size_t bucket = 0;
   Chunk part;  // of the bucket
-  // Whose bounds hold. Of integer sums they are on the errors of all workers together.
+  // The codec whose bounds hold. Those for integer sums are on the errors of all workers
+  // together.
   const Codec* codec = nullptr;
-  std::span<const float> input;  // what was encoded, error feedback's memory included
-  std::span<const float> error;  // that, less what the frame decodes to
+  std::span<const float> input;  // what was encoded, with what error feedback remembers
+  std::span<const float> error;  // `input`, less what the frame decodes to
   std::span<const uint8_t> frame;
 };
 
@@ -68,13 +71,13 @@ struct ReducerOptions {
   // must be the same on all workers. If there are none, all workers count the same. Buckets
   // that go by kIntegerSum need that.
   std::vector<double> weights = {};
-  uint64_t measure_every = 0;  // measure the error of own frames every so many steps; 0 = never
+  uint64_t measure_every = 0;  // steps between those in which own frames are measured; 0: never
   // Called by any thread of the reducer for each frame that is measured, those of an owner's
-  // means among them; not for factors.
+  // means among them, but not for factors.
   std::function<void(const MeasuredMessage&)> on_measured = nullptr;
-  // Called by a thread of the reducer when it is done with a bucket; in index order, but that
-  // buckets averaged by factors come last. `is_mean` is false if some worker could not encode
-  // it.
+  // Called by a thread of the reducer when it is done with a bucket. That is in index order,
+  // but buckets averaged by factors come last. `is_mean` is false if some worker could not
+  // encode the bucket.
   std::function<void(size_t bucket, bool is_mean)> on_reduced = nullptr;
 };
 
@@ -82,22 +85,24 @@ struct ReducerOptions {
 struct ReducerStats {
   double encode_seconds = 0;
   double decode_seconds = 0;
-  double wait_seconds = 0;   // Finish() blocked: communication that backward did not hide
+  double wait_seconds = 0;   // Finish() blocked for so long: backward did not hide it
   uint64_t coordinates = 0;  // coordinates reduced
-  // Of own frames against what they encode (with error feedback: the gradient and what is
-  // remembered), on measured steps.
+  // The error of own frames against what they encode (with error feedback: the gradient and
+  // what is remembered), in the steps that are measured.
   double squared_error = 0;
-  double squared_norm = 0;  // their inputs'
+  double squared_norm = 0;  // of what these frames encode
 
   ReducerStats& operator+=(const ReducerStats& other);
 };
 
 // What came of one step.
 struct StepOutcome {
-  bool skipped = false;  // some worker had a NaN or infinity: no bucket may be used
+  bool skipped = false;  // some worker could not encode: no bucket may be used
   std::string reason;    // "worker 2: NaN in bucket 3 (layer3.0.conv1.weight) at 17"
 };
 
+// Averages buckets over the workers, step by step. `layers` and the collectives of `ddp` use
+// it.
 class GradientReducer {
  public:
   static Result<std::unique_ptr<GradientReducer>> Create(Communicator* comm,
@@ -105,21 +110,22 @@ class GradientReducer {
                                                          const ReducerOptions& options);
   virtual ~GradientReducer() = default;
 
-  // A step is BeginStep, MarkReady for every bucket in any order (but the same order on every
-  // worker is what overlaps well), Finish. Buckets are reduced in index order.
+  // A step is BeginStep, then MarkReady for every bucket, then Finish. Buckets may be marked in
+  // any order, but the same order on every worker overlaps best. They are reduced in index
+  // order.
   virtual Status BeginStep(uint64_t step) = 0;
   virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
   virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
 
-  // From the next step on this worker encodes the bucket under another codec, which remembers
-  // the same and goes the same way. One of the bucket's ladder may be this worker's alone; any
-  // other must be the same on all workers. Between steps only.
+  // Makes this worker encode the bucket under another codec from the next step on, which
+  // remembers the same and goes the same way. One of the bucket's ladder may be this worker's
+  // alone; any other must be the same on all workers. Must be called between steps.
   virtual Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) = 0;
 
-  // What the bucket's codec remembers on this worker: a vector of the bucket's length for each
-  // of Codec::StateFields(). To be read or written between steps only. In the chunk that this
-  // worker owns it is what the mean lost on its way back, in the mean's units; elsewhere what
-  // the worker's own gradient lost.
+  // Returns what the bucket's codec remembers on this worker: a vector of the bucket's length
+  // for each of Codec::StateFields(). Must be read and written between steps only. In the chunk
+  // that this worker owns it is what the mean lost on its way back, in the mean's units;
+  // elsewhere it is what the worker's own gradient lost.
   virtual std::vector<std::span<float>> Memory(size_t bucket) = 0;
   virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty unless kTwoPhase
 

@@ -1,5 +1,6 @@
-// The workers agree on the scales of a bucket, the owner of a chunk adds its codes up as
-// integers, and sends the sums on exactly: nothing is quantised on the way back.
+// The strategy of kIntegerSum: the workers agree on the scales of a bucket, the owner of a
+// chunk adds its codes up as integers, and sends the sums on exactly. Nothing is quantised on
+// the way back.
 #pragma once
 
 #include <memory>
@@ -37,10 +38,10 @@ class IntegerSum final : public Strategy {
   Status ShareSums(std::span<const float> sums, const Notice& notice);
 
   const Chunk own_;
-  std::vector<Chunk> scales_of_;                   // by chunk: where its scales are
+  std::vector<Chunk> scales_of_;                   // by chunk: its place in the scales
   std::vector<float> own_scales_, shared_scales_;  // measured here; the largest of any worker
-  std::vector<float> their_scales_;                // another worker's
-  std::vector<uint8_t> frame_;                     // of own_scales_, in this step
+  std::vector<float> their_scales_;                // those of another worker
+  std::vector<uint8_t> frame_;                     // this step's frame of own_scales_
   size_t frame_room_ = 0;
   std::shared_ptr<const Codec> among_;  // SharedScale::Among
 };

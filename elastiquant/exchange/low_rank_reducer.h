@@ -1,5 +1,6 @@
-// The all-reduce of factors: of a bucket whose codec asks for it (Exchange::kFactors), two
-// smaller ones cross the network, one after the other, in the all-reduce of all other buckets.
+// The all-reduce of factors. In place of a bucket whose codec asks for it (Exchange::kFactors)
+// two smaller ones cross the network, P and then Q, in the all-reduce of all other buckets.
+// Values that have no factors cross it there in a third one.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@
 
 namespace elastiquant {
 
-// For buckets of which at least one asks for it. Called by GradientReducer::Create, which has
-// checked them.
+// Makes a reducer for buckets of which at least one goes by kFactors. GradientReducer::Create
+// calls it, and has checked the buckets.
 Result<std::unique_ptr<GradientReducer>> MakeLowRankReducer(Communicator* comm,
                                                             std::vector<GradientBucket> buckets,
                                                             const ReducerOptions& options);

@@ -16,12 +16,13 @@
 
 namespace elastiquant {
 
-// What a stage needs to measure a frame of its own.
+// The memory that a stage needs to measure a frame of its own.
 struct Measurement {
   std::vector<float> input, error;
 };
 
-// Each stage has a thread of its own, which alone uses what stands under its name.
+// What the buckets of a ReduceStages share. Each stage has a thread of its own, which alone
+// uses what stands under the stage's name.
 struct ReduceShared {
   ReduceShared(Communicator* communicator, const ReducerOptions& reducer_options,
                BufferPool* pool)
@@ -38,12 +39,12 @@ struct ReduceShared {
   const int rank;
   const int world_size;
   BufferPool* const kept_frames;      // for own frames that Reduce adds with the others'
-  std::atomic<size_t> kept_bytes{0};  // of these
+  std::atomic<size_t> kept_bytes{0};  // how many bytes those have
   uint64_t step = 0;
   bool measuring = false;  // whether errors are measured in this step
   ReduceTally tally;
 
-  // A stage that sends.
+  // The memory and the messages of a stage that sends.
   struct Stage {
     Stage(Communicator* comm, int threads) : sends(comm), work(threads) {}
     SendQueue sends;
@@ -52,9 +53,9 @@ struct ReduceShared {
     Measurement measured;
   };
   Stage announce, encode, reduce;
-  Scratch<uint8_t> encode_part;   // Encode's: a part of a frame
-  Scratch<float> encode_decoded;  // Encode's: what a sparse frame decodes to
-  Scratch<float> reduce_sum;      // Reduce's
+  Scratch<uint8_t> encode_part;   // of Encode: a part of a frame
+  Scratch<float> encode_decoded;  // of Encode: what a sparse frame decodes to
+  Scratch<float> reduce_sum;      // of Reduce
   Workspace gather_work;
 };
 

@@ -36,7 +36,7 @@ class ReduceStages {
   // Whether the next bucket may be encoded though Reduce has not caught up: of a frame that it
   // adds with the others' a copy is kept until then.
   bool may_keep_more() const { return shared_.kept_bytes <= kMostKeptBytes; }
-  // After a step that was not skipped: what the codecs shall remember is remembered.
+  // Makes the codecs remember what they shall. Called after a step that was not skipped.
   void Commit();
 
   // Each stage takes the buckets one by one, in the same order on every worker, once their
@@ -58,7 +58,8 @@ class ReduceStages {
     BucketState state;
     std::unique_ptr<Strategy> strategy;
   };
-  // For one kind of mail: the receives of all buckets before `next` have been posted.
+  // For one kind of mail: which receives have been posted. Those of all buckets before `next`
+  // have.
   struct Posted {
     size_t next = 0;
     size_t bytes = 0;  // the room of those that are not done
@@ -67,7 +68,7 @@ class ReduceStages {
   size_t RoomOf(size_t bucket, Mail mail) const;
   // Posts receives from this bucket on. The stage that takes such mail has come to it.
   void PostReceives(size_t bucket, Mail mail);
-  // Lets go of what has come for this bucket, with which the stage is done.
+  // Lets go of what has come for this bucket, which the stage is done with.
   void Release(size_t bucket, Mail mail);
 
   Communicator* const comm_;

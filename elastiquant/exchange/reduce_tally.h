@@ -1,4 +1,4 @@
-// What the stages of a reduction count, each on its own thread.
+// The counts of a reduction, to which each stage adds on its own thread.
 #pragma once
 
 #include <mutex>
@@ -28,12 +28,14 @@ class ReduceTally {
     stats_.squared_error += squared_error;
     stats_.squared_norm += squared_norm;
   }
-  // Of several reasons to skip a step the first in SkipNotice's order stands, on every worker.
+  // Notes a reason to skip the step. Of several reasons the first in SkipNotice's order stands,
+  // on every worker.
   void Skip(const SkipNotice& notice) {
     std::lock_guard lock(mutex_);
     if (!skip_ || notice < *skip_) skip_ = notice;
   }
 
+  // These return what has been counted or noted since the last call, and forget it.
   ReducerStats TakeStats() {
     std::lock_guard lock(mutex_);
     return std::exchange(stats_, {});

@@ -1,4 +1,4 @@
-// A worker for tests of the reducer: gradients, and steps over them.
+// A worker for tests of the reducer, with gradients, and steps over them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace elastiquant {
 using Vectors = std::vector<std::vector<float>>;
 using Lengths = std::vector<size_t>;
 
-// A coordinate of worker `rank` that needs all its bits.
+// Returns a coordinate of worker `rank` that needs all its bits.
 inline float Rough(int rank, size_t bucket, size_t i, uint64_t step) {
   const StreamKey key = DeriveKey(7, step, static_cast<uint64_t>(rank), bucket);
   const float u = UniformFloat(RandomBits(MakeLaneKeys(key), static_cast<uint32_t>(i)));
   return std::ldexp(u - 0.5f, static_cast<int>(i % 9) - 4);
 }
 
-// One rank's gradients and the reducer of them.
+// One rank's gradients and their reducer. All buckets have the same codec.
 struct Worker {
   Worker(Communicator* c, const std::string& codec, const Lengths& lengths,
          std::optional<Exchange> exchange, const ReducerOptions& options = {})
@@ -54,12 +54,13 @@ struct Worker {
     EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
     return outcome.ok() ? *outcome : StepOutcome{};
   }
-  // The bytes that this worker has sent in a step.
+  // Makes a step, and returns the bytes that this worker has sent in it.
   uint64_t BytesOfStep(uint64_t step) {
     const uint64_t before = comm->traffic().bytes_up;
     EXPECT_FALSE(Step(step).skipped);
     return comm->traffic().bytes_up - before;
   }
+  // Returns all that the codecs remember, by bucket and field.
   Vectors Remembered() {
     Vectors all;
     for (size_t b = 0; b < gradients.size(); ++b) {
@@ -73,7 +74,8 @@ struct Worker {
   std::unique_ptr<GradientReducer> reducer;
 };
 
-// One of three workers ends within a step, before it has sent anything of it.
+// Ends one of three workers within a step, before it has sent anything of it, and expects the
+// others to stop and to name it.
 inline void ExpectALostWorkerStopsTheOthers(const std::string& codec,
                                             std::optional<Exchange> exchange) {
   RunWorld(WorldOptions(3), [&](Communicator& comm) {

@@ -1,4 +1,4 @@
-// Memory of one thread, used again and again.
+// Memory of one thread, which is used again and again.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace elastiquant {
 
-// Its pages take no memory before they are written to.
+// An array that grows as needed. Its pages take no memory before they are written to.
 template <typename T>
 class Scratch {
  public:
-  // `size` values, unspecified.
+  // Returns `size` values, which are unspecified. The last call's values become invalid.
   std::span<T> AtLeast(size_t size) {
     if (size_ < size) {
       data_ = std::make_unique_for_overwrite<T[]>(size);

@@ -1,5 +1,5 @@
-// The messages that one stage has sent and that are still under way: no more than so many
-// bytes, so that a fast stage before a slow link does not collect a whole model's frames.
+// The messages that one stage has sent and that are still under way. Their number and bytes are
+// limited, so that a fast stage before a slow link does not collect a whole model's frames.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,22 @@
 
 namespace elastiquant {
 
-// For one thread at a time.
+// Each stage that sends has one. It may be used by one thread at a time.
 class SendQueue {
  public:
   static constexpr size_t kMostBytes = size_t{8} << 20;
   static constexpr size_t kMostMessages = 1024;
 
   explicit SendQueue(Communicator* comm) : comm_(comm) {}
-  // Waits for all, whatever comes of some.
+  // Waits for all messages, even if some of them fail.
   ~SendQueue() {
     for (UnderWay& message : under_way_) (void)message.transfer->Wait();
   }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
-  // Waits for the oldest until there is room. Errors: theirs.
+  // Sends a message, and before that waits for the oldest ones until there is room. Returns the
+  // error of one of those, if one has failed.
   Status Send(int to, uint32_t tag, std::span<const uint8_t> bytes) {
     while (!under_way_.empty() &&
            (bytes_ + bytes.size() > kMostBytes || under_way_.size() >= kMostMessages)) {

@@ -1,6 +1,7 @@
-// One way to the mean, for one bucket: what a worker sends of it to whom, and what it makes of
-// what comes in. There is a file for each: two_phase, all_gather, sparse_scatter, sparse_choice
-// and integer_sum. Means by factors are a reducer around the reducer (low_rank_reducer.h).
+// A strategy is one way to the mean, for one bucket: what a worker sends of it to whom, and
+// what it makes of what comes in. There is a file for each: two_phase, all_gather,
+// sparse_scatter, sparse_choice and integer_sum. Means by factors are a reducer around the
+// reducer (low_rank_reducer.h).
 #pragma once
 
 #include <algorithm>
@@ -56,9 +57,9 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  // Called before all else of a step.
+  // Called at the beginning of a step, before everything else.
   virtual void BeginStep() {}
-  // How many bytes may come from worker `rank` in this step; 0 if nothing comes.
+  // Returns how many bytes may come from worker `rank` in this step; 0 if nothing comes.
   virtual size_t Room(int rank, Mail mail) const {
     return room_[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
   }
@@ -74,7 +75,7 @@ class Strategy {
 
   // Whether a stage may begin with the bucket before the stage in front of it is done.
   virtual bool may_overlap() const { return false; }
-  // The chunk in whose memory the codec keeps what the mean has lost, not the worker's
+  // Returns the chunk in whose memory the codec keeps what the mean has lost, not the worker's
   // gradient.
   virtual Chunk owned_chunk() const { return {}; }
   // Whether a step has written all of what the codec shall remember.
@@ -99,13 +100,14 @@ class Strategy {
   int NthPeer(int n) const { return (shared_.rank + n) % shared_.world_size; }
   uint32_t Tag(Mail mail) const { return TagOf(state_.index, mail); }
 
-  // The codec under which this worker encodes the frames of a phase.
+  // Returns the codec under which this worker encodes the frames of a phase.
   const Codec& codec(Phase phase) const {
     return phase == Phase::kShare && bucket().down ? *bucket().down : *bucket().codec;
   }
-  // The codec whose bounds hold for this worker's frames of a phase.
+  // Returns the codec whose bounds hold for this worker's frames of a phase.
   virtual const Codec* bounded(Phase phase) const { return &codec(phase); }
-  // Bytes for the longest frame of n values that any worker may send, or for a notice.
+  // Returns the bytes of the longest frame of n values that any worker may send, or of a notice
+  // if that is longer.
   size_t FrameRoom(size_t n, Phase phase) const;
   static size_t RoomFor(size_t frame_bytes) { return std::max(frame_bytes, kSkipNoticeBytes); }
   size_t& room(int rank, Mail mail) {
@@ -127,8 +129,8 @@ class Strategy {
   // it.
   Result<size_t> NoticeOf(const Status& why, std::span<const float> values, size_t begin,
                           std::span<uint8_t> frame) const;
-  // `values` were encoded, apart from what is remembered. The error of a contribution counts in
-  // the tally.
+  // Measures a frame of `values`, apart from what was remembered. The error of a contribution
+  // counts in the tally.
   Status Measure(Chunk part, Phase phase, std::span<const float> values, Frame frame,
                  ReduceShared::Stage& stage);
 
@@ -163,7 +165,7 @@ class Strategy {
   std::vector<std::array<size_t, kMails>> room_;  // by rank
 };
 
-// The strategy for an exchange other than kFactors.
+// Makes the strategy for an exchange other than kFactors.
 std::unique_ptr<Strategy> MakeStrategy(Exchange exchange, ReduceShared& shared,
                                        BucketState& state);
 

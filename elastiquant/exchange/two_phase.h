@@ -1,5 +1,6 @@
-// Scatter-reduce, then all-gather, both compressed: every worker sends each owner its part of
-// the owner's chunk, and the owner encodes the chunk's mean once more for all.
+// The strategy of kTwoPhase: a scatter-reduce and then an all-gather, both compressed. Every
+// worker sends each owner its part of the owner's chunk, and the owner encodes the chunk's mean
+// once more for all.
 #pragma once
 
 #include "elastiquant/exchange/strategy.h"
