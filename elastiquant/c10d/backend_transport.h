@@ -8,7 +8,7 @@
 
 namespace elastiquant {
 
-// gloo: a ProcessGroupGloo that nobody else uses.
+// Makes a transport over `gloo`, a ProcessGroupGloo that nobody else uses.
 std::unique_ptr<Transport> MakeBackendTransport(c10::intrusive_ptr<c10d::Backend> gloo);
 
 }  // namespace elastiquant

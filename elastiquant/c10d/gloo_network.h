@@ -1,4 +1,5 @@
-// The network of production: c10d's TCPStore to meet in, and its ProcessGroupGloo for messages.
+// The network of production: workers meet in c10d's TCPStore, and its ProcessGroupGloo carries
+// the messages.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 
 namespace elastiquant {
 
+// Makes one.
 std::shared_ptr<Network> MakeGlooNetwork();
 
 }  // namespace elastiquant

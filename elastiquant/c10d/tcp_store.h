@@ -11,14 +11,15 @@
 
 namespace elastiquant {
 
-// As Network::HostStore and Network::ConnectStore.
+// Do what Network::HostStore and Network::ConnectStore do.
 Result<std::unique_ptr<StoreHost>> HostTcpStore(uint16_t port, Reach reach);
 Result<std::unique_ptr<Store>> ConnectTcpStore(const std::string& host, uint16_t port,
                                                const std::string& prefix,
                                                std::chrono::milliseconds timeout);
 
-// Turns off what c10d logs: whatever it throws, stack traces included, for which this library
-// has better words. For programs that are ours alone; TORCH_CPP_LOG_LEVEL keeps it as it says.
+// Turns off what c10d logs: it logs whatever it throws, stack traces included, for which this
+// library has better words. This is for programs that are ours alone. If TORCH_CPP_LOG_LEVEL is
+// set, that stands.
 void KeepTorchQuiet();
 
 }  // namespace elastiquant

@@ -11,8 +11,9 @@
 
 namespace elastiquant {
 
-// How the workers connect is left open. In C++ it takes Gloo's headers (gloo_network.h), which
-// PyTorch's wheel lacks, so the Python package lets PyTorch's own Python connect them.
+// How the workers connect is left to a derived class. In C++ that takes Gloo's headers
+// (gloo_network.h), which PyTorch's wheel lacks, so the Python package lets PyTorch's own
+// Python connect them.
 class TcpStoreNetwork : public Network {
  public:
   Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port, Reach reach) override {

@@ -1,4 +1,4 @@
-// Worlds for tests over Gloo, where net/testing.h has those in memory.
+// Worlds for tests over Gloo. Those in memory are in net/testing.h.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,13 @@
 
 namespace elastiquant {
 
+// Returns the one TCP store of a test program, which lives until the program ends.
 inline StoreHost& TestTcpStore() {
   static StoreHost* host = HostTcpStore(0, Reach::kAnywhere).value().release();
   return *host;
 }
 
-// Options for the ranks of one new world on the test program's store.
+// Returns options for the ranks of one new world on the test program's store.
 inline CommunicatorOptions GlooWorldOptions(int world_size) {
   CommunicatorOptions options = WorldOptions(world_size);
   options.network = MakeGlooNetwork();

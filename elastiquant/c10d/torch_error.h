@@ -1,4 +1,4 @@
-// libtorch throws: the words of an exception that fit in one of our messages.
+// Takes from an exception of libtorch the words that fit in one of our messages.
 #pragma once
 
 #include <exception>
@@ -6,8 +6,8 @@
 
 namespace elastiquant {
 
-// The first line, for what follows in a c10::Error is a stack trace, without the place in
-// Gloo's source before it and the advice after it.
+// Returns the first line, because what follows in a c10::Error is a stack trace. Of that line
+// it leaves out the place in Gloo's source at its beginning and the advice at its end.
 inline std::string Words(const std::exception& e) {
   std::string words = e.what();
   words = words.substr(0, words.find('\n'));

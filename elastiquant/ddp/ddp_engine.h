@@ -1,5 +1,5 @@
-// What runs behind DDP's communication hook: takes DDP's buckets as backward fills them, has
-// the mean over the workers made of them, and hands them back, all on threads of its own.
+// The engine behind DDP's communication hook. It takes DDP's buckets as backward fills them,
+// has the mean over the workers made of them, and hands them back, on threads of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,54 +30,58 @@
 
 namespace elastiquant {
 
+// Begins the sum over the workers of a flat tensor, in place. The future ends with it.
 using AllReduce = std::function<c10::intrusive_ptr<c10::ivalue::Future>(const at::Tensor&)>;
 
 struct DdpOptions {
   size_t bucket_elements = 65536;
   uint64_t seed = 0;
   int threads = 1;              // codec threads
-  uint64_t measure_every = 50;  // steps; 0: never
-  // Where compression does not pay steps are sent by this, the user's own: begins the sum over
-  // the workers of a flat tensor, in place. If null, all steps are compressed.
+  uint64_t measure_every = 50;  // steps between measurements of the error; 0: never
+  // The user's own all-reduce, by which steps are sent where compression does not pay. If null,
+  // all steps are compressed.
   AllReduce all_reduce = nullptr;
-  // Whether it uses the network that compressed messages use, as Gloo does and NCCL may not.
+  // Whether all_reduce uses the network that compressed messages use, as Gloo does and NCCL may
+  // not.
   bool shares_link = true;
   std::string exchange = "auto";                 // as ChooseExchange takes it
-  std::map<std::string, std::string> down = {};  // by spec: that means travel back under
-  // DDP may discard what comes of a parameter that no worker has used: RestoreMemory follows.
+  std::map<std::string, std::string> down = {};  // by spec: the codec of means
+  // Whether DDP may discard what comes of a parameter that no worker has used. RestoreMemory
+  // must follow where it has.
   bool may_discard = false;
-  // What the last step shall count as having taken, for tests; if null, what it took.
+  // Returns what the last step shall count as having taken, for tests; if null, what it took.
   std::function<double(bool exact)> step_seconds = nullptr;
-  // Called by a thread of the engine, or by that of Reduce, with something to tell the user.
+  // Called on worker 0 with something to tell the user, by the thread that calls Reduce or
+  // Offer.
   std::function<void(const std::string&)> on_notice = nullptr;
-  // Destroys the communicator, which on the worker that hosts the store waits for the others;
-  // if null, Close does.
+  // Destroys the communicator, for which the worker that hosts the store waits for the others.
+  // If null, Close does that.
   std::function<void(std::unique_ptr<Communicator>)> end = nullptr;
 };
 
-// Sums since the last reset, of this worker.
+// What this worker has counted since the last reset.
 struct DdpStats {
   uint64_t steps = 0;
-  uint64_t skipped = 0;      // of them: some worker had a NaN or infinity
-  uint64_t exact_steps = 0;  // of them: sent as they are, because compression did not pay
+  uint64_t skipped = 0;      // of them: some worker could not encode its gradient
+  uint64_t exact_steps = 0;  // of them: sent as they are, as compression did not pay
   uint64_t early = 0;        // buckets of ours sent before DDP's was full
   ReducerStats reducer;
   Traffic traffic;
   uint64_t fp32_bytes_up = 0;          // what these steps would have sent as fp32
-  uint64_t uncompressed_bytes_up = 0;  // and in the gradients' own types
-  std::string skip_reason;             // of the last one skipped
+  uint64_t uncompressed_bytes_up = 0;  // the same in the gradients' own types
+  std::string skip_reason;             // of the last step that was skipped
 };
 
 class EngineTies;
 
-// Reduce and Offer are for one thread at a time; what is for between steps, for times without a
-// backward.
+// Compresses the gradients of one DDP model. DdpHook drives it. Reduce and Offer may be called
+// by one thread at a time. "Between steps" means at a time without a backward.
 class DdpEngine {
  public:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-  // Collective. Parameters: all that DDP synchronises, in the same order on all workers.
-  // Errors: InvalidArgument for a spec; those of Communicator::Connect.
+  // Collective. `parameters` are all that DDP synchronises, in the same order on all workers.
+  // Fails with InvalidArgument for a bad spec, and as Communicator::Connect does.
   static Result<std::shared_ptr<DdpEngine>> Create(CommunicatorOptions communicator,
                                                    std::vector<DdpParameter> parameters,
                                                    DdpOptions options);
@@ -85,51 +89,57 @@ class DdpEngine {
   DdpEngine(const DdpEngine&) = delete;
   DdpEngine& operator=(const DdpEngine&) = delete;
 
-  // DDP has filled its bucket `index`: a flat tensor with the gradients of these parameters.
-  // The future holds that tensor, with the mean over the workers in it. DDP fills its buckets
-  // in order, the last one with `last`. While the layout is learnt, in the first steps, nothing
-  // is sent before the last. Errors are the future's:
-  // DistBackendError for a lost worker, c10::Error for all else. Where some worker has a NaN or
-  // infinity, or values that its codec cannot hold, the mean is NaN on all, as a sum would be.
+  // Takes DDP's bucket `index`, which DDP has filled: a flat tensor with the gradients of these
+  // parameters. The future holds that tensor, with the mean over the workers in it. DDP fills
+  // its buckets in order, the last one with `last`. While the layout is learnt, in the first
+  // steps, nothing is sent before the last. Errors are the future's: DistBackendError for a
+  // lost worker, c10::Error for all else. Where some worker has a NaN or infinity, or values
+  // that its codec cannot hold, the mean is NaN on all, as a sum would be.
   Future Reduce(size_t index, bool last, const at::Tensor& gradients,
                 const std::vector<size_t>& parameters);
 
-  // DDP has not settled its buckets yet (it rebuilds them once, in backward's order): they are
-  // not learnt. To be called before Reduce of a step's last bucket.
+  // Says whether DDP may still rebuild its buckets, which it does once, in backward's order.
+  // Until then they are not learnt. Must be called before Reduce of a step's last bucket.
   void SetMayRebuild(bool may_rebuild) { may_rebuild_ = may_rebuild; }
-  // The gradient of one parameter, before Reduce of DDP's bucket that it is in, and with the
-  // same values: a bucket of ours that is filled by such is sent at once. Only in backwards
-  // that DDP synchronises. Not every gradient must be offered, nor on all workers the same. It
-  // is copied. Errors are for the futures of Reduce.
+  // Takes the gradient of one parameter, before Reduce of DDP's bucket that it is in, and with
+  // the same values. A bucket of ours that is filled by such gradients is sent at once. Must
+  // only be called in backwards that DDP synchronises. Not every gradient must be offered, nor
+  // the same ones on all workers. The gradient is copied. Errors are for the futures of Reduce.
   void Offer(size_t parameter, const at::Tensor& gradient);
 
-  // By spec that parameters name, how means come about: ExchangeChoice::Describe.
+  // Returns how means come about, in the words of ExchangeChoice::Describe, by the spec that
+  // parameters name.
   const std::map<std::string, std::string>& exchanges() const { return exchanges_; }
 
   DdpStats stats();
-  // Between steps: counts and Layers() begin anew.
+  // Makes the counts and Layers() begin anew. Must be called between steps.
   void ResetStats();
-  // Certificate::Lines of this worker's own messages. Between steps.
+  // Returns Certificate::Lines of this worker's own messages. Must be called between steps.
   std::vector<nlohmann::json> Layers();
 
-  // Between steps: what a run needs to go on as it would have: what codecs remember, levels
-  // that were fitted, the count of steps, DDP's buckets. Each worker has its own, whose section
+  // Returns what a run needs to go on as it would have: what codecs remember, levels that were
+  // fitted, the count of steps, and DDP's buckets. Each worker has its own state, whose section
   // "identity" (StateIdentity) says so. Before the first step it has the same sections, but
-  // "layout" has no buckets.
+  // "layout" has no buckets. Must be called between steps.
   Sections SaveState();
-  // Errors: CorruptData naming what differs from this worker, or the section that is damaged;
-  // nothing has changed then.
+  // Takes up a state that SaveState returned. Fails with CorruptData, which names what differs
+  // from this worker, or the section that is damaged; nothing has changed then. Must be called
+  // between steps.
   Status LoadState(const Sections& sections);
-  // Between steps, the same on all workers: MemoryUnits::Set.
+  // Sets the units of the parameters' gradients, as MemoryUnits::Set says. Must be called
+  // between steps, with the same units on all workers.
   Status SetUnits(std::vector<double> units) { return units_.Set(std::move(units)); }
-  // Between steps, the same on all workers: what the last step has sent of these parameters was
-  // discarded. What is remembered of them becomes what it was before that step.
+  // Makes what is remembered of these parameters what it was before the last step, because what
+  // that has sent of them was discarded. Must be called between steps, with the same on all
+  // workers.
   void RestoreMemory(const std::vector<size_t>& parameters);
-  // Between steps: some codecs send more in the first epochs, counted from 0.
+  // Sets the epoch, counted from 0: some codecs send more in the first ones. Must be called
+  // between steps.
   Status SetEpoch(int epoch);
 
-  // Ends communication; within a step, or for an error, that of all workers. Later calls of
-  // Reduce fail. The others are told `farewell` if they still wait for this one, or the error.
+  // Ends communication. Within a step, or for an error, it ends that of all workers. Later
+  // calls of Reduce fail. The others are told `farewell` if they still wait for this worker, or
+  // the error.
   void Close(const std::string& farewell = "its script ended, or dropped the model",
              const Status& error = {});
 
@@ -184,42 +194,42 @@ class DdpEngine {
   int rank_ = 0, world_size_ = 1;
   DdpExchange exchange_;
   std::map<std::string, std::string> exchanges_;
-  std::chrono::milliseconds patience_{};  // with what will be known of a lost worker
+  std::chrono::milliseconds patience_{};  // for the verdict on a lost worker
 
-  // Of Reduce's thread, and of others between steps.
+  // These are used by Reduce's thread, and by others between steps.
   std::unique_ptr<DdpReduction> reduction_;
-  DdpLayout incoming_;               // of this step, so far
-  bool may_rebuild_ = false;         // DDP its buckets
-  bool settled_ = false;             // the layout was seen in two steps in a row
-  bool begun_ = false;               // this step, by Reduce or by Offer
-  bool streaming_ = false;           // in this step buckets are sent as they arrive
-  std::vector<at::Tensor> waiting_;  // of a step that is not
-  Sections loaded_;                  // memory, until there is a layout
+  DdpLayout incoming_;               // DDP's buckets in this step, so far
+  bool may_rebuild_ = false;         // whether DDP may rebuild its buckets
+  bool settled_ = false;             // whether the layout was seen in two steps in a row
+  bool begun_ = false;               // whether Reduce or Offer has begun this step
+  bool streaming_ = false;           // whether this step's buckets are sent as they arrive
+  std::vector<at::Tensor> waiting_;  // what came in a step that is not streaming
+  Sections loaded_;                  // the memory, until there is a layout
   MemoryUnits units_;
-  DdpLayout remembered_;                  // of the run that was stopped, for the first step
-  std::unique_ptr<Regrouped> regrouped_;  // in such a step
+  DdpLayout remembered_;  // that of the run that was stopped, for the first step
+  std::unique_ptr<Regrouped> regrouped_;  // null but in such a step
   std::unique_ptr<RunCodecs> codecs_;
   uint64_t step_ = 0;
   Payoff payoff_;
-  bool exact_ = false;         // this step goes as it is
-  size_t gradient_bytes_ = 0;  // of this step, in the gradients' own types
+  bool exact_ = false;         // whether this step goes as it is
+  size_t gradient_bytes_ = 0;  // of this step's gradients, in their own types
   Stopwatch since_begin_;
   Traffic traffic_at_begin_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Arrival> arrivals_;  // of this step, by DDP bucket
-  std::vector<Reduced> ahead_;     // of them, buckets that are done before DDP's has arrived
+  std::vector<Reduced> ahead_;     // buckets that are done before DDP's has arrived
   bool in_step_ = false;
-  bool finish_ = false;  // all buckets of the step are on their way
-  // Of a step that goes as it is:
-  bool is_exact_ = false;  // it is one
+  bool finish_ = false;  // whether all buckets of the step are on their way
+  // These are for a step that goes as it is.
+  bool is_exact_ = false;  // whether this step is one
   bool all_begun_ = false;
-  size_t under_way_ = 0;  // DDP's buckets
+  size_t under_way_ = 0;  // DDP's buckets that are being summed
   bool all_finite_ = true;
   Status sum_error_;      // of the first sum that failed
   bool calling_ = false;  // from the last bucket on, until all workers are known to be there
-  Stopwatch since_last_;  // bucket
+  Stopwatch since_last_;  // since the last bucket was sent
   bool stop_ = false;
   Status error_;
   DdpStats stats_;

@@ -1,4 +1,4 @@
-// DDP's communication hook.
+// The communication hook that DDP calls.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace elastiquant {
 
-// Hands each bucket to the engine, whose parameters are these, in this order, and offers it
-// each gradient before. It holds no GIL and needs none. An unknown parameter in a bucket is an
-// error of the future.
+// Hands each bucket to the engine, whose parameters are these, in this order, and before that
+// offers it each gradient. It holds no GIL and needs none. If a bucket has an unknown
+// parameter, its future ends with an error.
 class DdpHook final : public c10d::CommHookInterface {
  public:
   // The reducer must outlive it.

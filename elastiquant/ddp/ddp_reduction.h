@@ -1,5 +1,5 @@
-// The mean of a model's gradients for one layout of DDP's buckets: they are staged in buckets
-// of ours, which a LayerReduction reduces.
+// Averages a model's gradients for one layout of DDP's buckets: they are staged in buckets of
+// ours, which a LayerReduction reduces.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,10 +21,10 @@ namespace elastiquant {
 
 // How means come about.
 struct DdpExchange {
-  std::string asked = "auto";  // as ChooseExchange takes it; not for lossless codecs
-  CodecsBySpec down = {};      // by some specs: under what means travel back
+  std::string asked = "auto";  // as ChooseExchange takes it; lossless codecs choose
+  CodecsBySpec down = {};      // for some specs: the codec of means on their way back
 
-  // For what travels under the codec that parameters name `spec`.
+  // Chooses for what travels under `codec`, which parameters name `spec`.
   Result<ExchangeChoice> Choose(const std::string& spec, std::shared_ptr<const Codec> codec,
                                 int world_size) const;
 };
@@ -33,13 +33,15 @@ struct DdpReductionOptions {
   size_t bucket_elements = 65536;
   ReducerOptions reducer;  // without on_measured
   DdpExchange exchange = {};
-  // Called by Take and Arrive: the bucket's values are here, and nowhere else yet.
+  // Called by Take and Arrive before a bucket is sent: its values are here, and nowhere else
+  // yet.
   std::function<void(size_t bucket)> before_sent;
 };
 
+// DdpEngine has one for the layout that it has learnt.
 class DdpReduction {
  public:
-  // Collective. parameters must outlive it.
+  // Collective. `parameters` must outlive it.
   static Result<std::unique_ptr<DdpReduction>> Make(Communicator* comm, DdpLayout layout,
                                                     std::span<const DdpParameter> parameters,
                                                     const CodecsBySpec& codecs,
@@ -47,23 +49,25 @@ class DdpReduction {
 
   const DdpLayout& layout() const { return layout_; }
   const DdpPlan& plan() const { return plan_; }
+  // Returns the number of values in all buckets.
   uint64_t coordinates() const { return coordinates_; }
   std::span<const float> bucket(size_t index) { return staging_.bucket(index); }
-  // For codecs, what they remember, and the certificate. Steps go by the functions below.
+  // Returns the reduction that it stands on, for codecs, what they remember, and the
+  // certificate. Steps go by the functions below.
   LayerReduction& layers() { return *layers_; }
 
   // A step is BeginStep, Arrive of each DDP bucket, Finish.
   Status BeginStep(uint64_t step);
-  // See Staging::Take: before Arrive of the DDP bucket it is in. Returns whether a bucket of
-  // ours was sent with it.
+  // Does Staging::Take, before Arrive of the parameter's DDP bucket, and sends the bucket of
+  // ours that is complete then. Returns whether one was sent.
   Result<bool> Take(size_t parameter, const at::Tensor& gradient);
-  // See Staging::Arrive.
+  // Does Staging::Arrive, and sends the buckets of ours that were not sent before.
   Status Arrive(size_t ddp_bucket, const at::Tensor& gradients);
   void Return(size_t bucket, bool is_mean) { staging_.Return(bucket, is_mean); }
   at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
   Result<StepOutcome> Finish() { return layers_->Finish(); }
 
-  // As LayerReduction's, for the buckets of one DDP bucket. Errors: those of Arrive.
+  // Do what LayerReduction's do, Flush for the buckets of one DDP bucket. Fails as Arrive does.
   void BeginExactStep();
   Status Flush(size_t ddp_bucket, const at::Tensor& gradients);
 

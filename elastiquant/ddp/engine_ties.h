@@ -1,4 +1,5 @@
-// What callbacks of others hold of an engine that may have ended when they are called.
+// Callbacks that others hold keep these ties to an engine, which may have ended when they are
+// called.
 #pragma once
 
 #include <chrono>
@@ -11,28 +12,31 @@ namespace elastiquant {
 
 class DdpEngine;
 
+// Thread-safe.
 class EngineTies {
  public:
   explicit EngineTies(DdpEngine* engine) : engine_(engine) {}
 
-  // Calls fn(engine), unless that has ended, which waits for it.
+  // Calls fn(engine), unless the engine has ended. If it is ending, its end waits for the call.
   template <typename Fn>
   void With(const Fn& fn) {
     const std::lock_guard lock(engine_mutex_);
     if (engine_ != nullptr) fn(*engine_);
   }
+  // Says that the engine ends: waits for calls under way, and prevents others.
   void Cut() {
     const std::lock_guard lock(engine_mutex_);
     engine_ = nullptr;
   }
 
-  // A worker is lost, and which.
+  // Takes the error that says which worker is lost.
   void SetVerdict(const Status& verdict) {
     const std::lock_guard lock(verdict_mutex_);
     verdict_ = verdict;
     told_.notify_all();
   }
-  // OK while none is known to be lost; waits so long for another answer.
+  // Returns the error that says which worker is lost, or OK while none is known to be. Waits
+  // for an error for as long as `patience`.
   Status Verdict(std::chrono::milliseconds patience = {}) {
     std::unique_lock lock(verdict_mutex_);
     told_.wait_for(lock, patience, [&] { return !verdict_.ok(); });

@@ -1,4 +1,4 @@
-// DDP's buckets as they are kept in a checkpoint: JSON, the names of each bucket's parameters.
+// Keeps DDP's buckets in a checkpoint, as JSON: the names of each bucket's parameters.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace elastiquant {
 std::vector<uint8_t> LayoutSection(const DdpLayout& layout,
                                    std::span<const DdpParameter> parameters);
 
-// Errors: CorruptData for what is no such list, or names a parameter that there is not.
+// Reads what LayoutSection returned. Fails with CorruptData if the section is no such list, or
+// names a parameter that does not exist.
 Result<DdpLayout> ReadLayoutSection(std::span<const uint8_t> section,
                                     std::span<const DdpParameter> parameters);
 

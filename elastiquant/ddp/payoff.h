@@ -1,4 +1,5 @@
-// Whether compression pays on this network: where it may not, steps are timed both ways.
+// Finds out whether compression pays on this network: where it may not, steps are timed both
+// ways.
 #pragma once
 
 #include <cstdint>
@@ -7,37 +8,41 @@
 
 namespace elastiquant {
 
-// A schedule of trials. It says how to send the next step, and is told how long the last took:
-// by all workers the same, so that all make the same choices.
+// A schedule of trials, which DdpEngine follows. It says how to send the next step, and is told
+// how long the last took. All workers tell it the same, so that all make the same choices.
 class Payoff {
  public:
   // The first steps, in which DDP settles, are not timed.
   static constexpr int kSettlingSteps = 5;
-  // Steps timed each way; what counts is the median.
+  // How many steps are timed each way. The median of them counts.
   static constexpr int kTimedSteps = 8;
-  // Steps until the choice is looked at again.
+  // The number of steps after which the choice is looked at again.
   static constexpr int kChosenSteps = 1000;
-  // Compressed steps must be shorter by this to be chosen: at a draw the exact mean is better.
+  // The part by which compressed steps must be shorter to be chosen: at a draw the exact mean
+  // is better.
   static constexpr double kMargin = .02;
-  // An uncompressed step so many times as long as a compressed one ends its trial.
+  // An uncompressed step that takes more than this many times a compressed one ends its trial.
   static constexpr double kHopeless = 2;
-  // There is none if the gradient would keep the link busy for so many times a compressed step.
-  // The link looks slower than it is to short messages, which wait for processors.
+  // There is no trial if the uncompressed gradient would keep the link busy for at least this
+  // many times a compressed step. It is so much because the link looks slower than it is to
+  // short messages, which wait for processors.
   static constexpr double kNotWorthATrial = 4;
 
-  // If not enabled, all steps are to be compressed.
+  // If it is not enabled, all steps are to be compressed.
   explicit Payoff(bool enabled) : state_(enabled ? State::kSettling : State::kOff) {}
 
-  // How to send the next step.
+  // Whether to send the next step uncompressed.
   bool exact() const { return state_ == State::kTrying || state_ == State::kExact; }
-  // Whether Add needs what the last step took; otherwise anything does.
+  // Whether Add needs to know what the last step took. If not, any numbers will do.
   bool timing() const { return state_ == State::kTiming || state_ == State::kTrying; }
 
-  // A step is over. seconds: from its first gradients to the next one's, of the slowest worker.
-  // exact_seconds: that the slowest link would be busy if the step were not compressed.
+  // Notes that a step is over. `seconds` is the time from its first gradients to the next
+  // step's, of the slowest worker. `exact_seconds` is the time for which the slowest link would
+  // be busy if the step were not compressed.
   void Add(double seconds, double exact_seconds);
 
-  // What has been found since the last call, for the user; mostly nothing.
+  // Returns what has been found since the last call, for the user. It is empty most of the
+  // time.
   std::string TakeNotice();
 
  private:

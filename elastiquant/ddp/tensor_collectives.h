@@ -1,4 +1,4 @@
-// Compressed collectives on single tensors, outside DDP.
+// Runs compressed collectives on single tensors, outside DDP.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,33 @@
 
 namespace elastiquant {
 
-// The workers of one group. All must make the same calls in the same order, from one thread at
-// a time. After an error other than NonFinite and InvalidArgument no further call works.
+// Connects the workers of one group. All must make the same calls in the same order, from one
+// thread at a time. After an error other than NonFinite and InvalidArgument no further call
+// works.
 class TensorCollectives {
  public:
-  // Collective. Errors: those of Communicator::Connect.
+  // Collective. Fails with InvalidArgument if `threads`, the number of codec threads, is less
+  // than 1, and as Communicator::Connect does.
   static Result<std::unique_ptr<TensorCollectives>> Create(CommunicatorOptions options,
                                                            int threads);
 
-  // values: this worker's; then the mean over the workers, the same bits on all.
-  // Errors: InvalidArgument if the codec remembers from message to message, or if workers give
-  // other lengths, codecs or seeds, on all of them; NonFinite, on all, where a worker has a NaN
-  // or infinity; Unavailable for a lost worker.
+  // Makes `values` the mean over the workers, with the same bits on all. Fails with
+  // InvalidArgument if the codec remembers from message to message, or, on all workers, if they
+  // give other lengths, codecs or seeds; with NonFinite, on all, if some worker's values cannot
+  // be encoded because of a NaN, an infinity or their size; and with Unavailable for a lost
+  // worker.
   Status Mean(std::span<float> values, const std::shared_ptr<const Codec>& codec,
               uint64_t seed);
 
-  // What every worker's values decode to, by rank, this one's too: the same bits on all.
-  // Errors: as Mean.
+  // Returns what every worker's values decode to, by rank, this worker's too. The bits are the
+  // same on all. Fails as Mean does.
   Result<std::vector<std::vector<float>>> Gather(std::span<const float> values,
                                                  const Codec& codec, uint64_t seed);
 
-  // The others are told when they wait for this worker, which will make no more calls.
+  // Says why this worker will make no more calls: the others are told if they wait for it.
   void SetFarewell(std::string why) { comm_->SetFarewell(std::move(why)); }
-  // This worker cannot go on: all others stop, and so does a call under way. From any thread.
+  // Says that this worker cannot go on: all others stop, and so does a call under way. May be
+  // called by any thread.
   void Abort(const Status& why) { comm_->Abort(why); }
 
   int world_size() const { return comm_->world_size(); }

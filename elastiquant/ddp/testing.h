@@ -1,4 +1,4 @@
-// Parameters for tests.
+// Makes parameters for tests.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace elastiquant {
 
-// GCC 12 takes aggregates of these in a list for uninitialised.
+// Returns a parameter with these fields. It is a function because GCC 12 takes aggregates of
+// these in a list for uninitialised.
 inline DdpParameter Parameter(const std::string& name, size_t rows, size_t cols,
                               const std::string& codec) {
   DdpParameter parameter;

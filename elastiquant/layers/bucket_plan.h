@@ -1,5 +1,6 @@
-// Which parameter's gradient lies where: parameters in reverse order (that in which backward
-// completes them) grouped into flat buckets, small ones apart so that they can stay exact.
+// Plans which parameter's gradient lies where. Parameters are grouped into flat buckets in
+// reverse order, in which backward completes them; small ones are kept apart so that they can
+// stay exact.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 namespace elastiquant {
 
+// What a plan must know of a parameter.
 struct ParameterShape {
   std::string name;  // "layer1.0.conv1.weight"
   size_t elements = 0;
@@ -21,18 +23,19 @@ struct ParameterShape {
   size_t kernel = 1;  // TensorShape::kernel
 };
 
-// Of a parameter with these dimensions.
+// Returns the shape of a parameter with these dimensions.
 ParameterShape MakeParameterShape(std::string name, std::span<const size_t> dimensions);
 
+// The place of one parameter in its bucket.
 struct BucketSlot {
   size_t parameter = 0;  // its index in the list that was planned
-  size_t offset = 0;     // of its first element in the bucket
+  size_t offset = 0;     // where its first element lies in the bucket
 };
 
 struct PlannedBucket {
   std::vector<BucketSlot> slots;
   size_t elements = 0;
-  bool exact = false;  // travels as fp32 whatever the codec
+  bool exact = false;  // whether it travels as fp32 whatever the codec
   std::string name;    // the layers it holds, for messages
 };
 
@@ -44,7 +47,7 @@ struct BucketPlace {
 
 struct BucketPlan {
   std::vector<PlannedBucket> buckets;  // in the order in which backward fills them
-  BucketPlace scalars;                 // `scalars` extra values, in an exact bucket
+  BucketPlace scalars;                 // where `scalars` extra values lie, in an exact bucket
 };
 
 struct BucketPlanOptions {
@@ -53,22 +56,23 @@ struct BucketPlanOptions {
   // What stays exact: "none", or a comma-separated list of "1d" (biases and norms) and of name
   // patterns as in a shell ("fc.*").
   std::string exact = "1d";
-  // Values to be averaged beside the gradients: the loss, say. They make an exact bucket of
-  // their own where there is no other.
+  // The number of values to be averaged beside the gradients, such as the loss. They make an
+  // exact bucket of their own if there is no other.
   size_t scalars = 0;
 };
 
-// Errors: InvalidArgument for a bucket size of 0, no parameters, or a pattern that matches
-// none.
+// Plans the buckets. Fails with InvalidArgument for a bucket size of 0, no parameters, or a
+// pattern that matches no parameter.
 Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
                                const BucketPlanOptions& options);
 
-// "layer1.0.conv1.weight ... conv1.weight, 7 tensors"
+// Returns text such as "layer1.0.conv1.weight ... conv1.weight, 7 tensors".
 std::string NameOfBucket(const PlannedBucket& bucket,
                          std::span<const ParameterShape> parameters);
 
-// The tensors of a bucket, in its order, as codecs of matrices take them: the first dimension
-// against all others; those of less than two dimensions are one row.
+// Returns the tensors of a bucket, in its order, as codecs of matrices take them: the rows are
+// the first dimension and the columns all others; those of less than two dimensions are one
+// row.
 std::vector<TensorShape> TensorsOf(const PlannedBucket& bucket,
                                    std::span<const ParameterShape> parameters);
 

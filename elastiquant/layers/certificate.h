@@ -1,5 +1,5 @@
-// What quantisation did to each layer of a model, against what theory allows: the certificate
-// of a run.
+// The certificate of a run says what quantisation did to each layer of a model, against what
+// theory allows.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,27 @@
 
 namespace elastiquant {
 
-// Sums over messages, or over their parts that belong to a layer. Plain doubles, as workers
-// add them up.
+// Sums over messages, or over their parts that belong to a layer. They are all doubles, because
+// workers add them up.
 struct CertificateSums {
   double messages = 0;
   double coordinates = 0;
-  double squared_norm = 0;   // of what was encoded
-  double squared_error = 0;  // of what was decoded, against it
-  // The most that squared_error can be on average: of every run of coordinates that are
-  // quantised together (Codec::granule) and meet the layer, Codec::NmseBound times their
-  // squares; or, of frames that tell their variance, that. NaN if no bound is known.
+  double squared_norm = 0;   // sum of squares of what was encoded
+  double squared_error = 0;  // of what was decoded less that
+  // The most that squared_error can be on average. It is the sum, over the runs of coordinates
+  // that are quantised together (Codec::granule) and that meet the layer, of Codec::NmseBound
+  // times the squared norm of the run. For frames that tell their variance it is made from
+  // that. It is NaN if no bound is known.
   double bound = 0;
-  double worst_case = 0;  // the same by CodecBounds::worst_case; NaN if that is not known
-  double bits = 0;        // of frames, the share of these coordinates
-  double bits_bound = 0;  // likewise, of CodecBounds::frame_bits
-  // Over the messages: for the spread of squared_error.
+  double worst_case = 0;  // likewise from CodecBounds::worst_case; NaN if not known
+  double bits = 0;        // the share of these coordinates in the frames' bits
+  double bits_bound = 0;  // likewise from CodecBounds::frame_bits
+  // Sums over the messages of products of their error and norm, for the spread of
+  // squared_error.
   double error_error = 0, error_norm = 0, norm_norm = 0;
 
   CertificateSums& operator+=(const CertificateSums& other);
-  // How uncertain squared_error is, as a standard deviation.
+  // Returns how uncertain squared_error is, as a standard deviation.
   double Spread() const;
 };
 
@@ -46,39 +48,43 @@ struct CertificateSums {
 enum class Verdict : uint8_t {
   kHolds,
   kLoose,      // the bound is more than kLooseBound times what was measured
-  kExceeded,   // the error is above the bound, and not by chance: a bug
+  kExceeded,   // the error is above the bound, not by chance: a bug
   kUnbounded,  // no bound is known of the codec
 };
 inline constexpr double kLooseBound = 10;
-// Standard deviations above a bound that chance does not explain; of kFewestMessages at least.
+// How many standard deviations above a bound chance does not explain, if there are at least
+// kFewestMessages messages.
 inline constexpr double kBeyondChance = 5;
 inline constexpr double kFewestMessages = 8;
 std::string_view VerdictName(Verdict v);  // "holds", "loose", "exceeded", "unbounded"
 Verdict Judge(const CertificateSums& sums);
 
-// Collects the measured steps of an epoch.
+// Collects the measured steps of an epoch. LayerReduction has one. It is thread-safe.
 class Certificate {
  public:
-  // Of the layers that lie in buckets which are not exact.
+  // Makes an empty certificate of the layers that lie in buckets which are not exact.
   Certificate(const BucketPlan& plan, std::span<const ParameterShape> parameters);
 
-  // A message; those of lossless codecs are passed over. Thread-safe.
+  // Adds a message. Those of lossless codecs are passed over.
   void Add(const MeasuredMessage& message);
 
-  // Collective: worker 0 has the sums of all workers then, and the others none.
+  // Collective. Afterwards worker 0 has the sums of all workers, and the others have none.
   Status Gather(Communicator* comm);
 
-  // Of worker 0: one object a layer that was measured, and one named "" of all of them;
-  // docs/metrics.md defines the fields. step: done at the epoch's end.
+  // Returns an object for each layer that was measured, and one named "" for all of them
+  // together; docs/metrics.md defines the fields. The sums are this worker's own before Gather.
+  // `step` is the number of steps done at the epoch's end.
   std::vector<nlohmann::json> Lines(int64_t step, int64_t epoch) const;
+  // Sets all sums to 0.
   void Forget();
-  // Lines, then Forget.
+  // Does Lines, then Forget.
   std::vector<nlohmann::json> TakeLines(int64_t step, int64_t epoch);
 
-  // The sums so far, for a checkpoint within an epoch.
+  // Returns the sums so far, for a checkpoint within an epoch.
   nlohmann::json SaveState() const;
-  // Of other buckets or layers: this epoch's sums begin anew. Errors: CorruptData, and nothing
-  // has changed, if it is no such state.
+  // Takes up what SaveState returned. Sums of other layers, or of layers in another order, are
+  // passed over: the sums stay as they are. Fails with CorruptData, and has changed nothing, if
+  // it is no such state.
   Status LoadState(const nlohmann::json& state);
 
  private:
@@ -90,9 +96,9 @@ class Certificate {
   const theory::CodecBounds& BoundsOf(const Codec& codec, size_t coordinates);
 
   std::vector<std::string> layers_;         // names
-  std::vector<std::vector<Slice>> slices_;  // by bucket; none of an exact one
+  std::vector<std::vector<Slice>> slices_;  // by bucket; an exact one has none
   mutable std::mutex mutex_;
-  std::vector<CertificateSums> sums_;  // by layer, and at the end of all
+  std::vector<CertificateSums> sums_;  // by layer, and at the end those of all
   std::map<std::pair<std::string, size_t>, theory::CodecBounds>
       known_;  // by codec and coordinates
 };

@@ -1,5 +1,5 @@
-// What the codecs of a run remember on one worker, to and from that worker's checkpoint. It is
-// kept by parameter, so that it outlives a change of bucket size.
+// Brings what the codecs of a run remember on one worker to and from that worker's checkpoint.
+// It is kept by parameter, so that it outlives a change of bucket size.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,40 @@
 
 namespace elastiquant {
 
-// Named bytes, as a checkpoint has them.
+// Bytes by name, as a checkpoint has them.
 using Sections = std::map<std::string, std::vector<uint8_t>>;
 
-// Of each field that a bucket's codec remembers (Codec::StateFields()) and each of its
-// parameters there are two sections:
+// For each field that a bucket's codec remembers (Codec::StateFields()) and each of the
+// bucket's parameters there are two sections:
 //   "memory/FIELD/PARAMETER"       what the worker's own gradient lost;
 //   "mean-memory/FIELD/PARAMETER"  what the mean lost, zero where others own it.
 // A coordinate that changes its owner with the layout takes its memory along: what a mean lost
 // counts for as many workers as there are.
 class CodecMemory {
  public:
-  // Of one parameter whose codec remembers these fields: the sections of an empty memory.
+  // Adds the sections of an empty memory, for one parameter whose codec remembers these fields.
   static void SaveEmpty(const ParameterShape& shape, std::span<const std::string> fields,
                         Sections* sections);
-  // Errors: CorruptData naming the first of its sections that is missing or has another size.
+  // Checks the sections of that parameter. Fails with CorruptData, which names the first
+  // section that is missing or has another size.
   static Status Check(const ParameterShape& shape, std::span<const std::string> fields,
                       const Sections& sections);
 
-  // fields: by bucket. plan, shapes and reducer must outlive it.
+  // `fields` is by bucket. `plan`, `shapes` and `reducer` must outlive it.
   CodecMemory(const BucketPlan& plan, std::span<const ParameterShape> shapes,
               std::vector<std::vector<std::string>> fields, int world_size,
               GradientReducer* reducer);
 
+  // Adds the sections of all parameters.
   void Save(Sections* sections) const;
-  // Errors: those of Check, before anything is changed.
+  // Makes the memory what the sections say. Fails as Check does, before anything is changed.
   Status Load(const Sections& sections);
 
-  // The unit of one parameter's gradient has changed: losses and velocities that are remembered
-  // of it are multiplied by the factor. Bases have no unit.
+  // Converts what is remembered of one parameter to a new unit of its gradient: residuals and
+  // velocities are multiplied by the factor. Bases have no unit.
   void Rescale(size_t parameter, double factor);
-  // All fields of one parameter, one behind another: to be put back as they were.
+  // Copy returns all fields of one parameter, one behind the other. PutBack makes the memory
+  // what the copy says.
   std::vector<float> Copy(size_t parameter) const;
   void PutBack(size_t parameter, std::span<const float> copy);
 

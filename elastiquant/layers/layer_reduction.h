@@ -1,4 +1,4 @@
-// The mean of a model's gradients over the workers: flat buckets of layers, each under its
+// Averages a model's gradients over the workers. It has flat buckets of layers, each under its
 // codec and by its exchange; what the codecs remember of each layer; and the certificate of
 // what quantisation did to it. `train` and the DDP hook stand on this one class.
 #pragma once
@@ -20,8 +20,8 @@
 
 namespace elastiquant {
 
-// The codecs as they are now, with fitted levels and for the epoch, by the spec that they were
-// asked for by.
+// The codecs as they are now, with fitted levels and for the epoch. The key is the spec by
+// which a codec was asked for.
 using CodecsBySpec = std::map<std::string, std::shared_ptr<const Codec>>;
 
 struct LayerBuckets {
@@ -41,13 +41,12 @@ struct LayerReductionOptions {
 // Not thread-safe. MarkReady may be called by another thread than the rest, but only by one.
 class LayerReduction {
  public:
-  // Collective. Errors: those of options.choose, of CodecForShapes and of
-  // GradientReducer::Create.
+  // Collective. Fails as options.choose, CodecForShapes and GradientReducer::Create do.
   static Result<std::unique_ptr<LayerReduction>> Make(Communicator* comm, LayerBuckets buckets,
                                                       const CodecsBySpec& codecs,
                                                       LayerReductionOptions options);
 
-  // A step is BeginStep, MarkReady of each bucket, Finish (GradientReducer).
+  // A step is BeginStep, MarkReady of each bucket, Finish (see GradientReducer).
   Status BeginStep(uint64_t step);
   Status MarkReady(size_t bucket);
   Result<StepOutcome> Finish() { return reducer_->Finish(); }
@@ -61,18 +60,20 @@ class LayerReduction {
   void Flush(size_t bucket);
   void CommitFlushed();
 
-  // Between steps, the same on all workers: buckets travel under these codecs from now on.
+  // Makes buckets travel under these codecs from now on. Must be called between steps, and be
+  // given the same on all workers.
   Status UseCodecs(const CodecsBySpec& codecs);
 
-  // Between steps: the unit of a parameter's gradient changes by this (CodecMemory::Rescale).
+  // Converts what is remembered of a parameter to a new unit of its gradient
+  // (CodecMemory::Rescale). Must be called between steps.
   void RescaleMemory(size_t parameter, double factor) { memory_->Rescale(parameter, factor); }
   // KeepMemory keeps a copy of what is remembered of a parameter, as it was before the step
   // that has begun. KeepMemoryOfZeros does so in every step for all parameters whose gradient
   // is zero on this worker.
   void KeepMemory(size_t parameter) { kept_[parameter] = memory_->Copy(parameter); }
   void KeepMemoryOfZeros() { keep_zeros_ = true; }
-  // To be called after that step if what was sent of the parameter has not been applied: its
-  // memory becomes the copy. Nothing happens if there is none.
+  // Makes the memory of a parameter the copy, if there is one. Must be called after that step
+  // if what was sent of the parameter has not been applied.
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
   Status LoadMemory(const Sections& sections);
@@ -98,7 +99,7 @@ class LayerReduction {
   // By bucket, in a step that is sent exactly: what its codec shall remember, by field.
   std::vector<std::vector<std::vector<float>>> flushed_;
   bool flushes_ = false;
-  bool is_flushed_ = false;  // the last exact step has sent all that was remembered
+  bool is_flushed_ = false;  // whether the last exact step has sent all that was remembered
   bool keep_zeros_ = false;
   std::map<size_t, std::vector<float>> kept_;  // by parameter
 };

@@ -12,18 +12,21 @@
 
 namespace elastiquant {
 
-// Worker 0's own gradient of one step is what the levels are fitted to: before it is rounded,
-// and the same levels for all workers, so that a checkpoint of the run has them too.
+// Fits levels to worker 0's own gradient of one step: to what it is before it is rounded. All
+// workers get the same levels, so that a checkpoint of the run has them too. StepRunner and
+// DdpEngine have one for each adaptive codec.
 class LevelAdapter {
  public:
-  // every: steps from one adaptation to the next; 0: IsAdaptationStep, the published schedule.
+  // `every` is the number of steps from one adaptation to the next. If it is 0 they follow the
+  // published schedule, IsAdaptationStep.
   LevelAdapter(Communicator* comm, int64_t every) : comm_(comm), every_(every) {}
 
   // Whether levels are fitted after step `step`, counted from 1.
   bool Due(int64_t step) const;
-  // Worker 0: a bucket of that step, before the all-reduce overwrites it. Others do nothing.
+  // Takes a copy of a bucket of that step, on worker 0 alone. Must be called before the
+  // all-reduce overwrites the bucket.
   void Capture(std::span<const float> bucket);
-  // Collective: the codec with new levels. Forgets what was captured.
+  // Collective. Returns the codec with new levels. Forgets what was captured.
   Result<std::shared_ptr<const Codec>> Adapt(const Codec& codec);
   void Forget() { captured_.clear(); }
 

@@ -1,5 +1,5 @@
-// Whose state it is. What a worker remembers fits that worker alone: another one's would be
-// sent twice, and what a codec of another kind remembers means something else.
+// Says whose state it is. What a worker remembers fits that worker alone: another one's would
+// be sent twice, and what a codec of another kind remembers means something else.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace elastiquant {
 
+// The worker, the job's size and the model that a state belongs to.
 struct StateIdentity {
   struct Layer {
     std::string name;
@@ -19,14 +20,14 @@ struct StateIdentity {
   };
   int rank = 0;
   int world_size = 1;
-  std::vector<Layer> layers;  // of all parameters, in any order
+  std::vector<Layer> layers;  // one for each parameter, in any order
 };
 
-// As a section of a checkpoint: JSON.
+// Returns the identity as a section of a checkpoint, in JSON.
 std::vector<uint8_t> IdentitySection(const StateIdentity& identity);
 
-// Errors: CorruptData for a section that is none, and for another identity than `mine`: it
-// names the first thing that differs, with both values, and says what to do.
+// Fails with CorruptData if the section is no identity, or another one than `mine`. The message
+// then names the first thing that differs, with both values, and says what to do.
 Status CheckIdentity(std::span<const uint8_t> section, const StateIdentity& mine);
 
 }  // namespace elastiquant
