@@ -1,4 +1,4 @@
-// Data sets of small images held as bytes in memory: CIFAR, idx and the generated set.
+// Data sets of small images that are held as bytes in memory: CIFAR, idx and the generated set.
 #pragma once
 
 #include <array>
@@ -17,12 +17,13 @@ struct ByteImage {
   uint16_t label;
 };
 
-// Mean and standard deviation of each channel, for pixels scaled to 0 ... 1.
+// The mean and standard deviation of each channel, for pixels scaled to 0 ... 1.
 struct ChannelStatistics {
   std::array<float, 3> mean{};
   std::array<float, 3> deviation{};
 };
 
+// The images of a data set, and how they are read.
 struct ByteImageSet {
   // What the pixels point into.
   std::vector<MappedFile> files;
@@ -36,13 +37,14 @@ struct ByteImageSet {
   std::vector<ByteImage> test;
 };
 
-// Statistics of the given images, from exact integer sums.
+// Returns the statistics of the given images, from exact integer sums.
 ChannelStatistics MeasureStatistics(std::span<const ByteImage> images, int64_t channels,
                                     int64_t pixels, bool planar);
 
-// Takes name, format, classes, channels and image_size from `info`, the sizes from `set`.
-// Augmentation: a shift of up to `shift` pixels each way (what comes in is the mean colour),
-// then a flip with probability 1/2 (He et al. 2015, section 4.2).
+// Makes a data set. Takes name, format, classes, channels and image_size from `info`, and the
+// sizes from `set`. Augmentation is a shift of up to `shift` pixels each way (what comes in has
+// the mean colour), then, if `mirror` is set, a flip with probability 1/2 (He et al. 2015,
+// section 4.2).
 std::shared_ptr<const Dataset> MakeByteImageDataset(DatasetInfo info, ByteImageSet set);
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100 in their official binary layout (Krizhevsky 2009,
+// Opens CIFAR-10 and CIFAR-100 in their official binary layout (Krizhevsky 2009,
 // https://www.cs.toronto.edu/~kriz/cifar.html), and other sets in the same records.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace elastiquant {
 
-// data_batch_1.bin ... data_batch_5.bin and test_batch.bin, each 10,000 records of a label byte
-// and 3 * 32 * 32 pixel bytes.
+// Opens data_batch_1.bin ... data_batch_5.bin and test_batch.bin, each of which has 10,000
+// records of a label byte and 3 * 32 * 32 pixel bytes.
 Result<std::shared_ptr<const Dataset>> OpenCifar10(const std::filesystem::path& directory);
 
-// train.bin and test.bin: CIFAR-100's records of a coarse label, a fine label (the one used)
-// and 3 * 32 * 32 pixels; or, told by the files' sizes, records of CIFAR-10's kind with any
-// number of classes.
+// Opens train.bin and test.bin. They have CIFAR-100's records of a coarse label, a fine label
+// (the one used) and 3 * 32 * 32 pixels; or, told by the files' sizes, records of CIFAR-10's
+// kind with any number of classes.
 Result<std::shared_ptr<const Dataset>> OpenTrainTestBin(const std::filesystem::path& directory);
 
 }  // namespace elastiquant

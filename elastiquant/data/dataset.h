@@ -1,4 +1,4 @@
-// Labelled images from files or from a formula, one interface whatever the format.
+// Labelled images from files or from a formula, with one interface whatever the format.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DatasetInfo {
   int64_t floats_per_image() const { return channels * image_size * image_size; }
 };
 
-// Immutable once open: Read may be called from many threads at a time.
+// A data set. It is immutable once open: Read may be called from many threads at a time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -36,8 +36,10 @@ class Dataset {
 
   // Writes sample `index` to `out`: info().floats_per_image() values in the order
   // [y][x][channel] (channels last), normalised per channel. Returns its label. With an
-  // `augment` key the usual random augmentation of the format is applied, a function of the key
-  // alone; without, none is. Errors: CorruptData naming the file that cannot be decoded.
+  // `augment` key it applies the usual random augmentation of the format, which is a function
+  // of the key alone; without one it applies none. Fails with CorruptData, which names the file
+  // that cannot be decoded, with OutOfRange for an index outside the split, and with
+  // InvalidArgument if `out` has another size.
   Result<int64_t> Read(Split split, int64_t index, const StreamKey* augment,
                        std::span<float> out) const;
 
@@ -62,8 +64,8 @@ struct DatasetOptions {
 //   train.bin, test.bin                                    CIFAR-100, or CIFAR-10 records
 //   train-images-idx3-ubyte[.gz] and its three companions  the MNIST family
 //   train/<class>/*.jpg with test/ or val/ beside it       JPEG folders
-// Errors: NotFound for a missing directory or file, CorruptData for one of the wrong size (the
-// message gives the path, the size expected and the size found).
+// Fails with NotFound for a missing directory or file, and with CorruptData for a file of the
+// wrong size (the message gives the path, the size expected and the size found).
 Result<std::shared_ptr<const Dataset>> OpenDataset(std::string_view source,
                                                    const DatasetOptions& options);
 

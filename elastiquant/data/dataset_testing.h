@@ -19,7 +19,7 @@ namespace elastiquant {
 namespace fs = std::filesystem;
 using Bytes = std::vector<uint8_t>;
 
-// A folder of its own for each test, and what is done with data sets in it.
+// Gives each test a folder of its own, and does what tests do with data sets in it.
 class DatasetTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class DatasetTest : public testing::Test {
     EXPECT_TRUE(dataset.ok()) << dataset.status().ToString();
     return dataset.ok() ? *dataset : nullptr;
   }
-  // Opening must fail with this code and a message that holds every one of `words`.
+  // Expects that opening fails with this code and a message that holds every one of `words`.
   void ExpectError(StatusCode code, const std::vector<std::string>& words,
                    const DatasetOptions& options = {}) {
     const auto dataset = Open(options);

@@ -20,8 +20,8 @@ inline constexpr int64_t kGeneratedSide = 32;
 // the same on every machine.
 int64_t DrawGenerated(uint64_t seed, Split split, int64_t index, std::span<uint8_t> pixels);
 
-// The set of `options.generated_train` and `generated_test` such images.
-// Errors: InvalidArgument if a size is out of range.
+// Makes the set of `options.generated_train` and `generated_test` such images. Fails with
+// InvalidArgument if one of them is not in 1 ... 1,000,000.
 Result<std::shared_ptr<const Dataset>> OpenGenerated(const DatasetOptions& options);
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-// Decoding JPEG files into RGB pixels.
+// Decodes JPEG files into RGB pixels.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@ struct JpegSize {
   int64_t height = 0;
 };
 
-// Reads the header only. Errors as DecodeJpeg.
+// Reads the header only. Fails as DecodeJpeg does.
 Result<JpegSize> ReadJpegSize(const std::filesystem::path& path);
 
 // Decodes grey, colour and CMYK files to RGB, at the given eighths of full size (1 ... 8): the
-// decoder shrinks at little cost. Errors: NotFound or Io if the file cannot be read,
-// CorruptData with the decoder's words if it is no JPEG file, is damaged, or ends early.
+// decoder shrinks at little cost. Fails with NotFound or IoError if the file cannot be read,
+// and with CorruptData and the decoder's words if it is no JPEG file, is damaged, or ends
+// early.
 Result<RgbImage> DecodeJpeg(const std::filesystem::path& path, int eighths = 8);
 
 }  // namespace elastiquant

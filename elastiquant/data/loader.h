@@ -1,4 +1,4 @@
-// Batches for one worker of many, prepared ahead by a few threads.
+// Loads batches for one worker of many, prepared ahead by a few threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace elastiquant {
 
-// The tensors are views of a buffer that the loader uses again: they are valid until the next
-// call of Next() on the same loader, or its end.
+// A batch, whose tensors are views of a buffer that the loader uses again: they are valid until
+// the next call of Next() on the same loader, or its end.
 struct Batch {
   at::Tensor images;  // fp32 [batch, channels, size, size], channels-last in memory
   at::Tensor labels;  // int64 [batch]
@@ -26,45 +26,45 @@ struct LoaderPosition {
 };
 
 struct LoaderOptions {
-  int64_t batch = 32;  // samples a worker and step
+  int64_t batch = 32;  // samples of a worker in a step
   int rank = 0;
   int world_size = 1;
   uint64_t seed = 0;    // of the order and the augmentation
-  bool augment = true;  // training only
-  int threads = 1;      // that prepare batches, at least 1
+  bool augment = true;  // for training only
+  int threads = 1;      // threads that prepare batches, at least 1
   int prefetch = 2;     // batches kept ready, at least 1
 };
 
-// Endless training batches. Each epoch is a permutation of the training split, a function of
-// (seed, epoch) alone; step s takes the samples [s, s + 1) * batch * world_size of it, of which
-// rank r has the r-th run of `batch`. What is left at the end of an epoch is dropped. Sample i
-// of an epoch is augmented by a key made from (seed, epoch, i), so batches depend neither on
-// threads nor on where the loader started.
+// Gives training batches without end. Each epoch is a permutation of the training split, a
+// function of (seed, epoch) alone; step s takes the samples [s, s + 1) * batch * world_size of
+// it, of which rank r has the r-th run of `batch`. What is left at the end of an epoch is
+// dropped. In an epoch sample i of the split is augmented by a key made from (seed, epoch, i),
+// so batches depend neither on threads nor on where the loader started.
 class TrainLoader {
  public:
-  // Errors: InvalidArgument if an option is out of range, or if the split is smaller than one
-  // global batch; `start` may lie anywhere in an epoch.
+  // Fails with InvalidArgument if an option is out of range, if the split is smaller than one
+  // global batch, or if `start` is not a step of an epoch. It may be any step of one.
   static Result<std::unique_ptr<TrainLoader>> Make(std::shared_ptr<const Dataset> dataset,
                                                    const LoaderOptions& options,
                                                    LoaderPosition start = {});
   virtual ~TrainLoader() = default;
 
   virtual int64_t steps_per_epoch() const = 0;
-  // Waits until the next batch is ready. Errors: those of Dataset::Read, after which the loader
-  // is to be discarded: a batch is lost, so what follows is no more the order promised above.
+  // Waits until the next batch is ready. Fails as Dataset::Read does. The loader must be
+  // discarded then: a batch is lost, so what follows is no more in the order promised above.
   virtual Result<Batch> Next() = 0;
 };
 
-// One pass over the test split without augmentation: the ranks' samples together are the whole
+// Passes over the test split without augmentation. The ranks' samples together are the whole
 // split, each sample once. The last batch may be short; ranks may have different numbers of
-// batches (or none), so add up counts across ranks after the pass, not in it.
+// batches (or none), so counts must be added up across ranks after the pass, not in it.
 class TestLoader {
  public:
   static Result<std::unique_ptr<TestLoader>> Make(std::shared_ptr<const Dataset> dataset,
                                                   const LoaderOptions& options);
   virtual ~TestLoader() = default;
 
-  // The next batch, or nothing after the last; Rewind() starts the pass again.
+  // Next returns the next batch, or nothing after the last one. Rewind starts the pass again.
   virtual Result<std::optional<Batch>> Next() = 0;
   virtual void Rewind() = 0;
 };

@@ -1,4 +1,4 @@
-// A read-only file in memory, its pages shared by every process that maps it.
+// A read-only file in memory, whose pages are shared by all processes that map it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace elastiquant {
 
 class MappedFile {
  public:
-  // Errors: NotFound or Io, with the path and the operating system's words.
+  // Fails with NotFound or IoError, with the path and the operating system's words.
   static Result<MappedFile> Open(const std::filesystem::path& path);
 
   MappedFile() = default;
@@ -19,7 +19,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Stays where it is when the object is moved.
+  // Returns the contents, which stay where they are when the object is moved.
   std::span<const uint8_t> bytes() const { return bytes_; }
 
  private:

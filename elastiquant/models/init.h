@@ -1,4 +1,4 @@
-// Initial weights, the same on every machine.
+// Makes initial weights, which are the same on every machine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,17 @@
 namespace elastiquant {
 
 // Fills contiguous fp32 `values` with numbers of mean 0 and the given standard deviation: sums
-// of twelve uniforms (Irwin-Hall), within 6 deviations. Near enough to a Gaussian to start
-// from, and made by exact arithmetic, so no machine's libm shows in them.
+// of twelve uniforms (Irwin-Hall), within 6 deviations. They are near enough to a Gaussian to
+// start from, and made by exact arithmetic, so that no machine's libm shows in them.
 void FillNormal(const at::Tensor& values, double deviation, StreamKey key);
 
-// Uniform in [-bound, bound).
+// Fills `values` with numbers that are uniform in [-bound, bound).
 void FillUniform(const at::Tensor& values, double bound, StreamKey key);
 
-// Initialises every parameter of `module`. Convolutions: normal with variance 2 / fan-out (He
-// et al. 2015, "Delving Deep into Rectifiers", eq. 14); linear layers: uniform within 1 /
-// sqrt(inputs); norms: weight 1, bias 0. Parameter number i draws from stream (seed, i).
+// Initialises every parameter of `module`. Convolutions are normal with variance 2 / fan-out
+// (He et al. 2015, "Delving Deep into Rectifiers", eq. 14); linear layers are uniform within 1
+// / sqrt(inputs); norms have weight 1 and bias 0. Parameter number i draws from stream (seed,
+// i).
 void InitialiseWeights(const torch::nn::Module& module, uint64_t seed);
 
 }  // namespace elastiquant

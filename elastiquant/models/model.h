@@ -22,35 +22,37 @@ namespace elastiquant {
 // never shows outside.
 class Model : public torch::nn::Module {
  public:
-  // images: fp32 [batch, channels, image_size, image_size], any memory format.
-  // Returns the logits, fp32 [batch, classes].
+  // Returns the logits, fp32 [batch, classes]. `images` are fp32 [batch, channels, image_size,
+  // image_size], of any memory format.
   virtual at::Tensor Forward(const at::Tensor& images) = 0;
 };
 
 struct ModelOptions {
   int64_t classes = 10;     // at least 2
-  int64_t channels = 3;     // of the input images: 1 (grey) or 3
-  int64_t image_size = 32;  // side of the square input images, in pixels
+  int64_t channels = 3;     // those of the input images: 1 (grey) or 3
+  int64_t image_size = 32;  // the side of the square input images, in pixels
   uint64_t seed = 0;        // the initial weights are a function of the seed and the name alone
 };
 
 // Makes "resnet20" and the like, newly initialised (He normal, fan out) and in training mode.
 // The resnet18/34/50 take the 32-pixel stem (3x3, stride 1, no pooling) where image_size is
-// below 64 and the ImageNet stem otherwise; "resnet18-32px" and "resnet18-imagenet" insist.
-// Errors: InvalidArgument with the names known, or with the range of the option that is wrong.
+// below 64 and the ImageNet stem otherwise; "resnet18-32px" and "resnet18-imagenet" insist on
+// theirs. Fails with InvalidArgument, which gives the names known, or the range of the option
+// that is wrong.
 Result<std::shared_ptr<Model>> MakeModel(std::string_view name, const ModelOptions& options);
 
+// What is known of a model without making it.
 struct ModelInfo {
   std::string name;         // for MakeModel
-  int64_t parameters = 0;   // trainable, with the options below
+  int64_t parameters = 0;   // trainable ones, with the options below
   ModelOptions options;     // those of the publication
   std::string description;  // one line
 };
 
-// Every model, smallest family first.
+// Returns every model, smallest family first.
 std::vector<ModelInfo> ListModels();
 
-// Number of trainable values in a model.
+// Returns the number of trainable values in a model.
 int64_t CountParameters(const Model& model);
 
 }  // namespace elastiquant

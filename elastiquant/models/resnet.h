@@ -24,9 +24,9 @@ struct ResNetShape {
   Stem stem = Stem::k32Pixel;
 };
 
-// The networks of section 4.2 have 6n + 2 layers: ResNet-20 is n = 3.
+// Returns a network of section 4.2, which has 6n + 2 layers: ResNet-20 is n = 3.
 ResNetShape CifarResNet(int64_t blocks_per_stage);
-// Those of section 4.1; `layers` is 18, 34 or 50.
+// Returns a network of section 4.1; `layers` is 18, 34 or 50.
 ResNetShape ImageNetResNet(int layers, Stem stem);
 
 std::shared_ptr<Model> MakeResNet(const ResNetShape& shape, const ModelOptions& options);

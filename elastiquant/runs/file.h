@@ -1,4 +1,4 @@
-// Whole files. Errors name the file and give the operating system's words.
+// Reads and writes whole files. Errors name the file and give the operating system's words.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,13 @@
 
 namespace elastiquant {
 
-// Errors: NotFound if there is none, InvalidArgument for what is no regular file, IoError.
+// Fails with NotFound if there is no such file, with InvalidArgument if it is not a regular
+// file, and with IoError if it cannot be read.
 Result<std::vector<uint8_t>> ReadFile(const std::filesystem::path& file);
 
-// Replaces `file` by `bytes` atomically: a temporary file, synced and renamed, and the folder
-// synced. A crash at any moment leaves either the old file or the new one, whole.
+// Replaces `file` by `bytes` atomically: writes a temporary file, syncs and renames it, and
+// syncs the folder. A crash at any moment leaves either the old file or the new one, whole.
+// Fails with IoError.
 Status WriteFileAtomically(const std::filesystem::path& file, std::span<const uint8_t> bytes);
 
 inline std::span<const uint8_t> AsBytes(std::string_view text) {

@@ -1,4 +1,4 @@
-// Starts the workers of a run on this machine and watches over them. If one fails the others
+// Starts the workers of a run on this machine and watches over them. If one fails, the others
 // are stopped; if the launcher dies, so do they.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace elastiquant {
 
-// Exit code of a worker that ends because another one was lost.
+// The exit code of a worker that ends because another one was lost.
 inline constexpr int kPeerLostExitCode = 3;
 
 struct LaunchOptions {
@@ -21,20 +21,20 @@ struct LaunchOptions {
   uint16_t port = 0;  // of the store where the workers meet; 0: a free one
   // How long the others may take to notice a loss and say so, before they are told to stop.
   std::chrono::milliseconds notice{1500};
-  // How long they may take to stop, before they are killed.
+  // How long the others may take to stop, before they are killed.
   std::chrono::milliseconds grace{3000};
-  // How long after one that has done its part the others may take to end.
+  // How long the others may take to end after one worker has ended well.
   std::chrono::milliseconds linger{60000};
 };
 
 // Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0
-// has this process's stdout, the others only its stderr. SIGINT, SIGTERM and SIGHUP are passed
-// on. Returns when all have ended. Errors: InvalidArgument if the port is in use; Unavailable
-// naming the worker that was lost and its signal; else an error with the code that the first
-// worker's exit code stands for.
+// has this process's stdout; the others have only its stderr. SIGINT, SIGTERM and SIGHUP are
+// passed on. Returns when all have ended. Fails with InvalidArgument if the port is in use;
+// with Unavailable, which names the worker and its signal, if a worker was lost; or else with
+// the code that the exit code of the first worker to fail stands for.
 Status LaunchWorkers(const LaunchOptions& options);
 
-// The StatusCode that a worker's exit code (cli/command.h) stands for.
+// Returns the StatusCode that a worker's exit code (cli/command.h) stands for.
 StatusCode CodeOfExit(int exit_code);
 
 }  // namespace elastiquant

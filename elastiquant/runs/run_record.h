@@ -1,4 +1,4 @@
-// What a run tells of itself: metrics.jsonl, an object a step, and summary.json.
+// What a run tells of itself: metrics.jsonl with an object for each step, and summary.json.
 // docs/metrics.md defines every field.
 #pragma once
 
@@ -16,16 +16,17 @@ namespace elastiquant {
 // Where a step's wall time went, on one worker. compute and wait follow each other on the main
 // thread; encode, decode and transmit happen beside them, so the parts may exceed the total.
 struct StepSeconds {
-  double compute = 0;   // the main thread: data, forward, backward, optimiser
-  double encode = 0;    // codec threads
+  double compute = 0;   // of the main thread: data, forward, backward, optimiser
+  double encode = 0;    // of codec threads
   double transmit = 0;  // the uplink was busy with our bytes
-  double wait = 0;      // the main thread blocked for gradients: exposed communication
-  double decode = 0;    // codec threads
-  double total = 0;     // wall
+  double wait = 0;      // the main thread waited for gradients: exposed communication
+  double decode = 0;    // of codec threads
+  double total = 0;     // wall time
 
   StepSeconds& operator+=(const StepSeconds& other);
 };
 
+// What is told of one step.
 struct StepRecord {
   int64_t step = 0;     // from 1: steps done, this one included
   int64_t epoch = 0;    // from 1: the epoch that it belongs to
@@ -37,8 +38,8 @@ struct StepRecord {
   uint64_t bytes_up = 0;  // of this worker
   uint64_t bytes_down = 0;
   int64_t images = 0;        // of all workers
-  double squared_error = 0;  // of the frames measured in this step, and their inputs
-  double squared_norm = 0;
+  double squared_error = 0;  // of the frames measured in this step
+  double squared_norm = 0;   // of what these frames encode
 };
 
 // Sums over many steps.
@@ -46,7 +47,7 @@ struct StepTotals {
   int64_t steps = 0;
   int64_t skipped = 0;
   double loss = 0;      // sum over the steps not skipped
-  double accuracy = 0;  // likewise
+  double accuracy = 0;  // sum over the steps not skipped
   StepSeconds seconds;
   uint64_t bytes_up = 0;
   uint64_t bytes_down = 0;
@@ -55,26 +56,28 @@ struct StepTotals {
   double squared_norm = 0;
 
   void Add(const StepRecord& step);
-  nlohmann::json ToJson() const;  // with the means that a reader wants
+  nlohmann::json ToJson() const;  // has the means that a reader wants
 };
 
+// The bytes that one worker has sent and received.
 struct WorkerBytes {
   uint64_t up = 0;
   uint64_t down = 0;
 };
 
-// The run's totals and a list of its epochs; part of a checkpoint, so that a resumed run's
-// summary tells of the whole run.
+// The run's totals and a list of its epochs. They are a part of a checkpoint, so that the
+// summary of a resumed run tells of the whole run.
 class RunRecord {
  public:
   void AddStep(const StepRecord& step);
-  // Closes the epoch that the steps since the last call make up.
-  // test_accuracy in per cent, NaN if there was no evaluation.
+  // Closes the epoch that the steps since the last call make up. `test_accuracy` is in per
+  // cent, NaN if there was no evaluation.
   void EndEpoch(int64_t epoch, double test_accuracy, double test_loss);
   void AddOverhead(double evaluate_seconds, double checkpoint_seconds);
 
-  // This worker's bytes of the steps since the last SetMeanBytes, and what the totals shall
-  // count of these steps instead: the mean over the workers.
+  // own_bytes returns this worker's bytes of the steps since the last SetMeanBytes.
+  // SetMeanBytes says what the totals shall count of these steps instead: the mean over the
+  // workers.
   const WorkerBytes& own_bytes() const { return own_; }
   void SetMeanBytes(const WorkerBytes& mean);
 
@@ -82,9 +85,9 @@ class RunRecord {
   nlohmann::json SaveState() const;
   void LoadState(const nlohmann::json& state);
 
-  // The fields of summary.json that come of the steps.
-  // coordinates: of the model; the bits per coordinate are those of one worker's uplink over
-  // the 2(N-1)/N copies of the gradient that an all-reduce must send, so fp32 has 32.
+  // Returns the fields of summary.json that come of the steps. `coordinates` are those of the
+  // model. The bits per coordinate are those of one worker's uplink over the 2(N-1)/N copies of
+  // the gradient that an all-reduce must send, so that fp32 has 32.
   nlohmann::json Summary(int64_t coordinates, int world_size) const;
 
  private:
@@ -92,7 +95,7 @@ class RunRecord {
   StepTotals epoch_;
   WorkerBytes own_;  // not saved: a checkpoint is written when the means are known
   nlohmann::json epochs_ = nlohmann::json::array();
-  std::vector<double> step_seconds_;  // of this process, for the median
+  std::vector<double> step_seconds_;  // of this process's steps, for the median
   double evaluate_seconds_ = 0;
   double checkpoint_seconds_ = 0;
 };
@@ -100,7 +103,8 @@ class RunRecord {
 // Appends to metrics.jsonl, or to another file of JSON objects with a field "step".
 class MetricsLog {
  public:
-  // Keeps the lines of steps up to `steps_done` and cuts off what a killed run wrote beyond.
+  // Opens the file. Keeps the lines of steps up to `steps_done`, and cuts off what a killed run
+  // wrote beyond.
   static Result<MetricsLog> Open(const std::filesystem::path& file, int64_t steps_done);
   Status Write(const StepRecord& record);
   Status Write(const nlohmann::json& line);
@@ -109,10 +113,10 @@ class MetricsLog {
   MetricsLog(std::ofstream stream, std::string name)
       : stream_(std::move(stream)), name_(std::move(name)) {}
   std::ofstream stream_;
-  std::string name_;  // of the file
+  std::string name_;  // the file's
 };
 
-// The machine's processor, cores and system, for the summary.
+// Returns the machine's processor, cores and system, for the summary.
 nlohmann::json DescribeMachine();
 
 }  // namespace elastiquant

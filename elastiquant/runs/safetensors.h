@@ -18,17 +18,18 @@
 
 namespace elastiquant {
 
+// A tensor as it is in a file.
 struct StoredTensor {
   std::string dtype = "F32";  // one that DtypeBytes knows
   std::vector<int64_t> shape;
-  std::vector<uint8_t> bytes;  // of the values, the last dimension's beside each other
+  std::vector<uint8_t> bytes;  // its values, with the last dimension's beside each other
 
-  // "F32 [16, 3, 3, 3]"
+  // Returns text such as "F32 [16, 3, 3, 3]".
   std::string Describe() const;
   bool operator==(const StoredTensor&) const = default;
 };
 
-// Names, keys and texts are UTF-8.
+// The contents of a file. Names, keys and texts are UTF-8.
 struct Safetensors {
   std::map<std::string, std::string> metadata;
   std::map<std::string, StoredTensor> tensors;
@@ -36,16 +37,16 @@ struct Safetensors {
   bool operator==(const Safetensors&) const = default;
 };
 
-// Bytes a value: F32 has 4. 0 for a dtype that is not known here.
+// Returns the bytes of a value: 4 for F32, and 0 for a dtype that is not known here.
 size_t DtypeBytes(std::string_view dtype);
 
-// Each tensor's bytes must be as many as its dtype and shape say. The data begins at a multiple
-// of 8 in the file, and each tensor at one of its dtype's size.
+// Returns the bytes of a file. Each tensor's bytes must be as many as its dtype and shape say.
+// The data begins at a multiple of 8 in the file, and each tensor at one of its dtype's size.
 std::vector<uint8_t> SerializeSafetensors(const Safetensors& file);
 
-// Any bytes may be given. Errors: CorruptData naming the check that failed (size, header,
-// length, tensor) and the tensor. As the reference does, it refuses headers of more than 100
-// MB.
+// Parses the bytes of a file, which may be any. Fails with CorruptData, which names the check
+// that failed (size, header, length or tensor) and the tensor. Headers of more than 100 MB are
+// refused, as the reference does.
 Result<Safetensors> ParseSafetensors(std::span<const uint8_t> bytes);
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-// The model's accuracy and loss on the test set.
+// Measures the model's accuracy and loss on the test set.
 #pragma once
 
 #include <limits>
@@ -16,8 +16,8 @@ struct Evaluation {
   double loss = std::numeric_limits<double>::quiet_NaN();
 };
 
-// Collective: each worker takes its share of the test set; the sums are taken in the workers'
-// order. All workers' buffers become worker 0's.
+// Collective. Each worker takes its share of the test set, and the sums are taken in the
+// workers' order. All workers' buffers become worker 0's.
 Result<Evaluation> Evaluate(Replica& replica, TestLoader& loader, Communicator& comm,
                             Agreement& agreement);
 

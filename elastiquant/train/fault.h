@@ -1,4 +1,4 @@
-// Faults made on purpose, so that tests can see what a run does about them.
+// Makes faults on purpose, so that tests can see what a run does about them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace elastiquant {
 
 enum class FaultKind {
-  kNan,    // NaN in the gradient of the last layer
+  kNan,    // the gradient is NaN
   kThrow,  // an exception, as libtorch throws them
   kQuit,   // the worker ends with exit code 0, as if the run were over
   kExit,   // the worker ends with exit code 9
@@ -22,10 +22,10 @@ enum class FaultKind {
 
 enum class FaultMoment {
   kStep,        // before the step
-  kBackward,    // of the step, with a bucket on its way
-  kEvaluation,  // that follows the step
-  kCheckpoint,  // that follows the step
-  kEnd,         // when the step was the last, and the others leave
+  kBackward,    // in backward of the step, with a bucket on its way
+  kEvaluation,  // before the evaluation that follows the step
+  kCheckpoint,  // before the checkpoint that follows the step is written
+  kEnd,         // after the last step, when the others leave
 };
 
 struct Fault {
@@ -40,8 +40,9 @@ struct Fault {
   }
 };
 
-// "nan@step=5,rank=1;exit@step=9,at=backward": faults apart by semicolons; times=N repeats one;
-// at: step, backward, evaluation, checkpoint or end.
+// Parses text such as "nan@step=5,rank=1;exit@step=9,at=backward". Semicolons separate faults;
+// times=N repeats one; `at` is step, backward, evaluation, checkpoint or end. Fails with
+// InvalidArgument, which names what is valid.
 Result<std::vector<Fault>> ParseFaults(std::string_view text);
 
 }  // namespace elastiquant

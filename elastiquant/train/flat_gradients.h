@@ -1,4 +1,4 @@
-// The gradients of a model as flat buckets that backward writes straight into.
+// The gradients of a model, as flat buckets that backward writes straight into.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +19,12 @@ struct NamedTensor {
 
 std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters);
 
-// Each p.grad is a view into a bucket, so autograd accumulates in place; a hook on each
-// parameter counts down its bucket, and tells as soon as backward has filled it.
+// Owns the buckets. Each p.grad is a view into one, so autograd accumulates in place; a hook on
+// each parameter counts down its bucket, and tells as soon as backward has filled it.
+// StepRunner has one.
 class FlatGradients {
  public:
-  // Called on the thread that runs backward, once a bucket and step.
+  // Called on the thread that runs backward, once for each bucket and step.
   using ReadyFunction = std::function<void(size_t bucket)>;
 
   FlatGradients(const std::vector<NamedTensor>& parameters, BucketPlan plan,
@@ -34,7 +35,8 @@ class FlatGradients {
 
   const BucketPlan& plan() const { return plan_; }
   std::span<float> bucket(size_t index);
-  // The extra values of BucketPlanOptions::scalars. Set them after Begin and before backward.
+  // Returns the extra values of BucketPlanOptions::scalars. They must be set after Begin and
+  // before backward.
   std::span<float> scalars();
 
   // Zeroes every gradient and expects a backward.
@@ -43,9 +45,10 @@ class FlatGradients {
   // loss: its gradient is zero.
   void FinishBackward();
 
-  // Looks for NaN and infinity in each gradient as backward fills it; for naming a layer.
+  // Says whether to look for NaN and infinity in each gradient as backward fills it, so that a
+  // layer can be named.
   void set_inspect(bool inspect) { inspect_ = inspect; }
-  // The first parameter found to have one since Begin, or -1.
+  // Returns the first parameter that was found to have one since Begin, or -1.
   int64_t non_finite_parameter() const { return non_finite_; }
 
  private:

@@ -1,4 +1,5 @@
-// Gradients of a run as files, so that codecs can be tried and analysed on them afterwards.
+// Writes gradients of a run to files, so that codecs can be tried and analysed on them
+// afterwards.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@
 
 namespace elastiquant {
 
-// The steps that "1,390,50%,100%" names in a run of total_steps: counted from 1, as
-// metrics.jsonl counts them, or per cent of the run, rounded up to a step (0% is step 1).
-// Errors: InvalidArgument naming the word and what is valid.
+// Returns the steps that text such as "1,390,50%,100%" names in a run of total_steps. They are
+// counted from 1, as metrics.jsonl counts them, or given in per cent of the run, rounded up to
+// a step (0% is step 1). Fails with InvalidArgument, which names the word and what is valid.
 Result<std::set<int64_t>> ParseDumpSteps(std::string_view text, int64_t total_steps);
 
 // Collects one worker's gradient, bucket by bucket as backward completes it and before the

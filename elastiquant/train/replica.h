@@ -25,7 +25,7 @@ namespace elastiquant {
 
 class Replica {
  public:
-  // Errors: those of PlanBuckets.
+  // Fails as MakeCodec and PlanBuckets do.
   static Result<std::unique_ptr<Replica>> Make(std::shared_ptr<Model> model,
                                                const TrainOptions& options);
   ~Replica();
@@ -33,41 +33,44 @@ class Replica {
   Model& model() { return *model_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  // One step of SGD with the gradients that the parameters hold, as TrainOptions::update says.
-  // Parameters that stay exact under a codec with momentum of its own have its momentum here.
+  // Does one step of SGD with the gradients that the parameters hold, as TrainOptions::update
+  // says. Parameters that stay exact under a codec with momentum of its own have its momentum
+  // here.
   void Step(double learning_rate);
 
-  // Of all parameters' bits.
+  // Returns a hash of all parameters' bits.
   uint64_t Hash() const;
 
-  // Collective: everything, or the buffers alone, becomes worker 0's.
+  // Collective. Everything, or the buffers alone, becomes worker 0's.
   Status TakeOver(Communicator& comm);
   Status TakeOverBuffers(Communicator& comm);
 
   std::vector<uint8_t> CopyBuffers() const;
   void RestoreBuffers(std::span<const uint8_t> copy);
 
-  // The parameters, then the buffers: what PyTorch's state_dict() has, under the same names.
+  // Returns the parameters, then the buffers: what PyTorch's state_dict() has, under the same
+  // names.
   std::vector<NamedTensor> State() const;
-  // Tensors under these names, and momentum as "optimizer.momentum.NAME".
+  // Adds the tensors under these names, and momentum as "optimizer.momentum.NAME".
   void Save(Checkpoint* checkpoint) const;
-  // Errors: CorruptData naming the tensor that is missing or has another dtype or shape.
+  // Fails with CorruptData, which names the tensor that is missing or has another dtype or
+  // shape.
   Status Load(const Checkpoint& checkpoint);
 
-  // Changes the last bit of one weight: for testing that this is found.
+  // Changes the last bit of one weight, so that tests can see that this is found.
   void Drift();
 
  private:
-  // momentum: by parameter.
+  // `momentum` is by parameter.
   Replica(std::shared_ptr<Model> model, const TrainOptions& options,
           const std::vector<OwnMomentum>& momentum);
 
   std::shared_ptr<Model> model_;
   std::vector<NamedTensor> parameters_;
-  std::vector<NamedTensor> momentum_;  // of those that have
+  std::vector<NamedTensor> momentum_;  // of the parameters that have any
   std::vector<NamedTensor> buffers_;
   std::unique_ptr<torch::optim::SGD> optimizer_;
-  std::vector<double> powersgd_decay_;  // by parameter, of update=powersgd; else empty
+  std::vector<double> powersgd_decay_;  // by parameter, for update=powersgd; else empty
 };
 
 }  // namespace elastiquant

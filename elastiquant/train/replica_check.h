@@ -1,4 +1,4 @@
-// Whether all workers' weights are the same bits.
+// Checks whether all workers' weights are the same bits.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace elastiquant {
 
-// The workers whose hash (by rank) differs from the one that most have, as "1, 3"; of two
-// halves, from worker 0's. Empty if all are the same.
+// Returns the workers whose hash (by rank) differs from the one that most have, as "1, 3", or
+// an empty string if all are the same. If as many have worker 0's hash as any other, that one
+// counts.
 std::string OddReplicas(std::span<const uint64_t> hashes);
 
 }  // namespace elastiquant

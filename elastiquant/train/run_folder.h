@@ -1,4 +1,4 @@
-// A run's folder: what an earlier run left there, and the checkpoints of this one.
+// A run's folder, which holds what an earlier run left there, and the checkpoints of this one.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,40 @@
 
 namespace elastiquant {
 
-// How far a run is.
+// How far a run has come.
 struct RunState {
-  int64_t step = 0;  // done
+  int64_t step = 0;  // the steps that are done
   int64_t skipped_in_a_row = 0;
   std::string codec;  // StepRunner::AdaptedCodec
-  std::string init;  // LoadInitialWeights: what the run's first weights were; empty: the seed's
+  std::string init;   // text of LoadInitialWeights; empty: the first weights are the seed's
   RunRecord record;
-  nlohmann::json certificate;  // Certificate::SaveState, of an epoch under way
+  nlohmann::json certificate;  // Certificate::SaveState of an epoch under way
 };
 
 inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump
 
-// Makes options.out; unless the run is to be resumed, takes away what belongs to an earlier
-// one. Errors: IoError; InvalidArgument if there are checkpoints and neither --resume nor
-// --overwrite.
+// Makes options.out. Unless the run is to be resumed, takes away what belongs to an earlier
+// one. Fails with IoError, and with InvalidArgument if there are checkpoints and neither
+// --resume nor --overwrite.
 Status PrepareRunFolder(const TrainOptions& options);
 
-// Goes on from the newest good checkpoint, or from the start if there is none. Errors: those of
-// LoadNewestCheckpoint; InvalidArgument naming the options that differ from the run's.
+// Loads the newest good checkpoint, or leaves everything at its start if there is none. Fails
+// as LoadNewestCheckpoint does, with CorruptData if the checkpoint is not one of a run, and
+// with InvalidArgument, which names the options that differ from the run's.
 Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, RunState* state,
                Progress* progress);
 
-// Errors: those of SaveCheckpoint.
+// Saves the run's checkpoint of state->step. Fails as SaveCheckpoint does.
 Status SaveRun(const TrainOptions& options, int world_size, const Replica& replica,
                RunState* state);
 
-// What belongs to worker `mine` alone, beside the run's checkpoint of state.step. On resuming
+// Saves what belongs to worker `mine` alone, beside the run's checkpoint of `step`. On resuming
 // its identity tells whose it is, and the weights' hash whether it goes with them.
 Status SaveWorker(const TrainOptions& options, const StateIdentity& mine, int64_t step,
                   const Replica& replica, Checkpoint checkpoint);
-// Errors: NotFound if it is missing, CorruptData if it is damaged, another worker's or of
-// another run, each with the file and what to do.
+// Loads what SaveWorker saved. Fails with NotFound if it is missing, and with CorruptData if it
+// is damaged, another worker's or of another run. Each error has the file or folder and says
+// what to do.
 Result<Checkpoint> LoadWorker(const TrainOptions& options, const StateIdentity& mine,
                               int64_t step, const Replica& replica);
 

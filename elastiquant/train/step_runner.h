@@ -1,5 +1,5 @@
-// One step of training on one worker: a batch, its gradient, the mean over the workers, and the
-// weights that move by it.
+// Runs one step of training on one worker: a batch, its gradient, the mean over the workers,
+// and the weights that move by it.
 #pragma once
 
 #include <cstdint>
@@ -26,46 +26,48 @@
 
 namespace elastiquant {
 
+// What came of one step.
 struct StepResult {
-  StepRecord record;    // but for the epoch
+  StepRecord record;    // complete but for the epoch
   StepOutcome outcome;  // if skipped, the replica is as it was
 };
 
+// Runs the steps of a run on one worker. Trainer has one.
 class StepRunner {
  public:
-  // Collective: as GradientReducer::Create. dump may be null; the others must outlive the
-  // runner.
+  // Collective. `dump` may be null; the others must outlive the runner. Fails as ParseFaults,
+  // MakeCodec, PlanBuckets and LayerReduction::Make do.
   static Result<std::unique_ptr<StepRunner>> Make(const TrainOptions& options,
                                                   Communicator* comm, Replica* replica,
                                                   std::unique_ptr<GradientDump> dump);
 
-  // Collective: step `step`, counted from 0. inspect: look for the layer in which a NaN or
-  // infinity arises first, should there be one.
+  // Collective. Runs step `step`, counted from 0. If `inspect` is set, looks for the layer in
+  // which a NaN or infinity arises first, should there be one.
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect, TrainLoader& loader);
 
-  // Before the steps of an epoch, counted from 1, and after resuming within it: some codecs
-  // send more in the first epochs.
+  // Must be called before the steps of an epoch, counted from 1, and after resuming within it,
+  // because some codecs send more in the first epochs.
   Status BeginEpoch(int64_t epoch);
-  // The spec of an adaptive codec as it has become, to be given to UseCodec on resuming; empty
-  // if the run's codec does not adapt.
+  // AdaptedCodec returns the spec of an adaptive codec as it has become, which must be given to
+  // UseCodec on resuming; it is empty if the run's codec does not adapt.
   std::string AdaptedCodec() const;
   Status UseCodec(const std::string& spec);
 
-  // Makes the faults happen that are asked for, for tests.
+  // Makes those faults happen that the run was asked for at this moment, for tests.
   void Strike(FaultMoment moment, int64_t step);
 
-  // Whose memory it is.
+  // Returns whose memory it is.
   StateIdentity Identity() const;
-  // What the codecs remember on this worker, between steps.
+  // These save and load what the codecs remember on this worker. Must be called between steps.
   bool remembers() const { return !codec().StateFields().empty(); }
   void SaveMemory(Checkpoint* checkpoint) const;
   Status LoadMemory(const Checkpoint& checkpoint);
 
-  // What the messages of measured steps show.
+  // Returns the certificate, which the messages of measured steps go into.
   Certificate& certificate() { return layers_->certificate(); }
 
-  // Collective, after a skipped step with `inspect`: where that was, in words; `otherwise` if
-  // no worker has found out.
+  // Collective. Returns, after a skipped step with `inspect`, in which layer the NaN or
+  // infinity was, in words, or `otherwise` if no worker has found out.
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
  private:
@@ -74,7 +76,7 @@ class StepRunner {
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeLayers(const TrainOptions& options);
-  const Codec& codec() const;  // as the run was asked to use
+  const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
   bool NanIsDue(int64_t step) const;
@@ -91,8 +93,8 @@ class StepRunner {
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
   std::unique_ptr<LayerReduction> layers_;
-  int64_t step_ = 0;      // the newest
-  bool dumping_ = false;  // the gradient of this step
+  int64_t step_ = 0;      // the newest step
+  bool dumping_ = false;  // whether this step's gradient is dumped
   Status backward_status_;
 };
 

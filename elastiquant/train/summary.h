@@ -1,4 +1,4 @@
-// summary.json: what came of a run.
+// Writes summary.json, which says what came of a run.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace elastiquant {
 
+// How the program was started.
 struct RunInfo {
   std::string command_line;
   std::string version;   // of this program
-  int workers_here = 1;  // on this machine: they share its cores
+  int workers_here = 1;  // workers on this machine, which share its cores
 };
 
 // What a summary tells besides options and totals.
@@ -23,7 +24,7 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
-  std::string init;  // LoadInitialWeights; empty without
+  std::string init;  // text of LoadInitialWeights; empty without --init
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.

@@ -1,4 +1,4 @@
-// What a training run is asked to do.
+// The options of a training run.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,16 @@ struct UpdateOptions {
   std::string init;   // file that the weights begin with; empty: made from the seed
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
-  int64_t batch = 32;  // images a worker and step
+  int64_t batch = 32;  // images of a worker in a step
   uint64_t seed = 1;
 
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 1e-4;
-  bool decay_1d = true;  // weight decay of biases and norms too
+  bool decay_1d = true;  // whether biases and norms have weight decay too
   bool nesterov = false;
-  // "sgd": m = momentum m + g; x -= lr m. "powersgd", as that is published: x -= lr (g + m).
+  // How the weights move. "sgd": m = momentum m + g; x -= lr m. "powersgd", as that is
+  // published: x -= lr (g + m).
   std::string update = "sgd";
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
@@ -51,51 +52,52 @@ struct CommunicationOptions {
   std::string codec = "elastic:bits=4";
   std::string exact = "1d";             // BucketPlanOptions::exact
   std::string exchange = "auto";        // as exchange/exchange_choice.h takes it
-  std::string codec_down;               // of means on their way back; empty: as `codec`
+  std::string codec_down;               // for means on their way back; empty: `codec`
   int64_t bucket_kib = 256;             // of fp32 gradient
   int64_t adapt_every = 0;              // steps; 0: LevelAdapter's schedule
   std::string link;                     // "20mbit,10ms"; empty: as fast as it goes
   double timeout_seconds = 20;          // a worker silent for longer is lost
-  double stall_timeout_seconds = 1800;  // one that holds up the others for longer; 0: never
+  double stall_timeout_seconds = 1800;  // one that holds up others so long is lost; 0: never
 };
 
 struct RunOptions {
   std::string out = "run";
-  int threads = 0;  // of libtorch, a worker; 0: the cores divided among the workers
+  int threads = 0;  // libtorch's, of a worker; 0: the cores divided among workers
   int codec_threads = 1;
   int loader_threads = 1;
 
   int64_t checkpoint_every = 0;  // steps; 0: none
   bool resume = false;
-  bool forget_memory = false;  // resume without what the codecs remembered
+  bool forget_memory = false;  // whether to resume without what the codecs remembered
   bool overwrite = false;
   int64_t eval_every = 1;                // epochs; 0: at the end only
   std::string check_replicas = "epoch";  // or "every" (step)
   int64_t measure_every = 50;            // steps between measurements of the error; 0: never
   int64_t max_skipped = 10;              // steps skipped in a row after which the run gives up
   bool quiet = false;
-  std::string dump_gradients;  // ParseDumpSteps; empty: none
-  std::string inject;          // ParseFaults
+  std::string dump_gradients;  // as ParseDumpSteps takes it; empty: none
+  std::string inject;          // as ParseFaults takes it
 };
 
-// In the groups in which `train --help` shows them.
+// All options, in the groups in which `train --help` shows them.
 struct TrainOptions : DataOptions, UpdateOptions, CommunicationOptions, RunOptions {};
 
-// Checks every value that can be checked without the data: an error names the option, the value
-// and the valid range.
+// Checks every value that can be checked without the data. The error names the option, the
+// value and the valid range.
 Status ValidateOptions(const TrainOptions& options);
 
-// The options that the weights depend on, by option name. Two runs with equal fingerprints on
-// the same machine give the same weights; a checkpoint is only resumed by its own.
-// init: what LoadInitialWeights says of --init's file, which may lie at any path.
+// Returns the options that the weights depend on, by option name. Two runs with equal
+// fingerprints on the same machine give the same weights. A checkpoint is only resumed by a run
+// whose fingerprint is its own but for --bucket-kib. `init` is what LoadInitialWeights says of
+// --init's file, which may lie at any path.
 nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
                            const std::string& init = "");
 
-// How the means of gradients under `codec` come about: --exchange and --codec-down.
+// Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size);
 
-// Which entries differ: "--lr was 0.1 and is 0.2". Empty if none does.
+// Says which entries differ, such as "--lr was 0.1 and is 0.2". The text is empty if none does.
 std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps);

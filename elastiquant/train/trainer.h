@@ -9,8 +9,8 @@
 namespace elastiquant {
 
 // Trains as one of the workers that `where` names, and writes (as worker 0) metrics.jsonl,
-// summary.json and checkpoints to options.out. options must have passed ValidateOptions.
-// An error with an empty message is one that another worker explains.
+// certificate.jsonl, summary.json and checkpoints to options.out. `options` must have passed
+// ValidateOptions. An error with an empty message is one that another worker explains.
 Status TrainAsWorker(const TrainOptions& options, const CommunicatorOptions& where,
                      const RunInfo& info);
 
