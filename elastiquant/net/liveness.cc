@@ -316,9 +316,9 @@ void Liveness::Settle(const Status& verdict) {
     std::lock_guard lock(mutex_);
     if (finished_) return;
     finished_ = true;
+    told_ = failing_ || leaving_ || !verdict_.ok();  // HostHasLeft may have told it
     // Whoever leaves has done its part.
-    if (!leaving_ || failing_) verdict_ = verdict;
-    told_ = failing_ || leaving_;
+    if (verdict_.ok() && (!leaving_ || failing_)) verdict_ = verdict;
     changed_.notify_all();
     if (told_) return;
   }
