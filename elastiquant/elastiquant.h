@@ -1,4 +1,4 @@
-/* ElastiQuant for C: compress a vector of floats into a frame, and add frames up.
+/* ElastiQuant for C. It compresses a vector of floats into a frame, and adds frames up.
  *
  *   eq_codec* codec;
  *   eq_workspace* work;
@@ -14,12 +14,12 @@
  *   ... send `size` bytes ...
  *   eq_decode_add(work, frame, size, 0.25f, mean, n);
  *
- * C99. The ABI is stable: functions and constants are only ever added. No C++ exception leaves
- * a function. Handles are opaque; a null handle or pointer is refused with
- * EQ_INVALID_ARGUMENT, never followed.
+ * This header is C99. The ABI is stable: functions and constants are only ever added. No C++
+ * exception leaves a function. Handles are opaque; a null handle or pointer is refused with
+ * EQ_INVALID_ARGUMENT and never followed.
  *
- * Threads: an eq_codec may be used by many threads at once. An eq_workspace and an eq_stream
- * serve one call at a time.
+ * Many threads may use an eq_codec at once. An eq_workspace and an eq_stream serve one call at
+ * a time.
  */
 #ifndef ELASTIQUANT_ELASTIQUANT_H_
 #define ELASTIQUANT_ELASTIQUANT_H_
@@ -37,9 +37,9 @@
 extern "C" {
 #endif
 
-/* What every function below returns, unless it says otherwise. On anything but EQ_OK the text
- * of eq_last_error() says what was wrong, and outputs are unspecified but never written beyond
- * the sizes given. */
+/* Every function below returns one of these, unless it says otherwise. On anything but EQ_OK
+ * the text of eq_last_error() says what was wrong. Outputs are then unspecified, but nothing is
+ * written beyond the sizes given. */
 typedef int32_t eq_status;
 enum {
   EQ_OK = 0,
@@ -55,16 +55,18 @@ enum {
   EQ_INTERNAL = 10         /* a bug in this library: please report the text */
 };
 
-/* "0.1.0": of the library that is running. */
+/* Returns the version of the library that is running, such as "0.1.0". */
 EQ_API const char* eq_version(void);
 
-/* The text of the last error on this thread, "" before the first. It stays valid until the next
- * error on this thread. */
+/* Returns the text of the last error on this thread, or "" before the first. It stays valid
+ * until the next error on this thread. */
 EQ_API const char* eq_last_error(void);
 
-/* A short name of a status, such as "corrupt data"; "unknown status" for any other number. */
+/* Returns a short name of a status, such as "corrupt data", or "unknown status" for any other
+ * number. */
 EQ_API const char* eq_status_name(eq_status status);
 
+/* A scheme that turns floats into frames. */
 typedef struct eq_codec eq_codec;
 
 /* Makes the codec that `spec` names, such as "elastic:bits=4,levels=exp|rans". Destroy it with
@@ -75,51 +77,54 @@ typedef struct eq_codec eq_codec;
  *   EQ_IO                out of memory */
 EQ_API eq_status eq_codec_create(const char* spec, eq_codec** codec);
 
-/* Null is allowed. */
+/* Destroys a codec. Null is allowed. */
 EQ_API void eq_codec_destroy(eq_codec* codec);
 
-/* The canonical spec: every codec made from it gives the same bytes. Valid as long as the
- * codec; null if `codec` is null. */
+/* Returns the canonical spec: every codec made from it gives the same bytes. The text is valid
+ * as long as the codec is. Returns null if `codec` is null. */
 EQ_API const char* eq_codec_spec(const eq_codec* codec);
 
-/* *bytes = the most that a frame of n values can take.
+/* Sets *bytes to the most bytes that a frame of n values can take.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer, or n > 2^32 - 1 */
 EQ_API eq_status eq_max_frame_bytes(const eq_codec* codec, size_t n, size_t* bytes);
 
-/* Threads and scratch memory for encoding and decoding. Make one and reuse it: once it has
- * served a size, nothing is allocated any more (but by the eigenvalue solver of atomo-svd). */
+/* The threads and the scratch memory that encoding and decoding run on. Make one and reuse it:
+ * once it has served a size, nothing is allocated any more (except by the eigenvalue solver of
+ * atomo-svd). */
 typedef struct eq_workspace eq_workspace;
 
-/* threads: 1 (all on the calling thread) to 1024. Frames do not depend on it. Destroy it with
- * eq_workspace_destroy. On an error *work is set to null.
+/* Makes a workspace with 1 to 1024 threads; with 1 everything runs on the calling thread.
+ * Frames do not depend on the number. Destroy the workspace with eq_workspace_destroy. On an
+ * error *work is set to null.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer, or threads out of range
  *   EQ_IO                out of memory or threads */
 EQ_API eq_status eq_workspace_create(int32_t threads, eq_workspace** work);
 
-/* Null is allowed. */
+/* Destroys a workspace. Null is allowed. */
 EQ_API void eq_workspace_destroy(eq_workspace* work);
 
 /* Writes one frame of values[0, n) to frame[0, *size). Random numbers are a pure function of
- * (seed, step, worker, message, coordinate): give each message of a worker and step another
- * `message`. The same arguments give the same bytes on every machine.
- * capacity: bytes at `frame`, at least what eq_max_frame_bytes says.
+ * (seed, step, worker, message, coordinate), so give each message of a worker and step another
+ * `message`. The same arguments give the same bytes on every machine. `capacity` is the number
+ * of bytes at `frame`, and at least what eq_max_frame_bytes says.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), n > 2^32 - 1, or a
- *                        codec that remembers what a message lost (`topk|ef`, `dgc`): that
- * would be dropped, so make a stream of it, below EQ_NON_FINITE        a value is NaN or
- * infinite: nothing can be sent EQ_OUT_OF_RANGE      a value or norm is too large for the codec
+ *                        codec that remembers what a message lost (`topk|ef`, `dgc`), which
+ *                        would be dropped: make an eq_stream of it instead
+ *   EQ_NON_FINITE        a value is NaN or infinite: nothing can be sent
+ *   EQ_OUT_OF_RANGE      a value or norm is too large for the codec
  *   EQ_BUFFER_TOO_SMALL  capacity is less than eq_max_frame_bytes says
  *   EQ_IO                out of memory */
 EQ_API eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const float* values,
                            size_t n, uint64_t seed, uint64_t step, uint64_t worker,
                            uint64_t message, void* frame, size_t capacity, size_t* size);
 
-/* Message after message of one sender, for codecs that remember something of each for the next:
- * the error feedback of `topk|ef`, the velocity of `dgc`, the basis of `powersgd`. (Any codec
- * can have a stream. `dgc` sends from the first message on what it sends after its warm-up.)
- * One call at a time, as a workspace.
+/* The messages of one sender, one after the other, for codecs that remember something of each
+ * for the next: the error feedback of `topk|ef`, the velocity of `dgc`, the basis of
+ * `powersgd`. (Any codec can have a stream. `dgc` sends from the first message on what it sends
+ * after its warm-up.) It serves one call at a time, as a workspace does.
  *
  *   eq_stream* stream;
  *   eq_stream_create(codec, n, &stream);
@@ -129,22 +134,26 @@ EQ_API eq_status eq_encode(const eq_codec* codec, eq_workspace* work, const floa
  * Frames are decoded as any others are. */
 typedef struct eq_stream eq_stream;
 
-/* n: the number of values of every message. Nothing is remembered yet. The codec may be
- * destroyed before the stream. On an error *stream is set to null. EQ_OK EQ_INVALID_ARGUMENT  a
- * null pointer, or n > 2^32 - 1 EQ_IO                out of memory */
+/* Makes a stream whose messages all have n values. It remembers nothing yet. The codec may be
+ * destroyed before the stream. Destroy the stream with eq_stream_destroy. On an error *stream
+ * is set to null.
+ *   EQ_OK
+ *   EQ_INVALID_ARGUMENT  a null pointer, or n > 2^32 - 1
+ *   EQ_IO                out of memory */
 EQ_API eq_status eq_stream_create(const eq_codec* codec, size_t n, eq_stream** stream);
 
-/* Null is allowed. */
+/* Destroys a stream. Null is allowed. */
 EQ_API void eq_stream_destroy(eq_stream* stream);
 
-/* eq_encode of the stream's next message. After an error nothing is remembered of it. Returns
- * what eq_encode returns, for any codec, and EQ_INVALID_ARGUMENT  n is not that of the stream
- */
+/* Does what eq_encode does, for the stream's next message and with any codec. After an error
+ * nothing is remembered of the message. Returns what eq_encode returns, and
+ *   EQ_INVALID_ARGUMENT  n is not that of the stream */
 EQ_API eq_status eq_stream_encode(eq_stream* stream, eq_workspace* work, const float* values,
                                   size_t n, uint64_t seed, uint64_t step, uint64_t worker,
                                   uint64_t message, void* frame, size_t capacity, size_t* size);
 
-/* *bytes = what eq_stream_save writes: always the same of one stream.
+/* Sets *bytes to the number of bytes that eq_stream_save writes, which is always the same for
+ * one stream.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer */
 EQ_API eq_status eq_stream_state_bytes(const eq_stream* stream, size_t* bytes);
@@ -156,8 +165,8 @@ EQ_API eq_status eq_stream_state_bytes(const eq_stream* stream, size_t* bytes);
 EQ_API eq_status eq_stream_save(const eq_stream* stream, void* state, size_t capacity,
                                 size_t* size);
 
-/* Goes on where a stream was saved: what it encodes next has the same bytes. After an error the
- * stream is as it was.
+/* Goes on where a stream was saved: what this stream encodes next has the same bytes. After an
+ * error the stream is as it was.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer, or the state of another codec or number of values
  *   EQ_CORRUPT_DATA      not a state, cut short, or damaged
@@ -166,14 +175,14 @@ EQ_API eq_status eq_stream_load(eq_stream* stream, const void* state, size_t byt
 
 /* What a frame says of itself. */
 typedef struct eq_frame_info {
-  char codec[32];       /* name of the codec that made it, "" behind it */
+  char codec[32];       /* name of the codec that made it; the bytes behind it are 0 */
   uint64_t elements;    /* number of values */
   uint64_t bytes;       /* size of the frame */
-  uint64_t stream_key;  /* of its random numbers */
+  uint64_t stream_key;  /* key of its random numbers */
   uint64_t reserved[4]; /* 0 */
 } eq_frame_info;
 
-/* Checks header and checksum of a frame and fills *info in.
+/* Checks the header and the checksum of a frame and fills in *info.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer
  *   EQ_CORRUPT_DATA      not a frame, cut short, or damaged
@@ -181,19 +190,19 @@ typedef struct eq_frame_info {
  *   EQ_IO                out of memory */
 EQ_API eq_status eq_inspect(const void* frame, size_t bytes, eq_frame_info* info);
 
-/* 2^28 values, a GiB of floats: more than training sends in one message, and less than brings a
- * machine down. */
+/* 2^28 values, a GiB of floats. This is more than training sends in one message, and less than
+ * what brings a machine down. */
 #define EQ_DEFAULT_MAX_ELEMENTS ((uint64_t)1 << 28)
 
-/* eq_inspect for frames that you do not trust; call it before you allocate info->elements
- * floats, as a frame of 44 bytes may claim 2^32 - 1 of them. max_elements: how many you accept,
- * such as EQ_DEFAULT_MAX_ELEMENTS. Returns what eq_inspect returns, and EQ_OUT_OF_RANGE      it
- * claims more than max_elements */
+/* Does what eq_inspect does, for frames that you do not trust. Call it before you allocate
+ * info->elements floats, as a frame of 44 bytes may claim 2^32 - 1 of them. `max_elements` is
+ * how many you accept, such as EQ_DEFAULT_MAX_ELEMENTS. Returns what eq_inspect returns, and
+ *   EQ_OUT_OF_RANGE      the frame claims more than max_elements */
 EQ_API eq_status eq_inspect_limited(const void* frame, size_t bytes, uint64_t max_elements,
                                     eq_frame_info* info);
 
-/* values[i] = the frame's value i. Any frame is decoded without its codec. n must be the
- * frame's number of values.
+/* Sets values[i] to the frame's value i. Frames are decoded without the codec that made them. n
+ * must be the frame's number of values.
  *   EQ_OK
  *   EQ_INVALID_ARGUMENT  a null pointer (`values` may be null if n is 0), or the wrong n
  *   EQ_CORRUPT_DATA      not a frame, cut short, or damaged
@@ -202,7 +211,8 @@ EQ_API eq_status eq_inspect_limited(const void* frame, size_t bytes, uint64_t ma
 EQ_API eq_status eq_decode(eq_workspace* work, const void* frame, size_t bytes, float* values,
                            size_t n);
 
-/* values[i] += weight * the frame's value i, in one pass. Returns what eq_decode returns. */
+/* Adds weight * the frame's value i to values[i], in one pass. Returns what eq_decode
+ * returns. */
 EQ_API eq_status eq_decode_add(eq_workspace* work, const void* frame, size_t bytes,
                                float weight, float* values, size_t n);
 

@@ -1,4 +1,4 @@
-// Little-endian reading and writing with every access checked.
+// Reads and writes little-endian bytes, and checks every access.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace elastiquant {
 static_assert(std::endian::native == std::endian::little,
               "frames are little endian; a big-endian port needs byte swaps here");
 
-// A copy of the bytes of values, as sections of a checkpoint hold them.
+// Returns a copy of the bytes of `values`, as sections of a checkpoint hold them.
 template <typename T>
 std::vector<uint8_t> BytesOf(std::span<const T> values) {
   static_assert(std::is_trivially_copyable_v<T>);

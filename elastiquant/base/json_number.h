@@ -1,4 +1,4 @@
-// JSON has no NaN and no infinity.
+// Numbers in JSON, which has no NaN and no infinity.
 #pragma once
 
 #include <cmath>
@@ -6,6 +6,7 @@
 
 namespace elastiquant {
 
+// Returns the value, or null if it is NaN or infinite.
 inline nlohmann::json NumberOrNull(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }

@@ -7,12 +7,14 @@
 
 namespace elastiquant {
 
-// An access link of the given rate in each direction, and one-way delay. "20mbit,10ms".
+// An access link with a rate, which is the same in each direction, and a one-way delay.
 struct LinkSpec {
   double bits_per_second = 0;
   double delay_seconds = 0;
 };
-// RATE is a number with kbit, mbit or gbit; DELAY a number with us, ms or s.
+// Parses "RATE" or "RATE,DELAY", such as "20mbit,10ms". RATE is a number above 0 with kbit,
+// mbit or gbit; DELAY is a number with us, ms or s, and 0 if it is left out. Fails with
+// kInvalidArgument for any other text.
 Result<LinkSpec> ParseLink(std::string_view text);
 
 }  // namespace elastiquant

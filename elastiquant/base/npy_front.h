@@ -1,4 +1,4 @@
-// What stands before the elements in a .npy file (numpy.lib.format, version 1).
+// The bytes that stand before the elements in a .npy file (numpy.lib.format, version 1).
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace elastiquant {
 
-// Of a 1-D array of `elements` float32, which follow at once in little endian: a multiple of 64
-// bytes, as NumPy's own writer makes it.
+// Returns those bytes for a 1-D array of `elements` float32, which must follow at once in
+// little endian. Their number is a multiple of 64, as it is in files that NumPy writes.
 std::string NpyFront(size_t elements);
 
 }  // namespace elastiquant

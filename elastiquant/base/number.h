@@ -1,4 +1,4 @@
-// Numbers in spec strings: the shortest text that reads back as the same number.
+// Parses and prints the numbers of spec strings.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,8 @@
 
 namespace elastiquant {
 
-// False unless all of `text` is a number that T can hold.
+// Sets *value to the number that `text` stands for. Returns false unless all of `text` is a
+// number that T can hold.
 template <typename T>
 bool ParseNumber(std::string_view text, T* value) {
   const char* end = text.data() + text.size();
@@ -15,6 +16,7 @@ bool ParseNumber(std::string_view text, T* value) {
   return error == std::errc() && stop == end;
 }
 
+// Returns the shortest text that reads back as the same number.
 inline std::string NumberText(float value) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};

@@ -1,18 +1,18 @@
-// Counter-based random numbers: a pure function of (seed, step, worker, message, coordinate),
-// so that encoded bytes do not depend on threads, SIMD width or machine.
+// Counter-based random numbers. They are a pure function of (seed, step, worker, message,
+// coordinate), so that encoded bytes do not depend on threads, SIMD width or machine.
 #pragma once
 
 #include <cstdint>
 
 namespace elastiquant {
 
-// Names one message's stream of random numbers. Travels in the frame, so that a decoder can
-// make the same numbers again (shared-seed dither).
+// Names the stream of random numbers of one message. It travels in the frame, so that a decoder
+// can make the same numbers again (shared-seed dither).
 struct StreamKey {
   uint64_t value = 0;
 };
 
-// A bijective mix of 64 bits (the finaliser of SplitMix64, Steele et al. 2014).
+// Mixes 64 bits bijectively (the finaliser of SplitMix64, Steele et al. 2014).
 constexpr uint64_t Mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -20,7 +20,8 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The stream of message number `message` (a bucket, a chunk) that `worker` sends at `step`.
+// Returns the stream of message number `message` (a bucket, a chunk) that `worker` sends at
+// `step`.
 constexpr StreamKey DeriveKey(uint64_t seed, uint64_t step, uint64_t worker, uint64_t message) {
   return {Mix64(Mix64(Mix64(Mix64(seed) ^ step) ^ worker) ^ message)};
 }
@@ -34,8 +35,9 @@ constexpr LaneKeys MakeLaneKeys(StreamKey key) {
   return {static_cast<uint32_t>(key.value), static_cast<uint32_t>(key.value >> 32)};
 }
 
-// 32 random bits of coordinate i. Two rounds of multiply and xorshift over a Weyl sequence;
-// constants of "lowbias32" (Wellons, 2018). Each operation is one SIMD instruction.
+// Returns the 32 random bits of coordinate i. They are made by two rounds of multiplication and
+// xorshift over a Weyl sequence, with the constants of "lowbias32" (Wellons, 2018). Each
+// operation is one SIMD instruction.
 constexpr uint32_t RandomBits(LaneKeys keys, uint32_t i) {
   uint32_t x = i * 0x9E3779B9u + keys.add;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
@@ -43,7 +45,8 @@ constexpr uint32_t RandomBits(LaneKeys keys, uint32_t i) {
   return x ^ (x >> 16);
 }
 
-// Uniform in [0, 1): the top 24 bits, so that the float is exact.
+// Returns a number that is uniform in [0, 1). It has the top 24 bits, so that the float is
+// exact.
 constexpr float UniformFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-// Errors as values: every function that can fail on bad input returns a Status or a Result.
+// Errors as values. Every function that can fail on bad input returns a Status or a Result.
 #pragma once
 
 #include <cassert>
@@ -24,9 +24,11 @@ enum class StatusCode : int {
   kInternal = 10,        // a bug in this library
 };
 
-// "invalid argument", "corrupt data", ...
+// Returns "invalid argument", "corrupt data" and so on, or "unknown status" for any other
+// number.
 std::string_view StatusCodeName(StatusCode code);
 
+// Says whether a call succeeded and, if not, why.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -36,7 +38,8 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
-  // "corrupt data: the checksum does not match", or "ok".
+  // Returns "ok", or the name and the message, such as "corrupt data: the checksum does not
+  // match".
   std::string ToString() const;
 
  private:
@@ -59,7 +62,8 @@ inline Status IoError(std::string m) { return {StatusCode::kIo, std::move(m)}; }
 inline Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
 inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 
-// A value or the Status that says why there is none.
+// Holds a value, or the Status that says why there is none. value(), * and -> may only be used
+// if ok().
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -85,13 +89,14 @@ class [[nodiscard]] Result {
 #define EQ_CONCAT_INNER_(a, b) a##b
 #define EQ_CONCAT_(a, b) EQ_CONCAT_INNER_(a, b)
 
-// Leaves the calling function with the error, if `expr` gave one.
+// Returns the error from the calling function if `expr` gave one.
 #define EQ_RETURN_IF_ERROR(expr)                                                        \
   do {                                                                                  \
     if (::elastiquant::Status eq_status_ = (expr); !eq_status_.ok()) return eq_status_; \
   } while (false)
 
-// EQ_ASSIGN_OR_RETURN(auto frame, ParseFrame(bytes));
+// Assigns the value of a Result to `lhs`, or returns its error from the calling function:
+//   EQ_ASSIGN_OR_RETURN(auto frame, ParseFrame(bytes));
 #define EQ_ASSIGN_OR_RETURN(lhs, expr) \
   EQ_ASSIGN_OR_RETURN_IMPL_(EQ_CONCAT_(eq_result_, __LINE__), lhs, expr)
 #define EQ_ASSIGN_OR_RETURN_IMPL_(result, lhs, expr) \

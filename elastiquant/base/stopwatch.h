@@ -1,10 +1,11 @@
-// Wall-clock time since its construction.
+// Measures wall-clock time.
 #pragma once
 
 #include <chrono>
 
 namespace elastiquant {
 
+// Counts the seconds since its construction, on the steady clock.
 class Stopwatch {
  public:
   double Seconds() const {
