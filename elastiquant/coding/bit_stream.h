@@ -1,7 +1,7 @@
-// Bits in a 64-bit container, the first bit of a stream being the highest of its first byte.
-// Moving between container and memory is explicit, so that a caller pays for it once for
-// several codes: Add(...) Add(...) Flush(), and Reload() Peek(...) Skip(...) Peek(...)
-// Skip(...).
+// Writes and reads streams of bits by way of a 64-bit container. The first bit of a stream is
+// the highest bit of its first byte. Callers move bits between container and memory explicitly,
+// so that they pay for it once for several codes: Add(...) Add(...) Flush(), and Reload()
+// Peek(...) Skip(...) Peek(...) Skip(...).
 #pragma once
 
 #include <cassert>
@@ -11,13 +11,14 @@
 
 namespace elastiquant {
 
+// Writes a stream of bits to a span.
 class BitWriter {
  public:
-  // Flush() stores whole words: give 8 bytes more than the bits need.
+  // Flush() stores whole words, so `out` must have 8 bytes more than the bits need.
   explicit BitWriter(std::span<uint8_t> out)
       : next_(out.data()), begin_(out.data()), end_(out.data() + out.size()) {}
 
-  // At most this many bits may be added from one Flush() to the next.
+  // At most this many bits may be added between two calls of Flush().
   static constexpr int kBitsPerFlush = 56;
 
   // Appends the low `count` bits of `bits`; those above must be 0. 1 <= count <= kBitsPerFlush.
@@ -27,7 +28,8 @@ class BitWriter {
     container_ |= bits << (64 - used_);
   }
 
-  // Moves whole bytes to memory. At the end of `out` it stops, and Finish() will say so.
+  // Moves whole bytes to memory. If fewer than 8 bytes are left in `out`, the bits are dropped
+  // and Finish() will return false.
   void Flush() {
     if (end_ - next_ < 8) {
       overflow_ = true;
@@ -42,8 +44,8 @@ class BitWriter {
     used_ &= 7;
   }
 
-  // Fills the last byte up with zeros. False if `out` was too small; else *size is the stream's
-  // bytes.
+  // Fills the last byte up with zeros and sets *size to the number of bytes in the stream.
+  // Returns false if `out` was too small.
   bool Finish(size_t* size) {
     Flush();
     *size = static_cast<size_t>(next_ - begin_) + (used_ != 0);
@@ -59,14 +61,16 @@ class BitWriter {
   uint8_t* end_;
 };
 
-// Reading past the end gives zeros, never foreign memory; Overrun() tells.
+// Reads a stream of bits from a span. Reading past its end gives zeros, never foreign memory;
+// Overrun() tells whether it has happened.
 class BitReader {
  public:
   explicit BitReader(std::span<const uint8_t> in) : in_(in) { Reload(); }
 
-  // At least this many bits can be peeked at and skipped from one Reload() to the next.
+  // At least this many bits can be peeked at and skipped between two calls of Reload().
   static constexpr int kBitsPerReload = 57;
 
+  // Fills the container from memory.
   void Reload() {
     const size_t byte = position_ / 8;
     if (byte + 8 <= in_.size()) {
@@ -77,7 +81,7 @@ class BitReader {
     container_ = __builtin_bswap64(container_) << (position_ % 8);
   }
 
-  // The next `count` bits, 1 <= count <= kBitsPerReload.
+  // Returns the next `count` bits without skipping them. 1 <= count <= kBitsPerReload.
   uint64_t Peek(int count) const { return container_ >> (64 - count); }
 
   void Skip(int count) {
@@ -85,15 +89,16 @@ class BitReader {
     position_ += static_cast<size_t>(count);
   }
 
-  // Goes on to the next whole byte; false if a bit that is left out is not zero.
+  // Skips to the next whole byte. Returns false if a bit that was skipped is not zero.
   bool SkipToByte();
 
   size_t position() const { return position_; }  // in bits
 
-  // True once bits after the end have been skipped.
+  // Returns whether bits after the end have been skipped.
   bool Overrun() const { return position_ > in_.size() * 8; }
 
-  // True if what is left is less than a byte, all zeros: where a BitWriter would have finished.
+  // Returns whether less than a byte is left and all of it is zero, as where a BitWriter
+  // finishes.
   bool AtFinish() const;
 
  private:

@@ -1,5 +1,5 @@
-// Canonical prefix codes of small alphabets: optimal lengths for given counts, written as a
-// table of lengths, from which both sides derive the same codes.
+// Canonical prefix codes of small alphabets. The lengths of the codes are optimal for given
+// counts. They are sent as a table, from which both sides derive the same codes.
 #pragma once
 
 #include <array>
@@ -12,24 +12,25 @@
 namespace elastiquant {
 
 inline constexpr int kMaxPrefixSymbols = 128;
-inline constexpr int kMaxPrefixBits = 12;  // of a code: a decoder's table stays small
+inline constexpr int kMaxPrefixBits = 12;  // the longest code; it keeps a decoder's table small
 
-// Codes are given out by length, then by symbol, counting upwards from 0 (as in RFC 1951,
-// section 3.2.2). A symbol that is the only one has the code of no bits.
+// The codes of an alphabet. They are given out by length, then by symbol, counting upwards from
+// 0 (as in RFC 1951, section 3.2.2). If only one symbol has a code, that code has no bits.
 class PrefixCode {
  public:
-  // The code with the fewest bits in all (package-merge: Larmore and Hirschberg, 1990), equal
-  // counts being taken in the order of the symbols. counts.size() <= kMaxPrefixSymbols, and
+  // Returns the code with the fewest bits in all (package-merge: Larmore and Hirschberg, 1990);
+  // equal counts are taken in the order of the symbols. counts.size() <= kMaxPrefixSymbols, and
   // some count is not 0. Symbols with the count 0 get no code.
   static PrefixCode Optimal(std::span<const uint64_t> counts);
 
-  // The inverse of Write, front to back. Fails with kCorruptData if `in` ends too early, if a
-  // symbol is not below `symbols`, or if the lengths do not make a complete code.
+  // Reads what Write has written and sets *bytes to its size. Fails with kCorruptData if `in`
+  // ends too early, if a symbol is not below `symbols`, or if the lengths do not make a
+  // complete code.
   static Result<PrefixCode> Read(std::span<const uint8_t> in, int symbols, size_t* bytes);
 
-  // The first symbol that has a code (u8); the number of symbols from there to the last that
-  // has one (u8); unless that is 1, a length for each of them in 4 bits, low half first.
-  // Returns the bytes written, at most kMaxTableBytes.
+  // Writes the first symbol that has a code (u8), and the number of symbols from there to the
+  // last that has one (u8). Unless that number is 1, a length in 4 bits follows for each of
+  // these symbols, low half first. Returns the number of bytes written, at most kMaxTableBytes.
   size_t Write(uint8_t* out) const;
   static constexpr size_t kMaxTableBytes = 2 + kMaxPrefixSymbols / 2;
 
@@ -45,11 +46,12 @@ class PrefixCode {
   std::array<uint16_t, kMaxPrefixSymbols> codes_{};
 };
 
+// Decodes symbols by looking up the next kMaxPrefixBits bits.
 class PrefixDecoder {
  public:
   explicit PrefixDecoder(const PrefixCode& code);
 
-  // Reads a symbol, of at most kMaxPrefixBits bits.
+  // Reads a symbol, which takes at most kMaxPrefixBits bits.
   int Next(BitReader& reader) const {
     const uint16_t entry = entries_[reader.Peek(kMaxPrefixBits)];
     reader.Skip(entry & 15);
