@@ -1,4 +1,4 @@
-// Histograms of codes.
+// Counts how often codes occur.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,8 @@
 
 namespace elastiquant {
 
-// counts[c] = how often c occurs in `codes`. It is faster if all are < 2^bits with bits <= 4.
+// Sets counts[c] to the number of times that c occurs in `codes`. It is faster if bits <= 4 and
+// all codes are below 2^bits.
 void CountCodes(const uint8_t* codes, size_t n, int bits, uint32_t counts[256]);
 
 }  // namespace elastiquant

@@ -1,5 +1,6 @@
-// From sign-magnitude codes back to floats. A value is norm * level, rounded once; adding
-// weight * value to the output rounds the product and the sum once each, on every target.
+// Turns sign-magnitude codes back into floats. A value is norm * level, rounded once; when
+// weight * value is added to the output, the product and the sum are rounded once each, on
+// every target.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +11,28 @@
 
 namespace elastiquant {
 
-// out[i] = value, or out[i] += weight * value.
+// Says whether the output is set, out[i] = value, or added to, out[i] += weight * value.
 struct Accumulate {
   bool add = false;
   float weight = 1;
 };
 
-// Every code must be below 2^table.bits.
+// Dequantises codes by looking them up. Every code must be below 2^table.bits.
 void DequantizeLevels(const uint8_t* codes, size_t n, const ValueTable& table, float norm,
                       Accumulate how, float* out);
 
-// The value is scale * table[digit]. `table` has 256 entries (past the digits' base, anything
-// finite), 64-byte aligned; `base` is a bound on the digits.
+// Gives the values scale * table[digit]. `table` has 256 entries and is aligned to 64 bytes;
+// its entries from the base of the digits on may be anything finite. All digits are below
+// `base`.
 void DequantizeDigits(const uint8_t* digits, size_t n, const float* table, size_t base,
                       float scale, Accumulate how, float* out);
 
-// The value is step * (k - u) with step = norm / UniformSteps(bits), k the signed index and u
-// in [-1/2, 1/2) the number that QuantizeDithered had.
+// Gives the values step * (k - u) with step = norm / UniformSteps(bits), where k is the signed
+// index and u in [-1/2, 1/2) is the number that QuantizeDithered had.
 void DequantizeDithered(const uint8_t* codes, size_t n, RandomRun random, float step, int bits,
                         Accumulate how, float* out);
 
-// The largest index (sign taken off) among the codes; 0 if n is 0.
+// Returns the largest index (a code without its sign) among the codes, or 0 if n is 0.
 uint8_t MaxIndex(const uint8_t* codes, size_t n, int bits);
 
 }  // namespace elastiquant

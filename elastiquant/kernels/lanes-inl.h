@@ -1,4 +1,5 @@
-// The vectors that the quantisers and dequantisers work in. Included once for each SIMD target.
+// The vectors that the quantisers and dequantisers work in. This file is included once for each
+// SIMD target.
 #if defined(ELASTIQUANT_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_LANES_INL_H_
 #undef ELASTIQUANT_KERNELS_LANES_INL_H_
@@ -12,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
 namespace HWY_NAMESPACE {
 
-// Lanes of floats, of unsigned and signed integers of their size, and as many bytes.
+// Vectors of floats, of unsigned and of signed integers of the same size, and of as many bytes.
 using DF = hwy::HWY_NAMESPACE::ScalableTag<float>;
 using DU = hwy::HWY_NAMESPACE::RebindToUnsigned<DF>;
 using DI = hwy::HWY_NAMESPACE::RebindToSigned<DF>;

@@ -1,4 +1,5 @@
-// Tables of floats looked up by vectors of indices. Included once for each SIMD target.
+// Tables of floats that are looked up by vectors of indices. This file is included once for
+// each SIMD target.
 #if defined(ELASTIQUANT_KERNELS_LOOKUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_LOOKUP_INL_H_
 #undef ELASTIQUANT_KERNELS_LOOKUP_INL_H_
@@ -13,7 +14,8 @@ namespace elastiquant {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// table[index] for index in 0..7: one permutation, or two and a choice with vectors of four.
+// Looks up table[index] for indices in 0..7. That takes one permutation, or two and a choice
+// where vectors have four lanes.
 template <class D>
 class Table8 {
   using V = hwy::HWY_NAMESPACE::Vec<D>;
@@ -21,7 +23,7 @@ class Table8 {
   using VU = hwy::HWY_NAMESPACE::Vec<DU>;
 
  public:
-  // Reads as many floats from `table` as a vector has, and at least 8.
+  // Reads as many floats from `table` as a vector has lanes, and at least 8.
   HWY_INLINE explicit Table8(const float* table)
       : low_(hwy::HWY_NAMESPACE::LoadU(D(), table)),
         high_(hwy::HWY_NAMESPACE::LoadU(D(), table + (kWide ? 0 : 4))) {}
@@ -40,7 +42,7 @@ class Table8 {
     }
   }
 
-  // The table with fn applied to its entries.
+  // Returns the table with fn applied to its entries.
   template <class Fn>
   HWY_INLINE Table8 Map(Fn fn) const {
     Table8 mapped = *this;
@@ -54,7 +56,7 @@ class Table8 {
   V low_, high_;
 };
 
-// table[index] for index in 0..15; reads 16 floats from `table`.
+// Looks up table[index] for indices in 0..15. It reads 16 floats from `table`.
 template <class D>
 class Table16 {
   using V = hwy::HWY_NAMESPACE::Vec<D>;
@@ -83,8 +85,8 @@ class Table16 {
   Table8<D> low_, high_;
 };
 
-// table[index] for index in 0..127; reads 128 floats from `table`. With AVX-512 by permutations
-// of registers, which are several times as fast as its gathers.
+// Looks up table[index] for indices in 0..127. It reads 128 floats from `table`. With AVX-512
+// it permutes registers, which is several times as fast as gathering.
 template <class D>
 class Table128 {
   using V = hwy::HWY_NAMESPACE::Vec<D>;

@@ -1,5 +1,5 @@
-// One coordinate of each quantiser: the definition that the SIMD loops must match to the bit,
-// and what they use for the last few coordinates.
+// Quantises one coordinate in each way. This is the definition that the SIMD loops must match
+// to the bit, and what they use for the last few coordinates.
 #pragma once
 
 #include <bit>
@@ -9,25 +9,28 @@
 
 namespace elastiquant::scalar {
 
+// Returns the code of an index and the sign of v; index 0 has no sign.
 inline uint8_t SignedCode(float v, uint32_t index, int bits) {
   const uint32_t sign = index == 0 ? 0 : std::bit_cast<uint32_t>(v) >> 31;
   return static_cast<uint8_t>(index | sign << (bits - 1));
 }
 
-// Adds ~u to the fixed-point place and cuts: that carries iff u < fraction.
+// Returns the index of y, scaled to UniformTop(bits). Adds ~u to the fixed-point place and cuts
+// it, which carries if and only if u is below the fraction.
 inline uint32_t RoundUniform(float y, uint32_t random, int bits) {
   return (static_cast<uint32_t>(static_cast<int32_t>(y)) + (~random >> bits)) >>
          UniformDigits(bits);
 }
 
+// Returns the signed index of y, scaled to UniformTop(bits).
 inline int32_t RoundDithered(float y, bool negative, uint32_t random, int bits) {
   const int32_t magnitude = static_cast<int32_t>(y);
   const int32_t place = negative ? -magnitude : magnitude;
   return (place + static_cast<int32_t>(random >> bits)) >> UniformDigits(bits);
 }
 
-// What QuantizeHalving needs besides r: below l_1 = 2^-s the place in [0, l_1] as a 23-bit
-// fraction, above it the float's own exponent and mantissa.
+// What QuantizeHalving needs besides r. Below l_1 = 2^-s that is the place in [0, l_1] as a
+// 23-bit fraction, and above it the float's own exponent and mantissa.
 struct Halving {
   float lowest;    // l_1
   float to_place;  // 2^23 / l_1
@@ -39,6 +42,7 @@ inline Halving MakeHalving(int bits) {
   return {lowest, std::bit_cast<float>((127 + 23 + inner) << 23), (126 - inner) << 23};
 }
 
+// Returns the index that r is rounded to.
 inline uint32_t RoundHalving(const Halving& h, float r, uint32_t random) {
   const float low = r < h.lowest ? r : h.lowest;
   const int32_t below = static_cast<int32_t>(low * h.to_place);
@@ -47,7 +51,8 @@ inline uint32_t RoundHalving(const Halving& h, float r, uint32_t random) {
   return (static_cast<uint32_t>(place) + (~random >> 9)) >> 23;
 }
 
-// The index of the largest level <= r.
+// Returns the number of the interval that r lies in, which is that of the last one that begins
+// at or below r.
 inline uint32_t FindLevel(const LevelTable& table, float r) {
   uint32_t j = 0;
   for (uint32_t width = kMaxLevels / 2; width > 0; width /= 2) {
@@ -56,7 +61,7 @@ inline uint32_t FindLevel(const LevelTable& table, float r) {
   return j;
 }
 
-// The end of the interval that r is rounded to: its number j, or j + 1.
+// Returns the end of the interval that r is rounded to: the number j of its interval, or j + 1.
 inline constexpr float kPlaceTop = 0x1p30f;
 inline uint32_t RoundLevels(const LevelTable& table, float r, uint32_t random) {
   const uint32_t j = FindLevel(table, r);
@@ -64,6 +69,7 @@ inline uint32_t RoundLevels(const LevelTable& table, float r, uint32_t random) {
   return j + (static_cast<int32_t>(random >> 2) < static_cast<int32_t>(place) ? 1 : 0);
 }
 
+// Returns the code of a coordinate v whose relative size is r.
 inline uint8_t LevelCode(const LevelTable& table, float r, float v, uint32_t random, int bits) {
   const uint32_t end = RoundLevels(table, r, random);
   if (table.has_zero) return SignedCode(v, end, bits);

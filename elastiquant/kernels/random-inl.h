@@ -1,4 +1,5 @@
-// RandomBits of base/random.h for the lanes of a vector. Included once for each SIMD target.
+// RandomBits of base/random.h for the lanes of a vector. This file is included once for each
+// SIMD target.
 #if defined(ELASTIQUANT_KERNELS_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_RANDOM_INL_H_
 #undef ELASTIQUANT_KERNELS_RANDOM_INL_H_
@@ -14,9 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace elastiquant {
 namespace HWY_NAMESPACE {
 
-// Next() gives the numbers of the next Lanes(d) coordinates, Next<U>() those of the next U
-// vectors, step by step for all of them: a processor looks ahead too few instructions to
-// overlap the long chains of several vectors that stand one after the other.
+// Next() returns the numbers of the next Lanes(d) coordinates, and Next<U>() those of the next
+// U vectors. It takes each step for all U vectors: a processor looks ahead too few instructions
+// to overlap the long chains of several vectors that stand one after the other.
 template <class D>
 class RandomVectors {
   using V = hwy::HWY_NAMESPACE::Vec<D>;
@@ -39,7 +40,8 @@ class RandomVectors {
     for (size_t k = 0; k < U; ++k) x[k] = hn::Xor(x[k], hn::ShiftRight<16>(x[k]));
   }
 
-  // Their complements, at no cost where there is an instruction for an xor of three.
+  // Gives the complements of the numbers, at no cost where there is an instruction for an xor
+  // of three.
   template <size_t U>
   HWY_INLINE void NextInverted(V (&x)[U]) {
     namespace hn = hwy::HWY_NAMESPACE;
@@ -54,7 +56,7 @@ class RandomVectors {
   }
 
  private:
-  // All but the last step.
+  // Takes all steps but the last.
   template <size_t U>
   HWY_INLINE void Mix(V (&x)[U]) {
     namespace hn = hwy::HWY_NAMESPACE;

@@ -1,5 +1,5 @@
-// Encoding of the symbols of dither blocks where there are no permutations of bytes. Included
-// once for each SIMD target.
+// Encodes the symbols of dither blocks where there are no permutations of bytes. This file is
+// included once for each SIMD target.
 #if defined(ELASTIQUANT_KERNELS_DITHER_ENCODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_DITHER_ENCODE_INL_H_
 #undef ELASTIQUANT_KERNELS_DITHER_ENCODE_INL_H_
@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_AVX3_DL
-// f | start << 16 of each symbol of a class in each lane, and what symbols become those.
+// Looks up the entry f | start << 16 of each symbol of a class in each lane.
 class EntryTable {
  public:
   HWY_INLINE EntryTable(const DitherModel& model, int id) : class_(DitherClassOf(id)) {
@@ -27,7 +27,7 @@ class EntryTable {
     }
   }
 
-  // Of all indices of a block; true if one of them is escaped.
+  // Sets `entries` to those of all indices of a block. Returns whether one of them is escaped.
   HWY_INLINE bool LookUp(const int32_t* indices, uint32_t* entries) const {
     const DI32 di;
     const auto reach = hn::Set(di, class_.reach), escape = hn::Set(di, 2 * class_.reach + 1);
@@ -46,7 +46,7 @@ class EntryTable {
   }
 
  private:
-  // [symbol][j]
+  // Fills the table from rows[symbol][j].
   HWY_INLINE void FillNarrow(const uint16_t* rows) {
     const hn::Rebind<uint16_t, D32> d16;
     const size_t size = static_cast<size_t>(class_.symbols()) * kDitherRow;
@@ -61,11 +61,11 @@ class EntryTable {
       hn::Store(hn::Or(hn::Sub(end, start), hn::ShiftLeft<16>(start)), D32(), entries_ + i);
     }
   }
-  // [bin][symbol]
+  // Fills the table from starts[bin][symbol].
   HWY_INLINE void FillWide(const uint16_t* starts) {
     constexpr uint32_t kSize = 64;
     for (uint32_t i = 0; i < kSize; ++i) {
-      // What follows the last symbol of a bin is 0, or 4096.
+      // Behind the last symbol of a bin there is 0, or the next bin's 0; both stand for 4096.
       const uint32_t end = i + 1 < kSize ? starts[i + 1] : 0;
       entries_[i] = ((end - starts[i]) & (kRansScale - 1)) | uint32_t{starts[i]} << 16;
     }
@@ -77,11 +77,12 @@ class EntryTable {
   alignas(64) int32_t places_[kDitherRow];
   alignas(64) uint32_t entries_[256];
 };
-// 2^-22 less than 1 / f, +-2^-23.
+// Returns (1 - 2^-22) / f, with a relative error of at most 2^-23.
 HWY_INLINE hn::Vec<DF> Reciprocal(hn::Vec<DF> f) {
   constexpr float kLess = 1.0f - 0x1p-22f;
 #if HWY_TARGET <= HWY_AVX3
-  // 14 digits, doubled by one step of Newton's method. Their exact value does not matter.
+  // The instruction gives 14 digits, which one step of Newton's method doubles. Their exact
+  // value does not matter.
   const __m512 r = _mm512_rcp14_ps(f.raw);
   return hn::Vec<DF>{_mm512_fmadd_ps(r, _mm512_fnmadd_ps(f.raw, r, _mm512_set1_ps(kLess)), r)};
 #else
@@ -89,6 +90,7 @@ HWY_INLINE hn::Vec<DF> Reciprocal(hn::Vec<DF> f) {
 #endif
 }
 
+// Encodes the symbols of full blocks of one class. Returns whether one of them is an escape.
 struct BlockEncoder {
   EntryTable table;
   HWY_INLINE bool operator()(const int32_t* indices, DitherWriter* writer) const {
@@ -108,7 +110,7 @@ struct BlockEncoder {
   }
 };
 
-// use(what encodes blocks of a class).
+// Returns use(encoder), where `encoder` encodes blocks of class `id`.
 template <class Use>
 HWY_INLINE bool WithEncoder(const DitherModel& model, int id, const Use& use) {
   return use(BlockEncoder{EntryTable(model, id)});

@@ -1,5 +1,5 @@
-// Encoding of the symbols of dither blocks with tables of bytes. Included once for each SIMD
-// target, of which only AVX3_DL has the permutations that it takes.
+// Encodes the symbols of dither blocks with tables of bytes. This file is included once for
+// each SIMD target, of which only AVX3_DL has the permutations that it takes.
 #if defined(ELASTIQUANT_KERNELS_DITHER_ENCODE_AVX3_DL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_DITHER_ENCODE_AVX3_DL_INL_H_
 #undef ELASTIQUANT_KERNELS_DITHER_ENCODE_AVX3_DL_INL_H_
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3_DL
-// table[i] of 64 bytes i, kEntries of them.
+// Looks up table[i] for 64 bytes i in a table of kEntries bytes.
 template <int kEntries>
 class ByteTable {
  public:
@@ -37,8 +37,9 @@ class ByteTable {
   __m512i part_[kParts];
 };
 
-// Bytes of four rows, 127 - p being the number of place p of the block, are kept as packing
-// leaves them: four lanes of each row, the last one's first, then the next four.
+// Returns the lane of each byte of four packed rows. Packing leaves them in this order: four
+// lanes of each row, those of the last row first, then the next four. An encoder's block has
+// place p at 127 - p, so lanes run downwards.
 HWY_INLINE __m512i LaneOfByte() {
   return _mm512_set_epi32(0x00010203, 0x00010203, 0x00010203, 0x00010203,  //
                           0x04050607, 0x04050607, 0x04050607, 0x04050607,  //
@@ -46,12 +47,13 @@ HWY_INLINE __m512i LaneOfByte() {
                           0x0C0D0E0F, 0x0C0D0E0F, 0x0C0D0E0F, 0x0C0D0E0F);
 }
 
-// The start and frequency of each symbol in each lane, as bytes.
+// The starts and frequencies of all symbols in all lanes, as bytes.
 template <int kEntries>
 struct SymbolTable {
   ByteTable<kEntries> start_low, start_high, low, high;
 
-  // Of 64 symbols whose starts, and those of the symbols behind them, are given.
+  // Sets the entries of 64 symbols whose starts are given, with the starts of the symbols
+  // behind them as their ends.
   HWY_INLINE void Set(int part, const __m512i (&start)[2], const __m512i (&end)[2]) {
     const hn::Full512<uint8_t> d;
     const __m512i even =
@@ -69,7 +71,7 @@ struct SymbolTable {
   }
 };
 
-// Entry 16 s + j is that of symbol s in lane j.
+// Makes a table in which entry 16 s + j is that of symbol s in lane j.
 template <int kEntries>
 HWY_INLINE SymbolTable<kEntries> NarrowTable(const uint16_t* rows) {
   SymbolTable<kEntries> table;
@@ -86,7 +88,7 @@ HWY_INLINE SymbolTable<kEntries> NarrowTable(const uint16_t* rows) {
   }
   return table;
 }
-// Entry i is starts[i].
+// Makes a table in which entry i is that of starts[i].
 HWY_INLINE SymbolTable<64> WideTable(const uint16_t* starts) {
   SymbolTable<64> table;
   const hn::Full512<uint16_t> d;
@@ -97,13 +99,13 @@ HWY_INLINE SymbolTable<64> WideTable(const uint16_t* starts) {
   return table;
 }
 
-// Permutes the low words of two vectors of 32-bit lanes to one vector.
+// Returns the permutation that gathers the low words of two vectors of 32-bit lanes in one.
 HWY_INLINE __m512i LowWordsOfTwo() {
   const hn::Full512<uint16_t> d;
   return hn::ShiftLeft<1>(hn::Iota(d, 0)).raw;
 }
 
-// floor(x / f) for x < 2^20 f, or one less: rounding is always down.
+// Returns floor(x / f) for x < 2^20 f, or one less, since rounding is always down.
 HWY_INLINE __m512i QuotientOrLess(__m512i x, __m512i f) {
   constexpr int kDown = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
   return _mm512_cvttps_epi32(
@@ -141,7 +143,7 @@ HWY_INLINE uint8_t* StepRows(const __m512i* f, const __m512i* start, uint32_t* s
   return words;
 }
 
-// Four rows of 32-bit lanes, whose low and high bytes are packed.
+// Unpacks four rows of 32-bit lanes from their packed low and high bytes.
 HWY_INLINE void UnpackRows(__m512i low, __m512i high, __m512i* rows) {
   const __m512i zero = _mm512_setzero_si512();
   const __m512i ab = _mm512_unpacklo_epi8(low, high), cd = _mm512_unpackhi_epi8(low, high);
@@ -151,7 +153,8 @@ HWY_INLINE void UnpackRows(__m512i low, __m512i high, __m512i* rows) {
   rows[3] = _mm512_unpackhi_epi16(cd, zero);
 }
 
-// A symbol is worth 2^kSymbolShift places of the table; `lane` is what the lane adds.
+// Encodes the symbols of full blocks of one class. Returns whether one of them is an escape. A
+// symbol is worth 2^kSymbolShift places of the table, and `lane` is what the lane adds.
 template <int kEntries, int kSymbolShift>
 struct BlockEncoder {
   static constexpr size_t kRows = kDitherBlock / kDitherRow;
@@ -196,7 +199,7 @@ struct BlockEncoder {
   }
 
  private:
-  // The symbols' bits, saturated, which leaves escapes outside the reach.
+  // Packs indices, less their raw bits, to bytes. Saturation leaves escapes outside the reach.
   HWY_INLINE __m512i Pack(__m512i a, __m512i b, __m512i d, __m512i e) const {
     if (kSymbolShift == 0 && c.raw > 0) {
       const __m128i raw = _mm_cvtsi32_si128(c.raw);
@@ -209,7 +212,7 @@ struct BlockEncoder {
   }
 };
 
-// use(what encodes blocks of a class).
+// Returns use(encoder), where `encoder` encodes blocks of class `id`.
 template <class Use>
 HWY_INLINE bool WithEncoder(const DitherModel& model, int id, const Use& use) {
   const DitherClass c = DitherClassOf(id);

@@ -1,4 +1,5 @@
-// Quantising rows of the dither codec and back. Included once for each SIMD target.
+// Quantises and dequantises rows of the dither codec. This file is included once for each SIMD
+// target.
 #include <cstddef>
 #include <cstdint>
 
@@ -9,8 +10,8 @@
 namespace elastiquant {
 
 // For each of the 128 orders of a row: the lane of each coordinate, and the coordinate of each
-// lane, from the last lane to the first. As wide as the vectors that they are loaded to: to
-// widen them takes as long as to permute.
+// lane from the last lane to the first. The entries are as wide as those of the vectors that
+// they are loaded to, since widening them would take as long as permuting.
 struct DitherOrders {
   constexpr DitherOrders() {
     for (uint32_t bits = 0; bits < 128; ++bits) {
@@ -46,7 +47,7 @@ namespace elastiquant {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Both take `rows` whole rows from the first of a block on.
+// Both functions take `rows` whole rows, from the first row of a block on.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void QuantizeRows(const float* values, size_t rows, LaneKeys keys, uint32_t first,
                              DitherScale scale, int32_t* indices) {
@@ -65,11 +66,11 @@ using DRowI = hn::RebindToSigned<DRow>;
 constexpr size_t kRowLanes = hn::MaxLanes(DRow());
 constexpr size_t kRowVectors = kDitherRow / kRowLanes;
 
-// So many rows are worked on at a time, each step for all of them: a processor looks ahead too
-// few instructions to overlap the long chains of rows that stand one after the other.
+// The number of rows that are worked on at a time, each step for all of them: a processor looks
+// ahead too few instructions to overlap the long chains of rows that stand one after the other.
 constexpr size_t kRowsAtATime = kRowVectors == 1 ? 8 : HWY_MAX(1, 4 / kRowVectors);
 
-// row[order[i]] of all lanes i.
+// Returns row[order[i]] for all lanes i.
 HWY_INLINE hn::Vec<DRowI> Permuted(const int32_t* row, hn::Vec<DRowI> order) {
   const DRowI di;
   if constexpr (kRowVectors == 1) {
@@ -79,8 +80,8 @@ HWY_INLINE hn::Vec<DRowI> Permuted(const int32_t* row, hn::Vec<DRowI> order) {
   }
 }
 
-// The random numbers of kRows rows: their orders, lanes, and the dither
-// (j 2^20 + the upper 20 bits) / 2^24.
+// The random numbers of kRows rows: their orders, lanes, and the dither (j 2^20 + the upper 20
+// bits) / 2^24.
 template <size_t kRows>
 struct RowDither {
   static constexpr size_t kAll = kRows * kRowVectors;
@@ -108,8 +109,8 @@ struct RowDither {
   hn::Vec<DRow> dither[kAll];
 };
 
-// The indices of kRows rows, the lanes of each from the last to the first. Without kPre,
-// scale.pre is 1.
+// Sets `turned` to the indices of kRows rows, the lanes of each from the last to the first.
+// Without kPre, scale.pre must be 1.
 template <size_t kRows, bool kPre = true>
 HWY_INLINE void QuantizeTurned(const float* values, RandomVectors<DRowU>& random,
                                DitherScale scale,
@@ -146,6 +147,8 @@ HWY_INLINE void QuantizeTurned(const float* values, RandomVectors<DRowU>& random
 }
 
 template <size_t kRows>
+// Stores the indices of kRows rows in front of `indices`: the first row ends there, and the
+// others go before it.
 HWY_INLINE void QuantizeSome(const float* values, RandomVectors<DRowU>& random,
                              DitherScale scale, int32_t* indices) {
   hn::Vec<DRowI> turned[kRows * kRowVectors];
@@ -212,16 +215,17 @@ HWY_INLINE void DequantizeRows(const int32_t* indices, size_t rows, LaneKeys key
 }
 
 #if HWY_TARGET == HWY_AVX3_DL
-// Indices as signed bytes, one for each place of a block, and more by this: with it they come
-// to values without a float for each part. index - (U / 2^24 - 1/2) is w / 2^24 with the
-// integer w = index 2^24 + 2^23 - U, as rounded as the difference of floats.
+// Indices are passed as signed bytes, one for each place of a block, to each of which this is
+// added. With it they become values without a float for each part: index - (U / 2^24 - 1/2) is
+// w / 2^24 with the integer w = index 2^24 + 2^23 - U, which is rounded just as the difference
+// of floats is.
 constexpr int kByteBias = 9;
-// Below it a value may be denormal, and rounded twice.
+// With a smaller step a value may be denormal, and rounded twice.
 constexpr float kLeastByteStep = 0x1p-102f;
 
-// For each order of a row and each coordinate, lane << 24 | lane + 0x808088. It is the byte
-// shuffle that puts the index above three zeros, and, shifted left by 20, its lane's part of U,
-// and 2^23 and 2^27 more: the bias sees to those.
+// For each order of a row and each coordinate, lane << 24 | lane + 0x808088. This is the byte
+// shuffle that puts the index above three zeros. Shifted left by 20, it is also the lane's part
+// of U plus 2^23 and 2^27, which the bias allows for.
 struct DitherByteOrders {
   constexpr DitherByteOrders() {
     for (uint32_t bits = 0; bits < 128; ++bits) {
@@ -236,7 +240,7 @@ struct DitherByteOrders {
 };
 constexpr DitherByteOrders kDitherByteOrders;
 
-// DequantizeRows of a block whose index + kByteBias are given.
+// Does what DequantizeRows does for a block of which index + kByteBias is given.
 HWY_INLINE void DequantizeBytes(const uint8_t* bytes, LaneKeys keys, uint32_t first, float step,
                                 DitherSink sink, float* values) {
   constexpr size_t kRows = kDitherBlock / kDitherRow;

@@ -1,5 +1,5 @@
-// The dither kernels one coordinate at a time: the definition that the SIMD loops must match to
-// the bit, and what codes the blocks that those leave out.
+// The dither kernels for one coordinate at a time. This is the definition that the SIMD loops
+// must match to the bit, and it codes the blocks that those leave out.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +29,12 @@ class DitherTable {
       bin_shift_ = DitherClassOf(id).bins == 2 ? 3 : 4;
     }
   }
+  // Returns the interval of a symbol in a lane.
   DitherInterval Of(int symbol, size_t lane) const {
     const uint32_t start = Start(symbol, lane);
     return {start, (symbol + 1 < symbols_ ? Start(symbol + 1, lane) : kRansScale) - start};
   }
+  // Returns the symbol whose interval has the slot.
   int Find(uint32_t slot, size_t lane) const {
     int low = 0;
     for (int left = symbols_; left > 1;) {
@@ -56,6 +58,7 @@ class DitherTable {
   int bin_shift_ = 0;
 };
 
+// Returns whether a place of a block has a coordinate.
 inline bool IsPresent(DitherShape shape, size_t row, size_t lane) {
   return row + 1 < shape.rows || (shape.last_present >> lane & 1) != 0;
 }
@@ -63,7 +66,7 @@ inline size_t CountPresent(DitherShape shape) {
   if (shape.rows == 0) return 0;
   return (shape.rows - 1) * kDitherRow + static_cast<size_t>(std::popcount(shape.last_present));
 }
-// The place of each present coordinate, in order; returns how many.
+// Lists the places that have a coordinate, in order, and returns their number.
 inline size_t ListPresent(DitherShape shape, uint8_t* places) {
   size_t count = 0;
   for (size_t place = 0; place < shape.rows * kDitherRow; ++place) {
@@ -74,6 +77,7 @@ inline size_t ListPresent(DitherShape shape, uint8_t* places) {
   return count;
 }
 
+// Encodes one symbol. `turn` is the number of its place in an encoder's block.
 inline void EncodeDitherSymbol(DitherInterval in, size_t turn, DitherWriter* writer) {
   uint32_t& x = writer->states[turn & (writer->lanes - 1)];
   const uint32_t emits = x >> 20 >= in.frequency ? 1 : 0;
@@ -83,7 +87,7 @@ inline void EncodeDitherSymbol(DitherInterval in, size_t turn, DitherWriter* wri
   x = (x / in.frequency << kRansScaleBits) + x % in.frequency + in.start;
 }
 
-// The symbols alone, without escapes and raw bits; true if there are escapes.
+// Encodes the symbols alone, without escapes and raw bits. Returns whether there are escapes.
 inline bool EncodeDitherSymbols(const int32_t* indices, DitherShape shape,
                                 const DitherModel& model, int id, DitherWriter* writer) {
   const DitherClass c = DitherClassOf(id);
@@ -101,6 +105,7 @@ inline bool EncodeDitherSymbols(const int32_t* indices, DitherShape shape,
   return escaped;
 }
 
+// Decodes one symbol. Returns false if words run out.
 inline bool DecodeDitherSymbol(DitherReader* reader, const DitherTable& table, size_t place,
                                int* symbol) {
   const size_t lane = place % kDitherRow;
@@ -121,7 +126,8 @@ inline bool DecodeDitherSymbol(DitherReader* reader, const DitherTable& table, s
   return true;
 }
 
-// symbol - reach of all places; reach + 1 stands for an escape. False if words run out.
+// Sets `indices` to symbol - reach for all places, where reach + 1 stands for an escape.
+// Returns false if words run out.
 inline bool DecodeDitherSymbols(DitherReader* reader, DitherShape shape,
                                 const DitherModel& model, int id, int32_t* indices,
                                 bool* escaped) {
@@ -139,7 +145,7 @@ inline bool DecodeDitherSymbols(DitherReader* reader, DitherShape shape,
   return true;
 }
 
-// From coordinate `begin` of the block on, the first one of a row.
+// Quantises the coordinates of a block from `begin` on, which is the first of a row.
 inline void DitherQuantize(const float* values, size_t begin, size_t length, LaneKeys keys,
                            uint32_t first, DitherScale scale, int32_t* indices) {
   for (size_t row = begin; row < length; row += kDitherRow) {
@@ -155,6 +161,7 @@ inline void DitherQuantize(const float* values, size_t begin, size_t length, Lan
   }
 }
 
+// Dequantises the coordinates of a block from `begin` on, which is the first of a row.
 inline void DitherDequantize(const int32_t* indices, size_t begin, size_t length, LaneKeys keys,
                              uint32_t first, float step, DitherSink sink, float* values) {
   for (size_t row = begin; row < length; row += kDitherRow) {
@@ -174,6 +181,7 @@ inline void DitherDequantize(const int32_t* indices, size_t begin, size_t length
   }
 }
 
+// Returns the sum of |v_i| * factor, in the order of DitherBlockMeans.
 inline float DitherSum(const float* values, size_t length, float factor) {
   float columns[16] = {};
   for (size_t i = 0; i < length; ++i) columns[i % 16] += std::abs(values[i]) * factor;
@@ -185,7 +193,7 @@ inline float DitherSum(const float* values, size_t length, float factor) {
 inline float DitherBlockMean(const float* values, size_t length) {
   const float mean = DitherSum(values, length, 1) / static_cast<float>(length);
   if (std::isfinite(mean)) return mean;
-  // The sum of finite values may be too large where their mean is not.
+  // The sum of finite values may be infinite where their mean is not.
   return DitherSum(values, length, 0x1p-7f) * (0x1p7f / static_cast<float>(length));
 }
 
@@ -196,12 +204,14 @@ inline uint8_t DitherClassFor(float mean, DitherScale scale, float shift) {
   const auto bits = std::bit_cast<int32_t>((mean * scale.pre) * scale.mul * shift);
   const int32_t mantissa = bits & 0x7FFFFF;
   const int32_t half = (mantissa >= kQuarter ? 1 : 0) + (mantissa >= kThreeQuarters ? 1 : 0);
-  // Denormal floats are low enough.
+  // Denormal floats get the exponent -127, which is low enough.
   const int32_t id = 2 * ((bits >> 23) - 127) + half + kDitherUnitClass;
   return static_cast<uint8_t>(mean == 0 ? 0 : std::clamp(id, 1, kDitherClasses - 1));
 }
 
-// What a block takes besides its symbols: escapes and raw bits. Not scalar, but called by all.
+// Write and read what a block takes besides its symbols, which is escapes and raw bits. They
+// are not scalar, but called by all. ReadDitherRest returns false if bytes run out or an index
+// is too large.
 void AppendDitherRest(const int32_t* indices, DitherShape shape, int id, bool escaped,
                       DitherWriter* writer);  // dither_encode.cc
 bool ReadDitherRest(DitherReader* reader, DitherShape shape, int id, bool escaped,

@@ -1,5 +1,5 @@
-// States of rANS in halves of 16 bits, and the words that refill them. Included once for each
-// SIMD target.
+// Steps of rANS decoding for states in halves of 16 bits, and the words that refill them. This
+// file is included once for each SIMD target.
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -9,8 +9,8 @@
 #define ELASTIQUANT_RANS_EXPAND_SHUFFLES
 namespace elastiquant {
 
-// For each mask of 8 lanes of 16 bits, the byte shuffle that moves the front lanes to those
-// set.
+// Makes, for each mask of 8 lanes of 16 bits, the byte shuffle that moves the front lanes to
+// those that are set.
 constexpr std::array<std::array<uint8_t, 16>, 256> MakeExpandShuffles() {
   std::array<std::array<uint8_t, 16>, 256> shuffles{};
   for (size_t mask = 0; mask < 256; ++mask) {
@@ -49,8 +49,8 @@ using M16 = hn::Mask<D16>;
 using DI16 = hn::RebindToSigned<D16>;
 constexpr size_t kDecoderLanes = hn::MaxLanes(D16());
 
-// The next words, in order, in the lanes that are set, and `other` in the rest; advances past
-// the words.
+// Returns the next words, in order, in the lanes that are set, and `other` in the rest.
+// Advances *next past the words.
 HWY_INLINE V16 ExpandWords(M16 mask, V16 other, const uint8_t** next) {
   const D16 d;
   const uint8_t* words = *next;
@@ -108,7 +108,7 @@ HWY_INLINE void StepDecoder(V16 f, V16 offset, V16* low, V16* high, const uint8_
   const auto carry = hn::Lt(new_low, offset);
   const V16 new_high =
       hn::IfThenElse(carry, hn::Add(product_high, hn::Set(d, 1)), product_high);
-  // Of new_high, but without waiting for it.
+  // This tells whether new_high is 0, but without waiting for it.
   const auto empty = hn::AndNot(carry, hn::Eq(product_high, hn::Zero(d)));
   *high = hn::IfThenElse(empty, new_low, new_high);
   *low = ExpandWords(empty, new_low, next);

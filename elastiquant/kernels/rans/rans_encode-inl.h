@@ -1,5 +1,5 @@
-// One step of rANS encoding for a vector of states in 32-bit lanes. Included once for each SIMD
-// target.
+// One step of rANS encoding for a vector of states in 32-bit lanes. This file is included once
+// for each SIMD target.
 #if defined(ELASTIQUANT_KERNELS_RANS_ENCODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ELASTIQUANT_KERNELS_RANS_ENCODE_INL_H_
 #undef ELASTIQUANT_KERNELS_RANS_ENCODE_INL_H_
@@ -23,11 +23,13 @@ using DI32 = hn::RebindToSigned<D32>;
 using DF = hn::RebindToFloat<D32>;
 constexpr size_t kEncoderLanes = hn::MaxLanes(D32());
 
+// Returns unsigned integers, rounded to floats.
 HWY_INLINE hn::Vec<DF> FloatOf(V32 x) {
 #if HWY_TARGET <= HWY_AVX3
   return hn::Vec<DF>{_mm512_cvtepu32_ps(x.raw)};
 #else
-  // Both halves and the product are exact: rounded once, as by the instruction above.
+  // Both halves and the product are exact, so the result is rounded once, as by the instruction
+  // above.
   const DI32 di;
   const DF df;
   const auto high = hn::ConvertTo(df, hn::BitCast(di, hn::ShiftRight<16>(x)));
@@ -36,6 +38,7 @@ HWY_INLINE hn::Vec<DF> FloatOf(V32 x) {
 #endif
 }
 
+// Returns the integers at or below floats, which are at least 0 and in range.
 HWY_INLINE V32 Truncate(hn::Vec<DF> v) {
 #if HWY_TARGET <= HWY_AVX3
   return V32{_mm512_cvttps_epi32(v.raw)};  // in range: ConvertTo would check
@@ -44,8 +47,8 @@ HWY_INLINE V32 Truncate(hn::Vec<DF> v) {
 #endif
 }
 
-// Emits words, the first lane's first, and returns the new states. frequency_start is
-// f | start << 16; the reciprocals are 2^-22 less than 1 / f, +-2^-23.
+// Emits words, that of the first lane first, and returns the new states. frequency_start holds
+// f | start << 16. The reciprocals are (1 - 2^-22) / f, with a relative error of at most 2^-23.
 HWY_INLINE V32 StepEncoder(V32 x, V32 frequency_start, hn::Vec<DF> reciprocal, uint8_t** next) {
   const D32 d;
   const DI32 di;
@@ -62,8 +65,8 @@ HWY_INLINE V32 StepEncoder(V32 x, V32 frequency_start, hn::Vec<DF> reciprocal, u
   x = hn::IfThenElse(small, x, hn::ShiftRight<16>(x));
 
   // x < f * 2^20, so the quotient q < 2^20. The float product is wrong by less than 7 * 2^-24
-  // of itself (two roundings and the reciprocal's, which is made 2^-22 too small, so that it is
-  // never above x / f): trunc gives q or q - 1.
+  // of itself (by two roundings and that of the reciprocal, which is made 2^-22 too small, so
+  // that the product is never above x / f). Truncation therefore gives q or q - 1.
   const V32 q = Truncate(hn::Mul(FloatOf(x), reciprocal));
   const V32 rest = hn::Sub(x, hn::Mul(q, f));
   const V32 rest_to_scale = hn::Sub(hn::Set(d, kRansScale), f);

@@ -1,10 +1,10 @@
 // The inner loops of rANS (range asymmetric numeral systems; Duda, 2013) with 12-bit
 // frequencies, 32-bit states in [2^16, 2^32) and 16-bit words. 32 or 64 states run side by
-// side: code i of a row belongs to lane i. Bytes do not depend on the SIMD target.
+// side, and code i of a row belongs to lane i. Bytes do not depend on the SIMD target.
 //
 // With f the frequency of a code and c the sum of those before it, encoding is
 //   if (x >= f << 20) emit the low 16 bits of x, x >>= 16;   x = (x / f << 12) + x % f + c
-// and decoding its inverse, in the opposite order.
+// and decoding is its inverse, in the opposite order.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 namespace elastiquant {
 
 inline constexpr int kRansScaleBits = 12;
-inline constexpr uint32_t kRansScale = 1u << kRansScaleBits;  // all frequencies add up to it
-inline constexpr uint32_t kRansLow = 1u << 16;                // no state is below
+inline constexpr uint32_t kRansScale = 1u << kRansScaleBits;  // the sum of all frequencies
+inline constexpr uint32_t kRansLow = 1u << 16;                // the least state
 inline constexpr size_t kMaxRansLanes = 64;
 
-// Frequencies of all codes: 0 if a code does not occur, else 1 to 4095.
+// The frequencies of all codes: 0 if a code does not occur, else 1 to 4095.
 struct RansFrequencies {
   uint16_t of[256];
 };
@@ -25,7 +25,7 @@ struct RansFrequencies {
 // What the encoder needs of each code.
 struct RansEncoderTable {
   alignas(64) uint32_t frequency_start[256];  // f | c << 16
-  alignas(64) float reciprocal[256];          // slightly less than 1 / f
+  alignas(64) float reciprocal[256];          // (1 - 2^-22) / f
   bool small;                                 // all codes that occur are < 16
 };
 void MakeRansEncoderTable(const RansFrequencies& frequencies, RansEncoderTable* table);
@@ -42,15 +42,16 @@ struct RansDecoderTable {
 };
 void MakeRansDecoderTable(const RansFrequencies& frequencies, RansDecoderTable* table);
 
-// Encodes one after the other, the last code first. Words go to `words` (any alignment) in the
-// order of emission, the reverse of the order of reading. Returns how many, or kRansNoRoom if
-// there may be more than `capacity`.
+// Encodes one code after the other with one state, the last code first. Words go to `words`
+// (any alignment) in the order of emission, which is the reverse of the order of reading.
+// Returns their number, or kRansNoRoom if there may be more than `capacity`.
 inline constexpr size_t kRansNoRoom = ~size_t{0};
 size_t RansEncodeOne(const uint8_t* codes, size_t n, const RansEncoderTable& table,
                      uint32_t* state, uint8_t* words, size_t capacity);
-// The same for `rows` rows of `lanes` (32 or 64) codes and as many states. What is beyond the
-// words, up to the capacity, is unspecified afterwards. `soon`, if not null, is where as many
-// floats as codes stand that the caller works on next: they are fetched to the cache meanwhile.
+// Does the same for `rows` rows of `lanes` (32 or 64) codes with as many states. The contents
+// of `words` between the last word and the capacity are unspecified afterwards. `soon`, if it
+// is not null, points to as many floats as there are codes, which the caller works on next:
+// they are fetched to the cache meanwhile.
 size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
                       const RansEncoderTable& table, uint32_t* states, uint8_t* words,
                       size_t capacity, const float* soon);
@@ -59,9 +60,11 @@ size_t RansEncodeRows(const uint8_t* codes, size_t rows, size_t lanes,
 void ReverseWords(uint8_t* words, size_t count);
 
 // Decodes n codes with one state. `words` (any alignment) are in the order of reading. Returns
-// how many words were used, or kRansNoRoom if there are too few.
+// the number of words used, or kRansNoRoom if there are too few.
 size_t RansDecodeOne(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
                      uint32_t* state, uint8_t* codes, size_t n);
+// Does the same for `rows` rows of `lanes` (32 or 64) codes with as many states. `soon` is as
+// in RansEncodeRows.
 size_t RansDecodeRows(const uint8_t* words, size_t word_count, const RansDecoderTable& table,
                       uint32_t* states, uint8_t* codes, size_t rows, size_t lanes,
                       const float* soon);
