@@ -1,4 +1,4 @@
-// The variance of the elastic quantiser on one given vector, without drawing anything.
+// Computes the variance of the elastic quantiser on one given vector, without drawing anything.
 #pragma once
 
 #include <span>
@@ -7,11 +7,12 @@
 
 namespace elastiquant::theory {
 
-// E|Q(v)-v|^2 / |v|^2 of the codec with this format: for each bucket with norm N, the sum of
-// N^2 (high - r)(r - low) over its coordinates, r = |v_i|/N lying between the levels low and
-// high; under dither N^2 step^2 / 12 a coordinate. Norms are those that the codec sends, fp32
-// and rounded up. 0 if v is zero. format.levels must be those of a message of this length (they
-// are unless p=auto goes with bucket=0). Values are finite, norms within fp32.
+// Returns E|Q(v)-v|^2 / |v|^2 of the codec with this format, or 0 if v is zero. A bucket with
+// norm N has the sum of N^2 (high - r)(r - low) over its coordinates, where r = |v_i|/N lies
+// between the levels low and high; under dither it has N^2 step^2 / 12 for each coordinate.
+// Norms are those that the codec sends, which are fp32 and rounded up. format.levels must be
+// those of a message of this length (they are unless p=auto goes with bucket=0), and
+// format.tensors is not looked at. Values must be finite, and norms within fp32.
 double ExactNmse(const ElasticFormat& format, std::span<const float> v);
 
 }  // namespace elastiquant::theory

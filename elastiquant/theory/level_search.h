@@ -1,4 +1,4 @@
-// Where a number lies among levels.
+// Finds where a number lies among levels.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,16 @@
 
 namespace elastiquant::theory {
 
-// The interval [low, high] of neighbouring levels that r lies in, 0 <= r <= 1; [-l_0, l_0]
-// below the first level of a set without zero.
+// The interval [low, high] of neighbouring levels that r lies in, 0 <= r <= 1. In a set without
+// zero it is [-l_0, l_0] below the first level.
 struct Interval {
-  size_t index = 0;  // of `low` among the levels; 0 of -l_0 too
+  size_t index = 0;  // the index of `low` among the levels; that of -l_0 is 0
   double low = 0, high = 1;
 };
 Interval IntervalOf(const LevelSet& levels, double r);
 
-// (high - r)(r - low): the variance of rounding r at random so that its expectation is r.
+// Returns (high - r)(r - low), which is the variance of rounding r at random so that its
+// expectation is r.
 inline double RoundingVariance(const Interval& in, double r) {
   return (in.high - r) * (r - in.low);
 }

@@ -1,4 +1,4 @@
-// Who averages with whom in decentralised training, and how fast differences die out.
+// Says who averages with whom in decentralised training, and how fast differences die out.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,8 @@
 
 namespace elastiquant::theory {
 
-// Worker i takes the sum over j of weight(i, j) x_j. Rows and columns add up to 1.
+// The weights of an average: worker i takes the sum over j of weight(i, j) x_j. Rows and
+// columns add up to 1.
 struct Mixing {
   size_t workers = 0;
   std::vector<double> weights;  // row after row
@@ -14,28 +15,34 @@ struct Mixing {
   double operator()(size_t i, size_t j) const { return weights[i * workers + j]; }
 };
 
-// Two neighbours and itself, 1/3 each; `workers` >= 3.
+// Returns the mixing in which each worker averages itself and its two neighbours, with weights
+// of 1/3; `workers` >= 3.
 Mixing RingMixing(size_t workers);
-// Metropolis: 1 / (1 + the larger of two neighbours' degrees), the rest for itself. `linked` is
-// symmetric, row after row; its diagonal is not looked at.
+// Returns Metropolis weights: two neighbours have 1 / (1 + the larger of their degrees), and
+// each worker has the rest for itself. `linked` is symmetric, row after row; its diagonal is
+// not looked at.
 Mixing MetropolisMixing(size_t workers, const std::vector<bool>& linked);
-// A grid whose edges meet, with Metropolis weights.
+// Returns the Metropolis weights of a grid whose opposite edges meet.
 Mixing TorusMixing(size_t rows, size_t columns);
-// i takes from i + 2^t for all t < log2 n and itself, equally; n a power of two.
+// Returns the mixing in which i takes from i + 2^t, for all t < log2 n, and from itself, all
+// with the same weight; n is a power of two.
 Mixing ExponentialMixing(size_t workers);
-// In step t, from i + 2^(t mod log2 n) alone, half and half: log2 n of them average exactly.
+// Returns the mixing of step t, in which i takes half from i + 2^(t mod log2 n) and half from
+// itself: log2 n such steps average exactly. n is a power of two.
 Mixing OnePeerMixing(size_t workers, size_t step);
-// (I + W) / 2: its eigenvalues are none below 0 if W is symmetric, which D^2 needs.
+// Returns (I + W) / 2. If W is symmetric, no eigenvalue of it is below 0, which is enough for
+// D^2.
 Mixing LazyMixing(const Mixing& mixing);
 
+// What bounds on decentralised training depend on. Norms of matrices are spectral norms.
 struct MixingFactors {
-  // |W - 1 1^T / n|: what differences from the mean shrink by in each round, at least. For
-  // symmetric and for circulant W the second largest |eigenvalue|: (1 + 2 cos(2 pi/n)) / 3 for
-  // the ring.
+  // |W - 1 1^T / n|. In each round differences from the mean are multiplied by this at most.
+  // For symmetric and for circulant W it is the second largest |eigenvalue|, which for the ring
+  // of n workers is (1 + 2 cos(2 pi/n)) / 3.
   double contraction = 0;
   double gap = 1;               // 1 - contraction
   double distance = 0;          // |I - W|
-  double least_eigenvalue = 1;  // of (W + W^T) / 2
+  double least_eigenvalue = 1;  // the least eigenvalue of (W + W^T) / 2
 };
 MixingFactors FactorsOf(const Mixing& mixing);
 

@@ -5,15 +5,16 @@
 
 namespace elastiquant::theory {
 
-// alpha + beta k >= |omega(k)| for 1 <= k <= 2^32.
+// A line with alpha + beta k >= |omega(k)| for 1 <= k <= 2^32.
 struct OmegaLine {
   double alpha = 0, beta = 0;
 };
 
-// The hull's edges, from the steepest to the flat one over the longest code.
+// Returns the edges of the hull, from the steepest to the flat one over the longest code.
 const std::vector<OmegaLine>& OmegaHull();
 
-// The hull at k >= 1, which need be no integer: by Jensen E|omega(K)| <= OmegaHullAt(E K).
+// Returns the hull at k >= 1, which need not be an integer: by Jensen E|omega(K)| <=
+// OmegaHullAt(E K).
 double OmegaHullAt(double k);
 
 }  // namespace elastiquant::theory

@@ -1,11 +1,11 @@
-// Integrals of smooth functions.
+// Integrates smooth functions.
 #pragma once
 
 #include <functional>
 
 namespace elastiquant::theory {
 
-// Simpson's rule on `panels` panels, an even number.
+// Returns the integral of f by Simpson's rule on `panels` panels, an even number.
 inline double Integrate(const std::function<double(double)>& f, double low, double high,
                         int panels) {
   const double h = (high - low) / panels;
