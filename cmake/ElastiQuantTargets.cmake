@@ -51,6 +51,12 @@ function(eq_precompile target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
 
+# For targets whose own code takes no time when it runs, but long to compile: what their headers
+# inline (libtorch, CLI11, JSON) costs a third to a half less at -O1.
+function(eq_optimise_less target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # One test program a folder, its sources standing beside the code they test. ctest starts it for
 # each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
 # quarter of an hour for each.
@@ -64,8 +70,8 @@ function(eq_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
-  # What is tested is compiled as it ships; the tests themselves compile a third sooner at -O1.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  # What is tested is compiled as it ships.
+  eq_optimise_less(${name})
   # GoogleTest's headers are another third of it. Few files would not make up for compiling them.
   list(LENGTH ARG_SOURCES sources)
   if(sources GREATER 5)
