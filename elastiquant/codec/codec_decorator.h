@@ -10,10 +10,10 @@
 
 namespace elastiquant {
 
-// Unless a subclass says otherwise, its promises, the room for its frames and the way of its
-// mean are those of the codec inside. Its roles are not: integer sums, factors and memory are
-// rarely what they were once something is wrapped around them, so a subclass has only those
-// that it declares.
+// It has the promises, the room for frames, the encoding and the exchange of the codec inside,
+// unless a subclass says otherwise. It has none of its roles: integer sums, factors, memory and
+// other forms by shape or epoch are rarely what they were once something is wrapped around
+// them, so a subclass has only those that it declares.
 class CodecDecorator : public Codec {
  public:
   explicit CodecDecorator(std::shared_ptr<const Codec> inner) : inner_(std::move(inner)) {}
@@ -28,21 +28,8 @@ class CodecDecorator : public Codec {
   }
   Exchange exchange() const override { return inner_->exchange(); }
 
-  Result<std::shared_ptr<const Codec>> WithShapes(
-      std::span<const TensorShape> shapes) const override {
-    EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> shaped, inner_->WithShapes(shapes));
-    return shaped ? Around(std::move(shaped)) : nullptr;
-  }
-  std::shared_ptr<const Codec> ForEpoch(int epoch) const override {
-    std::shared_ptr<const Codec> of_epoch = inner_->ForEpoch(epoch);
-    return of_epoch ? Around(std::move(of_epoch)) : nullptr;
-  }
-
  protected:
   const Codec& inner() const { return *inner_; }
-  // Returns the same wrapper around the codec inside as it is for some shapes or in some epoch;
-  // or null if these make no difference to what is wrapped.
-  virtual std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const = 0;
 
  private:
   const std::shared_ptr<const Codec> inner_;

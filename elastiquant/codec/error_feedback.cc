@@ -21,6 +21,11 @@ class MemoryCodec : public CodecDecorator, public Remembering {
  public:
   using CodecDecorator::CodecDecorator;
 
+  Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const override {
+    EQ_ASSIGN_OR_RETURN(auto shaped, inner().WithShapes(shapes));
+    return shaped ? Around(std::move(shaped)) : std::move(shaped);
+  }
   const Remembering* remembering() const override { return this; }
   std::vector<std::string> Fields() const override {
     std::vector<std::string> fields = OwnFields();
@@ -30,6 +35,8 @@ class MemoryCodec : public CodecDecorator, public Remembering {
 
  protected:
   virtual std::vector<std::string> OwnFields() const = 0;
+  // Returns the same memory around another codec.
+  virtual std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const = 0;
 
   // Encodes `sum` and takes from it what its frame decodes to. The state is that of the codec
   // inside.

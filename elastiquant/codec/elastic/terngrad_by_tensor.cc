@@ -28,6 +28,11 @@ class TernGradByTensor : public CodecDecorator {
     return clip_ == 0 ? inner().NmseBound(n) : std::nullopt;
   }
   size_t granule() const override { return 0; }
+  Result<std::shared_ptr<const Codec>> WithShapes(
+      std::span<const TensorShape> shapes) const override {
+    EQ_ASSIGN_OR_RETURN(auto ternary, inner().WithShapes(shapes));
+    return {std::make_shared<const TernGradByTensor>(std::move(ternary), clip_)};
+  }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
@@ -44,11 +49,6 @@ class TernGradByTensor : public CodecDecorator {
       Cut(clipped.subspan(begin, end - begin));
     }
     return inner().Encode(clipped, key, work, frame);
-  }
-
- protected:
-  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
-    return std::make_shared<const TernGradByTensor>(std::move(inner), clip_);
   }
 
  private:

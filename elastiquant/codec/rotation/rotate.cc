@@ -74,11 +74,6 @@ class RotatedCodec : public CodecDecorator {
     return SealFrame(view, frame);
   }
 
- protected:
-  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec>) const override {
-    return nullptr;
-  }
-
  private:
   const int log4_block_, rounds_;
 };

@@ -50,11 +50,6 @@ class DgcCodec : public CodecDecorator {
     return e < warm_up_.size() ? warm_up_[e] : nullptr;
   }
 
- protected:
-  std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec>) const override {
-    return nullptr;
-  }
-
  private:
   const std::string spec_;
   const std::vector<std::shared_ptr<const Codec>> warm_up_;
