@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -57,16 +58,23 @@ struct Layers {
   std::unique_ptr<LayerReduction> reduction;
 };
 
+// A job of one worker after its first step, which has left something to remember.
+void AfterOneStep(const std::function<void(Layers& layers, MemoryUnits& units)>& test) {
+  RunWorld(WorldOptions(1), [&](Communicator& comm) {
+    Layers layers(comm);
+    MemoryUnits units(2);
+    layers.Step(0, units);
+    test(layers, units);
+  });
+}
+
 std::vector<float> Times(float factor, std::vector<float> values) {
   for (float& v : values) v *= factor;
   return values;
 }
 
 TEST(MemoryUnits, WhatIsRememberedIsConvertedWhenAUnitChanges) {
-  RunWorld(WorldOptions(1), [](Communicator& comm) {
-    Layers layers(comm);
-    MemoryUnits units(2);
-    layers.Step(0, units);
+  AfterOneStep([](Layers& layers, MemoryUnits& units) {
     const std::vector<float> a = layers.Residual("a"), b = layers.Residual("b");
     EXPECT_THAT(b, testing::Contains(testing::Ne(0.0f)));
 
@@ -82,10 +90,7 @@ TEST(MemoryUnits, WhatIsRememberedIsConvertedWhenAUnitChanges) {
 }
 
 TEST(MemoryUnits, WhatIsNotAppliedIsNotRemembered) {
-  RunWorld(WorldOptions(1), [](Communicator& comm) {
-    Layers layers(comm);
-    MemoryUnits units(2);
-    layers.Step(0, units);
+  AfterOneStep([](Layers& layers, MemoryUnits& units) {
     const std::vector<float> a = layers.Residual("a"), b = layers.Residual("b");
     ASSERT_TRUE(units.Set({0, 1}).ok());
     layers.Step(1, units);

@@ -130,11 +130,8 @@ Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
   std::memcpy(&unit, rate.data(), sizeof(unit));
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;
-  MemoryUnits units = *units_;
-  EQ_RETURN_IF_ERROR(units.SetOfMemory(std::vector<double>(shapes_.size(), unit)));
-  EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
-  *units_ = std::move(units);
-  return Status::Ok();
+  EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));
+  return layers_->LoadMemory(memory);
 }
 
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
