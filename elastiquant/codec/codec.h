@@ -120,7 +120,7 @@ class Codec {
   // Returns the canonical spec string: MakeCodec(spec()) makes an equal codec.
   virtual std::string spec() const = 0;
 
-  // What it promises.
+  // These functions say what it promises.
 
   virtual CodecClass codec_class() const = 0;
   // Returns the least upper bound that is known on the NMSE of a message of n values, whatever
@@ -133,7 +133,7 @@ class Codec {
   // for the message as a whole.
   virtual size_t granule() const { return 0; }
 
-  // The wire.
+  // These make frames.
 
   // Returns the most bytes that a frame of n floats can have. n < 2^32.
   virtual size_t MaxFrameBytes(size_t n) const = 0;
@@ -143,7 +143,7 @@ class Codec {
   virtual Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                                 std::span<uint8_t> frame) const = 0;
 
-  // How workers come to the mean.
+  // These say how workers come to the mean of what they encode.
 
   virtual Exchange exchange() const { return Exchange::kTwoPhase; }
   // Returns how messages of n values are averaged by their factors, if exchange() is kFactors.
@@ -153,7 +153,7 @@ class Codec {
   // as long as the codec does.
   virtual const SharedScale* shared_scale() const { return nullptr; }
 
-  // The same codec for other circumstances.
+  // These return the same codec for other circumstances.
 
   // Returns the same codec for messages that consist of these tensors, one behind the other,
   // and for no others; or null if it treats all coordinates alike, as most codecs do. The
@@ -166,7 +166,7 @@ class Codec {
   // What is remembered carries over.
   virtual std::shared_ptr<const Codec> ForEpoch(int epoch) const;
 
-  // Streams.
+  // These are for streams of messages.
 
   // Returns what it does as a codec that remembers something from one message of a stream to
   // the next; or null if it remembers nothing, which is so for most codecs. It lives as long as

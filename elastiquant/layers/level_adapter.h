@@ -13,8 +13,8 @@
 namespace elastiquant {
 
 // Fits levels to worker 0's own gradient of one step: to what it is before it is rounded. All
-// workers get the same levels, so that a checkpoint of the run has them too. StepRunner and
-// DdpEngine have one for each adaptive codec.
+// workers get the same levels, so that a checkpoint of the run has them too. RunCodecs has
+// one for each adaptive codec.
 class LevelAdapter {
  public:
   // `every` is the number of steps from one adaptation to the next. If it is 0 they follow the

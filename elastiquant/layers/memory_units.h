@@ -17,8 +17,8 @@ namespace elastiquant {
 // converted. A unit of 0 says that nothing that is sent in this step will be applied, so that
 // the memory stays as it is. All units are 1 at first.
 //
-// A step is BeforeStep, LayerReduction::BeginStep or BeginExactStep, InStep, the step itself,
-// AfterStep.
+// Each step calls BeforeStep, then LayerReduction::BeginStep or BeginExactStep, then InStep,
+// and AfterStep when its gradients are averaged.
 class MemoryUnits {
  public:
   explicit MemoryUnits(size_t parameters) : units_(parameters, 1.0), memory_(units_) {}
@@ -27,8 +27,11 @@ class MemoryUnits {
   // there are as many as parameters, and all are finite and not negative.
   Status Set(std::vector<double> units);
 
+  // Converts what is remembered of the parameters whose unit has changed.
   void BeforeStep(LayerReduction& layers);
+  // Keeps a copy of what is remembered of the parameters whose unit is 0.
   void InStep(LayerReduction& layers);
+  // Makes the memory of these parameters the copy again.
   void AfterStep(LayerReduction& layers);
 
   // Returns the units in which the memory is, by parameter: for checkpoints.

@@ -13,7 +13,7 @@
 
 namespace elastiquant {
 
-// For one thread at a time, which all workers have go through the same calls.
+// All workers must make the same calls, each from one thread at a time.
 class RunCodecs {
  public:
   // `asked` are the codecs that the run was asked to use, by the names that buckets have for

@@ -29,7 +29,7 @@ Status CheckRemembersNothing(const Codec& codec, std::string_view instead);
 // do not overlap.
 class CodecStream {
  public:
-  static constexpr size_t kMaxFields = 4;  // of Codec::StateFields
+  static constexpr size_t kMaxFields = 4;  // the most that Codec::StateFields may name
 
   // Makes a stream whose messages all have `elements` values. It remembers nothing yet: all
   // fields are zeros. `codec` remembers at most kMaxFields vectors.
@@ -39,8 +39,8 @@ class CodecStream {
   size_t elements() const { return elements_; }
   uint64_t messages() const { return messages_; }  // committed so far
 
-  // From the next message on another codec is used. Fails with kInvalidArgument, and changes
-  // nothing, unless it remembers the same fields.
+  // Makes the stream use another codec from the next message on. Fails with kInvalidArgument,
+  // and changes nothing, unless it remembers the same fields.
   Status SetCodec(std::shared_ptr<const Codec> codec);
 
   // Calls Codec::EncodeNext; what it remembers is pending. Each message must be given another
@@ -48,9 +48,8 @@ class CodecStream {
   // codec does.
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame);
-  // The same for a message that travels in parts: `values` are those from `begin` on. All parts
-  // must be encoded before Commit. `codec` may be another than codec() if it remembers the same
-  // fields.
+  // Does the same for a part of the message: its values from `begin` on. All parts must be
+  // encoded before Commit. `codec` may be another than codec() if it remembers the same fields.
   Result<size_t> EncodePart(const Codec& codec, size_t begin, std::span<const float> values,
                             StreamKey key, Workspace& work, std::span<uint8_t> frame);
 
@@ -65,14 +64,14 @@ class CodecStream {
   };
   Part PartOf(size_t begin, size_t size);
 
-  // All that is pending becomes what is remembered. To be called once for each message, and
+  // Makes all that is pending what is remembered. Must be called once for each message, and
   // only if every part of it has been encoded without an error.
   void Commit();
 
   // Return what is remembered by the names of Codec::StateFields: `elements` floats for each.
   const std::vector<std::string>& names() const { return names_; }
   std::span<const float> field(size_t f) const { return fields_[f]; }
-  // The fields in the order of names(), to be changed between messages.
+  // Returns the fields in the order of names(). They may be changed between messages.
   std::vector<std::span<float>> mutable_fields();
   // Takes up a stream where it was saved. Fails with kInvalidArgument, and changes nothing,
   // unless there are `elements` finite values for each name.
