@@ -15,26 +15,27 @@ namespace elastiquant {
 namespace {
 
 constexpr std::align_val_t kAlign{64};
-struct AlignedDelete {
-  void operator()(uint8_t* p) const { ::operator delete(p, kAlign); }
-};
-
-struct ScratchBuffer {
-  std::span<uint8_t> AtLeast(size_t bytes) {
-    if (size < bytes) {
-      data.reset(static_cast<uint8_t*>(::operator new(bytes, kAlign)));
-      size = bytes;
-    }
-    return {data.get(), size};
-  }
-
-  std::unique_ptr<uint8_t, AlignedDelete> data;
-  size_t size = 0;
-};
 
 }  // namespace
 
 struct Workspace::Impl {
+  struct AlignedDelete {
+    void operator()(uint8_t* p) const { ::operator delete(p, kAlign); }
+  };
+
+  struct ScratchBuffer {
+    std::span<uint8_t> AtLeast(size_t bytes) {
+      if (size < bytes) {
+        data.reset(static_cast<uint8_t*>(::operator new(bytes, kAlign)));
+        size = bytes;
+      }
+      return {data.get(), size};
+    }
+
+    std::unique_ptr<uint8_t, AlignedDelete> data;
+    size_t size = 0;
+  };
+
   explicit Impl(int threads) : scratch(static_cast<size_t>(threads)) {
     try {
       for (int t = 1; t < threads; ++t) helpers.emplace_back([this, t] { Loop(t); });

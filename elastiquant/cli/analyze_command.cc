@@ -223,7 +223,7 @@ Status Run(const AnalyzeOptions& options) {
   return options.plot.empty() ? Status::Ok() : Plot(options, text);
 }
 
-constexpr char kExample[] =
+constexpr char kAnalyzeExample[] =
     "  elastiquant train --dump-gradients 1,50%,100% --out runs/fp32\n"
     "  elastiquant analyze runs/fp32/gradients\n"
     "  elastiquant analyze --codec dither:bits=2 --codec qsgdv:bits=4 gradient.npy --json\n"
@@ -233,8 +233,9 @@ constexpr char kExample[] =
 
 Command MakeAnalyzeCommand(CLI::App& program) {
   auto options = std::make_shared<AnalyzeOptions>();
-  CLI::App* app = AddSubcommand(
-      program, "analyze", "Measure what codecs make of gradients: bits, error, bias", kExample);
+  CLI::App* app = AddSubcommand(program, "analyze",
+                                "Measure what codecs make of gradients: bits, error, bias",
+                                kAnalyzeExample);
   app->add_option("IN", options->inputs, ".npy files, or folders of them");
   app->add_option("--codec", options->codecs,
                   "Codec to measure; may be repeated. Default: every registered one")

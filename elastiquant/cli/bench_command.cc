@@ -151,7 +151,7 @@ Status Measure(const BenchCommandOptions& options) {
   return Status::Ok();
 }
 
-constexpr char kExample[] =
+constexpr char kBenchExample[] =
     "  elastiquant bench\n"
     "  elastiquant bench --codec elastic:bits=4 --codec 'elastic:bits=4|rans' --json\n"
     "  elastiquant bench --all --input gradient.npy --elements 25000000\n"
@@ -164,7 +164,7 @@ constexpr char kExample[] =
 Command MakeBenchCommand(CLI::App& program) {
   auto options = std::make_shared<BenchCommandOptions>();
   CLI::App* app =
-      AddSubcommand(program, "bench", "Measure codecs: speed, size and error", kExample);
+      AddSubcommand(program, "bench", "Measure codecs: speed, size and error", kBenchExample);
   app->add_option("--codec", options->codecs,
                   "Codec to measure; may be repeated. Default: every registered one")
       ->take_all();

@@ -8,6 +8,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/cli/median.h"
 #include "elastiquant/codec/spec.h"
 
 namespace elastiquant::cli {
@@ -21,12 +22,6 @@ constexpr size_t kEntropyDraws = 16;
 // as they were, and an expectation of 0.
 constexpr size_t kFolds = size_t{1} << 15;
 constexpr size_t kLongestBucket = 32768;  // entropy coders adapt to as many coordinates
-
-double Median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(middle));
-  return values[middle];
-}
 
 struct Moments {
   double mean = 0;

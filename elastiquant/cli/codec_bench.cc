@@ -8,6 +8,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/cli/median.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -20,13 +21,6 @@ double SecondsOf(const std::function<void()>& work) {
   const Stopwatch watch;
   work();
   return watch.Seconds();
-}
-
-double Median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  return (*std::max_element(values.begin(), values.begin() + middle) + values[middle]) / 2;
 }
 
 double NormalisedSquaredError(std::span<const float> values, std::span<const float> decoded) {

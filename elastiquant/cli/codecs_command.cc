@@ -142,7 +142,7 @@ void PrintText(const std::vector<ListedCodec>& codecs) {
   PrintModifiers();
 }
 
-constexpr char kExample[] =
+constexpr char kCodecsExample[] =
     "  elastiquant codecs\n"
     "  elastiquant codecs --json\n"
     "  elastiquant codecs --modifiers --json";
@@ -152,8 +152,8 @@ constexpr char kExample[] =
 Command MakeCodecsCommand(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
   auto modifiers = std::make_shared<bool>(false);
-  CLI::App* app = AddSubcommand(program, "codecs",
-                                "List codecs, what they promise, and their keys", kExample);
+  CLI::App* app = AddSubcommand(
+      program, "codecs", "List codecs, what they promise, and their keys", kCodecsExample);
   app->add_flag("--json", *json, "A JSON list");
   app->add_flag("--modifiers", *modifiers, "What may follow any codec, in place of the codecs");
   return {app, [json, modifiers]() -> Status {

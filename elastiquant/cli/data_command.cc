@@ -11,7 +11,7 @@
 namespace elastiquant::cli {
 namespace {
 
-struct DataOptions {
+struct FetchOptions {
   std::string name;       // fetch: which
   std::string directory;  // fetch and info
   std::string from;       // fetch: in place of the official folder
@@ -26,14 +26,14 @@ Status PrintInfo(const std::string& source) {
   return Status::Ok();
 }
 
-Status Fetch(const DataOptions& options) {
+Status Fetch(const FetchOptions& options) {
   EQ_ASSIGN_OR_RETURN(FetchSource source, FindFetchSource(options.name));
   if (!options.from.empty()) source.folder = FolderUrl(options.from);
   EQ_RETURN_IF_ERROR(FetchDataset(source, options.directory));
   return PrintInfo(options.directory);
 }
 
-constexpr char kExample[] =
+constexpr char kDataExample[] =
     "  elastiquant data fetch cifar10 data/cifar10\n"
     "  elastiquant data info data/cifar10\n"
     "  elastiquant train --data data/cifar10 --out runs/first";
@@ -46,9 +46,9 @@ constexpr char kInfoExample[] = "  elastiquant data info data/cifar10";
 }  // namespace
 
 Command MakeDataCommand(CLI::App& program) {
-  auto options = std::make_shared<DataOptions>();
+  auto options = std::make_shared<FetchOptions>();
   CLI::App* app = AddSubcommand(program, "data",
-                                "Download data sets, or say what a folder holds", kExample);
+                                "Download data sets, or say what a folder holds", kDataExample);
   app->require_subcommand(1);
   CLI::App* fetch = AddSubcommand(
       *app, "fetch", "Download and verify a data set's official archive", kFetchExample);

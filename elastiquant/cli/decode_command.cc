@@ -52,13 +52,14 @@ Status RunDecode(const DecodeOptions& options) {
   }
 }
 
-constexpr char kExample[] = "  elastiquant decode gradient.eqf decoded.npy";
+constexpr char kDecodeExample[] = "  elastiquant decode gradient.eqf decoded.npy";
 
 }  // namespace
 
 Command MakeDecodeCommand(CLI::App& program) {
   auto options = std::make_shared<DecodeOptions>();
-  CLI::App* app = AddSubcommand(program, "decode", "Decode a frame to a .npy file", kExample);
+  CLI::App* app =
+      AddSubcommand(program, "decode", "Decode a frame to a .npy file", kDecodeExample);
   app->add_option("--max-elements", options->max_elements,
                   "Values that the frame may claim to have; raise it for frames you trust")
       ->capture_default_str();

@@ -95,7 +95,7 @@ Status RunEncode(const EncodeOptions& options) {
   return Status::Ok();
 }
 
-constexpr char kExample[] =
+constexpr char kEncodeExample[] =
     "  elastiquant encode --codec elastic:bits=4 --seed 1 gradient.npy gradient.eqf\n"
     "  elastiquant encode --codec 'topk|ef' --stream topk.state gradient.npy gradient.eqf";
 
@@ -103,7 +103,8 @@ constexpr char kExample[] =
 
 Command MakeEncodeCommand(CLI::App& program) {
   auto options = std::make_shared<EncodeOptions>();
-  CLI::App* app = AddSubcommand(program, "encode", "Encode a .npy file of float32", kExample);
+  CLI::App* app =
+      AddSubcommand(program, "encode", "Encode a .npy file of float32", kEncodeExample);
   app->add_option("--codec", options->codec, "Codec to use, of `elastiquant codecs`")
       ->required();
   app->add_option("--seed", options->seed,

@@ -25,7 +25,7 @@ void PrintText() {
   fmt::print("\nParameters are counted with the number of classes shown.\n");
 }
 
-constexpr char kExample[] =
+constexpr char kModelsExample[] =
     "  elastiquant models\n"
     "  elastiquant models --json";
 
@@ -33,8 +33,8 @@ constexpr char kExample[] =
 
 Command MakeModelsCommand(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* app =
-      AddSubcommand(program, "models", "List models and their parameter counts", kExample);
+  CLI::App* app = AddSubcommand(program, "models", "List models and their parameter counts",
+                                kModelsExample);
   app->add_flag("--json", *json, "A JSON object: name to number of parameters");
   return {app, [json] {
             *json ? PrintJson() : PrintText();

@@ -27,7 +27,7 @@ Status RunReport(const ReportOptions& options) {
   return RunPythonPackage("elastiquant_report", options.python, words);
 }
 
-constexpr char kExample[] =
+constexpr char kReportExample[] =
     "  elastiquant report runs/fp32 runs/elastic4 --out runs/report\n"
     "The first run (or the first whose codec is fp32) is what the others are compared with.\n"
     "Writes report.md, report.json, report.csv, and each plot as PNG and SVG.";
@@ -36,8 +36,8 @@ constexpr char kExample[] =
 
 Command MakeReportCommand(CLI::App& program) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* app =
-      AddSubcommand(program, "report", "Compare training runs: table and plots", kExample);
+  CLI::App* app = AddSubcommand(program, "report", "Compare training runs: table and plots",
+                                kReportExample);
   app->add_option("RUN", options->runs, "Folders written by `elastiquant train --out`")
       ->required();
   app->add_option("--out", options->out, "Folder to write into; made if it is not there")

@@ -256,7 +256,7 @@ Status Run(const TheoryOptions& options) {
   return options.plot.empty() ? Status::Ok() : Plot(options, std::move(json));
 }
 
-constexpr char kExample[] =
+constexpr char kTheoryExample[] =
     "  elastiquant theory --bits 4 --bucket 8192 --norm l2\n"
     "  elastiquant theory --levels minimax --bits 3 --json\n"
     "  elastiquant theory --link 20mbit,10ms --workers 4 --parameters 270000 --target 0.05\n"
@@ -284,8 +284,9 @@ void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
 
 Command MakeTheoryCommand(CLI::App& program) {
   auto options = std::make_shared<TheoryOptions>();
-  CLI::App* app = AddSubcommand(
-      program, "theory", "Bounds and worst cases of a quantiser, before it is run", kExample);
+  CLI::App* app =
+      AddSubcommand(program, "theory",
+                    "Bounds and worst cases of a quantiser, before it is run", kTheoryExample);
   TheorySetting& setting = options->setting;
   app->add_option("--levels", setting.levels,
                   "exp, uniform, minimax (of least worst case), or a list: 0.1/0.3/1")

@@ -236,7 +236,7 @@ void InGroup(CLI::App& app, const std::string& heading, const auto& add) {
   app.option_defaults()->group(before);
 }
 
-constexpr char kExample[] =
+constexpr char kTrainExample[] =
     "  elastiquant train --model resnet20 --data generated --workers 4 --epochs 3 \\\n"
     "    --codec 'elastic:bits=4' --link 20mbit --out runs/elastic4\n"
     "On several machines, one worker each, started on every one of them:\n"
@@ -247,8 +247,8 @@ constexpr char kExample[] =
 
 Command MakeTrainCommand(CLI::App& program) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* app =
-      AddSubcommand(program, "train", "Train a model over a compressed all-reduce", kExample);
+  CLI::App* app = AddSubcommand(program, "train", "Train a model over a compressed all-reduce",
+                                kTrainExample);
   InGroup(*app, "Data", [&] { AddData(*app, flags->train); });
   InGroup(*app, "Model and optimiser", [&] { AddUpdate(*app, flags->train); });
   InGroup(*app, "Workers and what they send", [&] { AddCommunication(*app, *flags); });

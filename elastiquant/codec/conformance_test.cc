@@ -16,6 +16,7 @@
 
 #include "elastiquant/codec/allocation_counter_testing.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame_testing.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/spec.h"
@@ -32,14 +33,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kLengths[] = {0,   1,   2,   3,    7,    8,    15,   16,  17,
                                31,  32,  33,  63,   64,   127,  129,  255, 511,
                                512, 513, 999, 1025, 8191, 8193, 70001};
-
-std::vector<float> Gaussian(size_t n, unsigned seed = 1) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 
 // Finite vectors that quantisers get wrong. All within fp16, so that no codec saturates.
 std::vector<std::vector<float>> DifficultVectors() {
@@ -166,7 +159,7 @@ struct ErrorSums {
   int draws = 0;
 };
 
-constexpr int kDraws = 600;
+constexpr int kConformanceDraws = 600;
 
 // A sum of independent draws against the root of the sum of their squares.
 struct DrawSum {
@@ -188,7 +181,7 @@ TEST_P(UnbiasedConformance, ErrorsCancelOut) {
   ErrorSums errors(values.size());
   DrawSum total, outward, products;
   std::vector<double> last(values.size());
-  for (uint64_t t = 0; t < kDraws; ++t) {
+  for (uint64_t t = 0; t < kConformanceDraws; ++t) {
     const std::vector<float> q = Decoded(Encoded(values, DeriveKey(9, t, 0, 0)), values.size());
     errors.Add(q, values);
     double all = 0, away = 0, product = 0;
@@ -208,7 +201,7 @@ TEST_P(UnbiasedConformance, ErrorsCancelOut) {
     of_sums += errors.sum[i] * errors.sum[i];
     of_squares += errors.squares[i];
   }
-  const double spread = std::sqrt(2 * products.squares * kDraws) / of_squares;
+  const double spread = std::sqrt(2 * products.squares * kConformanceDraws) / of_squares;
   EXPECT_LT(of_sums / of_squares, 1 + std::max(0.4, 5 * spread));
   EXPECT_LT(total.z(), 5) << "the same way everywhere";
   EXPECT_LT(outward.z(), 5) << "towards or away from zero";
@@ -218,7 +211,7 @@ TEST_P(UnbiasedConformance, HoldsForDifficultVectors) {
   for (const auto& values : DifficultVectors()) {
     const size_t n = values.size();
     ErrorSums errors(n);
-    for (uint64_t t = 0; t < kDraws; ++t) {
+    for (uint64_t t = 0; t < kConformanceDraws; ++t) {
       errors.Add(Decoded(Encoded(values, DeriveKey(9, t, 0, n)), n), values);
     }
     double norm = 0, largest = 0, total = 0, variance = 0;
@@ -234,12 +227,12 @@ TEST_P(UnbiasedConformance, HoldsForDifficultVectors) {
     // An outcome of probability p is missed by T draws with e^-pT: 16/T is missed once in 10^7.
     for (size_t i = 0; i < n; ++i) {
       if (!errors.varies[i]) continue;  // it is held against `total` only
-      EXPECT_LE(std::abs(errors.sum[i]),
-                5.5 * std::sqrt(errors.squares[i]) + 16 * errors.largest + kDraws * rounding)
+      EXPECT_LE(std::abs(errors.sum[i]), 5.5 * std::sqrt(errors.squares[i]) +
+                                             16 * errors.largest + kConformanceDraws * rounding)
           << "coordinate " << i << " of " << n;
     }
     EXPECT_LE(std::abs(total), 5 * std::sqrt(variance) + 16 * largest +
-                                   kDraws * static_cast<double>(n) * rounding)
+                                   kConformanceDraws * static_cast<double>(n) * rounding)
         << n;
   }
 }

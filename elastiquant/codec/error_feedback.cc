@@ -13,7 +13,7 @@ namespace elastiquant {
 namespace {
 
 // Coordinates that one thread takes at a time.
-constexpr size_t kBlock = size_t{1} << 16;
+constexpr size_t kUpdatedAtOnce = size_t{1} << 16;
 
 // A codec with memory. Its frames, and the first message of a stream, are those of the codec
 // inside, which may remember things too: its fields follow the wrapper's own.
@@ -52,10 +52,10 @@ class MemoryCodec : public CodecDecorator, public Remembering {
   template <typename Fn>
   static void ForEach(size_t n, Workspace& work, const Fn& fn) {
     const auto block = [&](size_t item, int) {
-      const size_t end = std::min(n, (item + 1) * kBlock);
-      for (size_t i = item * kBlock; i < end; ++i) fn(i);
+      const size_t end = std::min(n, (item + 1) * kUpdatedAtOnce);
+      for (size_t i = item * kUpdatedAtOnce; i < end; ++i) fn(i);
     };
-    work.ParallelFor((n + kBlock - 1) / kBlock, std::cref(block));
+    work.ParallelFor((n + kUpdatedAtOnce - 1) / kUpdatedAtOnce, std::cref(block));
   }
 };
 
@@ -121,9 +121,9 @@ struct DgcOptions {
   float clip = 0;  // 0: never
 };
 
-class DgcCodec : public MemoryCodec {
+class DgcMemoryCodec : public MemoryCodec {
  public:
-  DgcCodec(std::shared_ptr<const Codec> inner, const DgcOptions& options)
+  DgcMemoryCodec(std::shared_ptr<const Codec> inner, const DgcOptions& options)
       : MemoryCodec(std::move(inner)), options_(options) {}
 
   std::string spec() const override {
@@ -178,7 +178,7 @@ class DgcCodec : public MemoryCodec {
  protected:
   std::vector<std::string> OwnFields() const override { return {"velocity", "residual"}; }
   std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
-    return std::make_shared<DgcCodec>(std::move(inner), options_);
+    return std::make_shared<DgcMemoryCodec>(std::move(inner), options_);
   }
 
  private:
@@ -207,18 +207,12 @@ Status CheckLossy(const Codec& inner, std::string_view modifier) {
   return Status::Ok();
 }
 
-Status BadValue(std::string_view modifier, std::string_view key, std::string_view value,
-                std::string_view valid) {
-  return InvalidArgument("modifier '" + std::string(modifier) + "': " + std::string(key) + "=" +
-                         std::string(value) + " is not valid; use " + std::string(valid));
-}
-
 Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Codec> inner,
                                                        const SpecPart& part) {
   EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
   const std::string_view lr = SpecValue(part, "lr", IsEfSign(*inner) ? "inside" : "outside");
   if (lr != "inside" && lr != "outside") {
-    return BadValue("ef", "lr", lr, "inside (of the memory) or outside");
+    return BadModifierValue("ef", "lr", lr, "inside (of the memory) or outside");
   }
   return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), lr == "inside")};
 }
@@ -230,18 +224,19 @@ Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
   const std::string_view momentum = SpecValue(part, "momentum", "0.9");
   if (!ParseNumber(momentum, &options.momentum) ||
       !(options.momentum >= 0 && options.momentum < 1)) {
-    return BadValue("dgc", "momentum", momentum, "a number from 0 to below 1");
+    return BadModifierValue("dgc", "momentum", momentum, "a number from 0 to below 1");
   }
   const std::string_view nesterov = SpecValue(part, "nesterov", "no");
   if (nesterov != "yes" && nesterov != "no")
-    return BadValue("dgc", "nesterov", nesterov, "yes or no");
+    return BadModifierValue("dgc", "nesterov", nesterov, "yes or no");
   options.nesterov = nesterov == "yes";
   const std::string_view clip = SpecValue(part, "clip", "0");
   if (!ParseNumber(clip, &options.clip) || !(options.clip >= 0) ||
       !std::isfinite(options.clip)) {
-    return BadValue("dgc", "clip", clip, "the largest norm a message may have, or 0 for any");
+    return BadModifierValue("dgc", "clip", clip,
+                            "the largest norm a message may have, or 0 for any");
   }
-  return {std::make_shared<DgcCodec>(std::move(inner), options)};
+  return {std::make_shared<DgcMemoryCodec>(std::move(inner), options)};
 }
 
 }  // namespace

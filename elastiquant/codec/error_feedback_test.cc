@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/remembering.h"
 
 namespace elastiquant {
@@ -55,14 +56,6 @@ class Stream {
   uint64_t step_ = 0;
   Workspace work_{1};
 };
-
-std::vector<float> Gaussian(size_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 
 // A level set that keeps large values and drops most small ones.
 constexpr const char* kCoarse = "elastic:bits=2,levels=1,bucket=64";

@@ -26,6 +26,14 @@ std::string Bytes(uint64_t n) { return std::to_string(n) + (n == 1 ? " byte" : "
 
 }  // namespace
 
+Status BadParameters(std::string_view what) {
+  return CorruptData("frame parameter check failed: " + std::string(what));
+}
+
+Status BadPayload(std::string_view what) {
+  return CorruptData("frame payload check failed: " + std::string(what));
+}
+
 Result<FrameView> ParseFrame(std::span<const uint8_t> frame) {
   if (frame.size() < kFrameHeaderBytes) {
     return CorruptData("frame header check failed: " + Bytes(frame.size()) +

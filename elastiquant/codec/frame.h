@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
@@ -54,6 +55,11 @@ Result<FrameView> ParseFrame(std::span<const uint8_t> frame);
 constexpr size_t FramePayloadOffset(size_t parameter_bytes) {
   return kFrameHeaderBytes + parameter_bytes;
 }
+
+// The errors, of kCorruptData, of a frame whose parameters or payload cannot be right; `what`
+// says in a few words what is wrong with them.
+Status BadParameters(std::string_view what);
+Status BadPayload(std::string_view what);
 
 // Checks what every Encode must check first. Fails with kInvalidArgument unless elements <=
 // kMaxFrameElements, and with kBufferTooSmall, giving the size that is needed, unless

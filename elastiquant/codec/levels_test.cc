@@ -10,12 +10,12 @@
 namespace elastiquant {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 double Norm(const std::vector<double>& v, double q) {
   double sum = 0, largest = 0;
   for (double x : v) largest = std::max(largest, std::abs(x));
-  if (q == kInfinity) return largest;
+  if (q == kUnbounded) return largest;
   for (double x : v) sum += std::pow(std::abs(x) / largest, q);
   return largest * std::pow(sum, 1 / q);
 }
@@ -74,7 +74,7 @@ TEST(OptimalRatio, WorkedValues) {
 TEST(OptimalRatio, NoThousandthIsBetter) {
   for (int inner : {1, 2, 6, 14, 30, 126}) {
     for (double d : {1.0, 7.0, 512.0, 8192.0, 1e6, 4e9}) {
-      for (double q : {1.0, 1.5, 2.0, 3.0, kInfinity}) {
+      for (double q : {1.0, 1.5, 2.0, 3.0, kUnbounded}) {
         const double best = OptimalRatio(inner, d, q);
         const auto bound = [&](double p) {
           return VarianceBound(std::pow(p, inner), 1 / p, d, q);
@@ -95,7 +95,7 @@ TEST(VarianceBound, HoldsForRandomAndWorstVectors) {
     std::vector<LevelSet> sets = {UniformLevels(bits)};
     for (float p : {.3f, .5f, .7f, .9f}) sets.push_back(*ExponentialLevels(bits, p));
     for (const LevelSet& levels : sets) {
-      for (double q : {1.0, 1.5, 2.0, 3.0, kInfinity}) {
+      for (double q : {1.0, 1.5, 2.0, 3.0, kUnbounded}) {
         for (size_t d : {1u, 2u, 17u, 500u, 8192u}) {
           std::vector<double> v(d, 1.0);
           const double bound = VarianceBound(levels, static_cast<double>(d), q);

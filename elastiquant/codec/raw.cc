@@ -13,7 +13,7 @@ namespace elastiquant {
 namespace {
 
 // Values that one thread converts at a time.
-constexpr size_t kBlock = size_t{1} << 16;
+constexpr size_t kConvertedAtOnce = size_t{1} << 16;
 
 using PackFunction = size_t (*)(const float* in, size_t n, LaneKeys keys, uint32_t first,
                                 uint8_t* out);
@@ -31,10 +31,10 @@ constexpr RawFormat kBf16{CodecId::kBf16, 2, UnpackBf16, UnpackAddBf16};
 template <typename Fn>
 void ForEachBlock(size_t n, Workspace& work, const Fn& fn) {
   const auto block = [&](size_t item, int) {
-    const size_t first = item * kBlock;
-    fn(first, std::min(kBlock, n - first));
+    const size_t first = item * kConvertedAtOnce;
+    fn(first, std::min(kConvertedAtOnce, n - first));
   };
-  work.ParallelFor((n + kBlock - 1) / kBlock, std::cref(block));
+  work.ParallelFor((n + kConvertedAtOnce - 1) / kConvertedAtOnce, std::cref(block));
 }
 
 Status CannotHold(float value, size_t coordinate) {
@@ -99,13 +99,12 @@ class RawCodec : public Codec {
 Status DecodeRaw(const RawFormat& format, const FrameView& frame, const DecodeSink& sink,
                  Workspace& work) {
   if (frame.flags != 0 || !frame.parameters.empty()) {
-    return CorruptData("frame parameter check failed: this codec has no flags or parameters");
+    return BadParameters("this codec has no flags or parameters");
   }
   const size_t n = frame.elements;
   if (frame.payload.size() != n * format.width) {
-    return CorruptData("frame payload check failed: " + std::to_string(n) + " values of " +
-                       std::to_string(format.width) + " bytes do not make " +
-                       std::to_string(frame.payload.size()) + " bytes");
+    return BadPayload("" + std::to_string(n) + " values of " + std::to_string(format.width) +
+                      " bytes do not make " + std::to_string(frame.payload.size()) + " bytes");
   }
   std::atomic<bool> finite{true};
   ForEachBlock(n, work, [&](size_t first, size_t count) {
@@ -116,7 +115,7 @@ Status DecodeRaw(const RawFormat& format, const FrameView& frame, const DecodeSi
     };
     if (!sink.PutChecked(first, unpack)) finite = false;
   });
-  if (!finite) return CorruptData("frame payload check failed: a value is NaN or infinite");
+  if (!finite) return BadPayload("a value is NaN or infinite");
   return Status::Ok();
 }
 

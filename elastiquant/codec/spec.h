@@ -28,4 +28,8 @@ Result<Spec> ParseSpec(std::string_view text);
 std::string_view SpecValue(const SpecPart& part, std::string_view key,
                            std::string_view fallback);
 
+// The error of a modifier's key whose value is none of the valid ones, which `valid` tells.
+Status BadModifierValue(std::string_view modifier, std::string_view key, std::string_view value,
+                        std::string_view valid);
+
 }  // namespace elastiquant

@@ -130,14 +130,16 @@ const NonzeroTable& GetNonzeroTable() {
   return table;
 }
 
-Status Corrupt(const char* what) { return CorruptData(std::string("elias coding: ") + what); }
+Status CorruptElias(const char* what) {
+  return CorruptData(std::string("elias coding: ") + what);
+}
 
 Status DecodeRun(BitReader& reader, int bits, const NonzeroTable& table,
                  std::span<uint8_t> codes) {
   uint64_t count_plus_1;
   reader.Reload();
   if (!ReadOmega(reader, &count_plus_1) || count_plus_1 > codes.size() + 1) {
-    return Corrupt("more nonzeros than the run has codes");
+    return CorruptElias("more nonzeros than the run has codes");
   }
   std::fill(codes.begin(), codes.end(), uint8_t{0});
   const uint64_t half = uint64_t{1} << (bits - 1);
@@ -151,18 +153,18 @@ Status DecodeRun(BitReader& reader, int bits, const NonzeroTable& table,
     if (known.length != 0) {
       reader.Skip(known.length);
     } else {
-      if (!ReadOmega(reader, &gap)) return Corrupt("a distance beyond the run");
+      if (!ReadOmega(reader, &gap)) return CorruptElias("a distance beyond the run");
       reader.Reload();
       sign = reader.Peek(1);
       reader.Skip(1);
-      if (!ReadOmega(reader, &level)) return Corrupt("a level beyond the last");
+      if (!ReadOmega(reader, &level)) return CorruptElias("a level beyond the last");
     }
-    if (gap > codes.size() - used) return Corrupt("a distance beyond the run");
-    if (level >= half) return Corrupt("a level beyond the last");
+    if (gap > codes.size() - used) return CorruptElias("a distance beyond the run");
+    if (level >= half) return CorruptElias("a level beyond the last");
     used += gap;
     codes[used - 1] = static_cast<uint8_t>(sign * half + level);
   }
-  return reader.Overrun() ? Corrupt("it ends too early") : Status::Ok();
+  return reader.Overrun() ? CorruptElias("it ends too early") : Status::Ok();
 }
 
 }  // namespace
@@ -212,7 +214,7 @@ Status DecodeElias(std::span<const uint8_t> in, int bits, size_t run,
         DecodeRun(reader, bits, table, codes.subspan(codes.size() - left, length)));
     left -= length;
   }
-  return reader.AtFinish() ? Status::Ok() : Corrupt("bits are left after the last run");
+  return reader.AtFinish() ? Status::Ok() : CorruptElias("bits are left after the last run");
 }
 
 }  // namespace elastiquant

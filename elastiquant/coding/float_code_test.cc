@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/kernels/convert.h"
 
 namespace elastiquant {
 namespace {
@@ -22,15 +23,15 @@ int TopOf(const std::vector<float>& values) {
   return top;
 }
 
-struct Coded {
+struct CodedFloats {
   std::vector<uint8_t> table, stream;
 };
-Coded Encode(const std::vector<float>& values) {
+CodedFloats Encode(const std::vector<float>& values) {
   FloatCounts counts(TopOf(values));
   counts.Add(values);
   const FloatCode code(counts);
   EXPECT_LE(code.Bits(counts), values.size() * FloatCode::kMaxBits);
-  Coded coded;
+  CodedFloats coded;
   coded.table.resize(FloatCode::kMaxTableBytes);
   coded.table.resize(code.Write(coded.table.data()));
   coded.stream.resize(code.Bits(counts) / 8 + 9);
@@ -44,7 +45,7 @@ Coded Encode(const std::vector<float>& values) {
 }
 
 void ExpectRoundTrip(const std::vector<float>& values) {
-  const Coded coded = Encode(values);
+  const CodedFloats coded = Encode(values);
   size_t table = 0;
   const auto code = FloatCode::Read(coded.table, &table);
   ASSERT_TRUE(code.ok()) << code.status().ToString();
@@ -61,7 +62,13 @@ float Normal(uint32_t i, uint32_t seed = 1) {
   for (uint32_t k = 0; k < 12; ++k) sum += UniformFloat(RandomBits({seed, k}, i));
   return sum;
 }
-float ToHalf(float v) { return static_cast<float>(static_cast<_Float16>(v)); }
+float ToHalf(float v) {
+  uint8_t half[2];
+  PackFp16(&v, 1, half);
+  float back = 0;
+  EXPECT_TRUE(UnpackFp16(half, 1, &back));
+  return back;
+}
 
 TEST(FloatCode, AllFiniteFloatsComeBack) {
   constexpr float kMax = std::numeric_limits<float>::max();

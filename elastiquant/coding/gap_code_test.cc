@@ -30,14 +30,14 @@ std::vector<GapMark> Marks(size_t size) {
   return marks;
 }
 
-struct Coded {
+struct CodedGaps {
   std::vector<uint8_t> table, stream;
 };
-Coded Encode(const GapRun& run) {
+CodedGaps Encode(const GapRun& run) {
   GapCounts counts;
   counts.Add(run);
   const GapCode code(counts, !run.marks.empty());
-  Coded coded;
+  CodedGaps coded;
   coded.table.resize(GapCode::kMaxTableBytes);
   coded.table.resize(code.Write(coded.table.data()));
   coded.stream.resize(code.Bits(counts) / 8 + 9);
@@ -54,7 +54,7 @@ Coded Encode(const GapRun& run) {
 
 // Whether all comes back.
 void ExpectRoundTrip(const GapRun& run) {
-  const Coded coded = Encode(run);
+  const CodedGaps coded = Encode(run);
   const bool marked = !run.marks.empty();
   size_t table = 0;
   const auto code = GapCode::Read(coded.table, marked, &table);
@@ -113,7 +113,7 @@ TEST(GapCode, RandomPositionsCostLittleMoreThanTheirEntropy) {
   for (const double p : {0.5, 0.1, 0.01, 0.001}) {
     const auto limit = static_cast<uint32_t>(p * 0x1p32);
     const std::vector<uint32_t> positions = RandomPositions(1 << 20, limit);
-    const Coded coded = Encode({0, positions, {}});
+    const CodedGaps coded = Encode({0, positions, {}});
     const double bits = 8.0 * static_cast<double>(coded.table.size() + coded.stream.size()) /
                         static_cast<double>(positions.size());
     const double entropy = (-p * std::log2(p) - (1 - p) * std::log2(1 - p)) / p;
@@ -129,7 +129,7 @@ TEST(GapCode, ClusteredPositionsCostFarLess) {
   for (uint32_t i = 0; i < 200; ++i) {
     for (uint32_t j = 0; j < 64; ++j) positions.push_back(64000 * i + j);
   }
-  const Coded coded = Encode({0, positions, {}});
+  const CodedGaps coded = Encode({0, positions, {}});
   EXPECT_LT(coded.table.size() + coded.stream.size(), positions.size() / 8 + 600);
 }
 
@@ -146,7 +146,7 @@ TEST(GapCode, WhetherAPositionIsMarkedCostsItsEntropy) {
 
 TEST(GapCode, PositionsOutOfRangeAreRefused) {
   const std::vector<uint32_t> positions = RandomPositions(5000, 1u << 28);
-  const Coded coded = Encode({0, positions, {}});
+  const CodedGaps coded = Encode({0, positions, {}});
   size_t table = 0;
   const auto code = GapCode::Read(coded.table, false, &table);
   ASSERT_TRUE(code.ok());

@@ -48,7 +48,9 @@ constexpr size_t kMaxTail = 512;  // decoded one by one, so slowly
 // The kernel wants room for as many words as a row can emit.
 constexpr size_t kStoreSlack = 2 * kMaxRansLanes;
 
-Status Corrupt(const char* what) { return CorruptData(std::string("rans coding: ") + what); }
+Status CorruptRans(const char* what) {
+  return CorruptData(std::string("rans coding: ") + what);
+}
 
 template <typename T>
 void Append(const T& value, uint8_t** next) {
@@ -144,14 +146,14 @@ Status DecodeSingle(std::span<const uint8_t> in, const RansDecoderTable& table,
                     std::span<uint8_t> codes) {
   ByteReader reader(in);
   uint32_t state;
-  if (!reader.Read(&state)) return Corrupt("it ends before the state");
-  if (state < kRansLow) return Corrupt("the state is too small");
+  if (!reader.Read(&state)) return CorruptRans("it ends before the state");
+  if (state < kRansLow) return CorruptRans("the state is too small");
   const size_t count = reader.remaining() / 2;
   const size_t used = RansDecodeOne(in.data() + reader.position(), count, table, &state,
                                     codes.data(), codes.size());
-  if (used == kRansNoRoom) return Corrupt("it ends too early");
-  if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
-  if (state != kRansLow) return Corrupt("the final state is wrong");
+  if (used == kRansNoRoom) return CorruptRans("it ends too early");
+  if (2 * used != reader.remaining()) return CorruptRans("words are left after the last code");
+  if (state != kRansLow) return CorruptRans("the final state is wrong");
   return Status::Ok();
 }
 
@@ -159,15 +161,15 @@ Status DecodeTail(std::span<const uint32_t> states, uint32_t state,
                   const RansDecoderTable& table, std::span<uint8_t> codes) {
   uint16_t words[kMaxRansLanes];
   for (size_t lane = 0; lane < states.size(); ++lane) {
-    if (states[lane] >> 16 != 1) return Corrupt("a final state is wrong");
+    if (states[lane] >> 16 != 1) return CorruptRans("a final state is wrong");
     words[lane] = static_cast<uint16_t>(states[lane]);
   }
   const size_t used = RansDecodeOne(reinterpret_cast<const uint8_t*>(words), states.size(),
                                     table, &state, codes.data(), codes.size());
-  if (used == kRansNoRoom) return Corrupt("the tail ends too early");
+  if (used == kRansNoRoom) return CorruptRans("the tail ends too early");
   const bool rest_is_zero =
       std::all_of(words + used, words + states.size(), [](uint16_t word) { return word == 0; });
-  if (!rest_is_zero || state != kRansLow) return Corrupt("the tail's final state is wrong");
+  if (!rest_is_zero || state != kRansLow) return CorruptRans("the tail's final state is wrong");
   return Status::Ok();
 }
 
@@ -179,27 +181,27 @@ Status DecodeRows(std::span<const uint8_t> in, const RansDecoderTable& table, si
   std::span<const uint8_t> state_bytes;
   if (!reader.Read(&tail_rows) || !reader.Read(&tail_state) ||
       !reader.ReadSpan(lanes * sizeof(uint32_t), &state_bytes)) {
-    return Corrupt("it ends before the states");
+    return CorruptRans("it ends before the states");
   }
   const size_t tail = codes.size() % lanes + lanes * tail_rows;
-  if (tail > codes.size()) return Corrupt("the tail is longer than the whole");
+  if (tail > codes.size()) return CorruptRans("the tail is longer than the whole");
   uint32_t states[kMaxRansLanes];
   std::memcpy(states, state_bytes.data(), state_bytes.size());
   const auto too_small = [](uint32_t x) { return x < kRansLow; };
   if (too_small(tail_state) || std::any_of(states, states + lanes, too_small)) {
-    return Corrupt("a state is too small");
+    return CorruptRans("a state is too small");
   }
   const size_t rows = (codes.size() - tail) / lanes;
   const size_t used = RansDecodeRows(in.data() + reader.position(), reader.remaining() / 2,
                                      table, states, codes.data(), rows, lanes, soon);
-  if (used == kRansNoRoom) return Corrupt("it ends too early");
-  if (2 * used != reader.remaining()) return Corrupt("words are left after the last code");
+  if (used == kRansNoRoom) return CorruptRans("it ends too early");
+  if (2 * used != reader.remaining()) return CorruptRans("words are left after the last code");
   return DecodeTail({states, lanes}, tail_state, table, codes.last(tail));
 }
 
 Status DecodeConstant(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes) {
-  if (in.size() != 1) return Corrupt("a constant takes one byte");
-  if (in[0] >> bits != 0) return Corrupt("the constant does not fit in the bits");
+  if (in.size() != 1) return CorruptRans("a constant takes one byte");
+  if (in[0] >> bits != 0) return CorruptRans("the constant does not fit in the bits");
   std::fill(codes.begin(), codes.end(), in[0]);
   return Status::Ok();
 }
@@ -243,19 +245,19 @@ Result<size_t> EncodeRans(std::span<const uint8_t> codes, int bits, std::span<ui
 
 Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> codes,
                   const float* soon) {
-  if (in.empty()) return Corrupt("it is empty");
+  if (in.empty()) return CorruptRans("it is empty");
   const uint8_t mode = in[0];
   in = in.subspan(1);
   if (mode == kFixedMode) return DecodeFixed(in, bits, codes);
   if (mode == kConstantMode) return DecodeConstant(in, bits, codes);
-  if (mode > kWideRowsMode) return Corrupt("the mode is unknown");
+  if (mode > kWideRowsMode) return CorruptRans("the mode is unknown");
 
   BitReader reader(in);
   RansFrequencies frequencies;
   if (!ReadRansTable(reader, bits, &frequencies))
-    return Corrupt("the frequency table is wrong");
+    return CorruptRans("the frequency table is wrong");
   if (reader.Overrun() || !reader.SkipToByte())
-    return Corrupt("the table is not filled with zeros");
+    return CorruptRans("the table is not filled with zeros");
   RansDecoderTable table;
   MakeRansDecoderTable(frequencies, &table);
   in = in.subspan(reader.position() / 8);

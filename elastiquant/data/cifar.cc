@@ -11,10 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kSide = 32;
-constexpr size_t kPixels = 3 * kSide * kSide;
-constexpr size_t kCifar10Record = 1 + kPixels;
-constexpr size_t kCifar100Record = 2 + kPixels;
+constexpr size_t kCifarSide = 32;
+constexpr size_t kCifarPixels = 3 * kCifarSide * kCifarSide;
+constexpr size_t kCifar10Record = 1 + kCifarPixels;
+constexpr size_t kCifar100Record = 2 + kCifarPixels;
 constexpr size_t kCifar10FileRecords = 10000;
 
 // Adds the file's records: label bytes, of which the last counts, then the pixels.
@@ -22,7 +22,7 @@ Status AddRecords(const fs::path& path, size_t record, size_t classes, MappedFil
                   ByteImageSet* set, std::vector<ByteImage>* images) {
   const auto bytes = file.bytes();
   for (size_t start = 0; start < bytes.size(); start += record) {
-    const uint8_t* pixels = bytes.data() + start + record - kPixels;
+    const uint8_t* pixels = bytes.data() + start + record - kCifarPixels;
     const uint8_t label = pixels[-1];
     if (label >= classes) {
       return CorruptData(path.string() + ": record " + std::to_string(start / record) +
@@ -41,7 +41,7 @@ DatasetInfo Describe(const fs::path& directory, std::string format, int64_t clas
   info.format = std::move(format);
   info.classes = classes;
   info.channels = 3;
-  info.image_size = kSide;
+  info.image_size = kCifarSide;
   return info;
 }
 
@@ -108,8 +108,8 @@ Result<std::shared_ptr<const Dataset>> OpenTrainTestBin(const fs::path& director
   const size_t classes = cifar100 ? 100 : std::max<size_t>(2, largest->label + size_t{1});
   EQ_RETURN_IF_ERROR(
       AddRecords(directory / "test.bin", record, classes, std::move(test), &set, &set.test));
-  set.statistics =
-      cifar100 ? kCifar100Statistics : MeasureStatistics(set.train, 3, kSide * kSide, true);
+  set.statistics = cifar100 ? kCifar100Statistics
+                            : MeasureStatistics(set.train, 3, kCifarSide * kCifarSide, true);
   return MakeByteImageDataset(
       Describe(directory, cifar100 ? "cifar100" : "cifar10", static_cast<int64_t>(classes)),
       std::move(set));

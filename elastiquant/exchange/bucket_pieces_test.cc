@@ -9,7 +9,7 @@
 namespace elastiquant {
 namespace {
 
-constexpr size_t kMost = BucketPieces::kMostElements;
+constexpr size_t kMostInPiece = BucketPieces::kMostElements;
 
 std::vector<size_t> SizesOf(const std::string& codec, size_t elements) {
   std::vector<float> gradient(elements);
@@ -28,20 +28,20 @@ std::vector<size_t> SizesOf(const std::string& codec, size_t elements) {
 }
 
 TEST(BucketPieces, CutLargeBucketsOfCodecsThatTreatCoordinatesAlike) {
-  EXPECT_EQ(SizesOf("elastic:bits=4", kMost), std::vector<size_t>{kMost});
+  EXPECT_EQ(SizesOf("elastic:bits=4", kMostInPiece), std::vector<size_t>{kMostInPiece});
   for (const char* codec : {"elastic:bits=4", "dither:bits=1", "terngrad", "fp32"}) {
-    const std::vector<size_t> sizes = SizesOf(codec, 2 * kMost + 1);
+    const std::vector<size_t> sizes = SizesOf(codec, 2 * kMostInPiece + 1);
     ASSERT_EQ(sizes.size(), 3u) << codec;
-    for (const size_t size : sizes) EXPECT_LE(size, kMost) << codec;
+    for (const size_t size : sizes) EXPECT_LE(size, kMostInPiece) << codec;
   }
   for (const char* codec : {"elastic:bits=4|ef", "topk", "powersgd:rank=2"}) {
-    EXPECT_EQ(SizesOf(codec, 2 * kMost + 1).size(), 1u) << codec;
+    EXPECT_EQ(SizesOf(codec, 2 * kMostInPiece + 1).size(), 1u) << codec;
   }
   EXPECT_EQ(SizesOf("fp32", 0), std::vector<size_t>{0});
 }
 
 // Small buckets before and behind one of two pieces.
-const Lengths kLengths{1000, kMost + 1000, 500};
+const Lengths kPieceLengths{1000, kMostInPiece + 1000, 500};
 
 TEST(BucketPieces, AreReducedAndToldOfAsOneBucket) {
   for (const std::optional<Exchange> exchange : {Exchange::kTwoPhase, Exchange::kAllGather}) {
@@ -59,12 +59,12 @@ TEST(BucketPieces, AreReducedAndToldOfAsOneBucket) {
         EXPECT_TRUE(is_mean);
         reduced.push_back(bucket);
       };
-      Worker worker(&comm, "fp32", kLengths, exchange, options);
+      Worker worker(&comm, "fp32", kPieceLengths, exchange, options);
       worker.Fill(0);
       EXPECT_FALSE(worker.Step(0).skipped);
       EXPECT_EQ(reduced, (std::vector<size_t>{0, 1, 2}));
-      for (size_t b = 0; b < kLengths.size(); ++b) {
-        for (size_t i = 0; i < kLengths[b]; ++i) {
+      for (size_t b = 0; b < kPieceLengths.size(); ++b) {
+        for (size_t i = 0; i < kPieceLengths[b]; ++i) {
           ASSERT_EQ(worker.gradients[b][i], (Rough(0, b, i, 0) + Rough(1, b, i, 0)) / 2);
         }
       }
@@ -73,23 +73,23 @@ TEST(BucketPieces, AreReducedAndToldOfAsOneBucket) {
         covered += part.size;
         end = std::max(end, part.begin + part.size);
       }
-      EXPECT_EQ(covered, kLengths[1]);
-      EXPECT_LE(end, kLengths[1]);
-      EXPECT_GT(end, kMost);
+      EXPECT_EQ(covered, kPieceLengths[1]);
+      EXPECT_LE(end, kPieceLengths[1]);
+      EXPECT_GT(end, kMostInPiece);
     });
   }
 }
 
 TEST(BucketPieces, NameTheCoordinateOfTheWholeBucket) {
   RunWorld(WorldOptions(2), [&](Communicator& comm) {
-    Worker worker(&comm, "elastic:bits=4", kLengths, std::nullopt);
+    Worker worker(&comm, "elastic:bits=4", kPieceLengths, std::nullopt);
     worker.Fill(0);
     if (comm.rank() == 1)
-      worker.gradients[1][kMost + 7] = std::numeric_limits<float>::quiet_NaN();
+      worker.gradients[1][kMostInPiece + 7] = std::numeric_limits<float>::quiet_NaN();
     const StepOutcome outcome = worker.Step(0);
     EXPECT_TRUE(outcome.skipped);
     EXPECT_EQ(outcome.reason,
-              "worker 1: NaN in bucket 1 (layer) at " + std::to_string(kMost + 7));
+              "worker 1: NaN in bucket 1 (layer) at " + std::to_string(kMostInPiece + 7));
     worker.Fill(1);
     EXPECT_FALSE(worker.Step(1).skipped);
   });
@@ -99,7 +99,7 @@ TEST(BucketPieces, NameTheCoordinateOfTheWholeBucket) {
 // of a gradient of 48 MB, whose frames had 96 MB of buffers, and as much again under way, when
 // none of it was.
 TEST(BucketPieces, BoundTheMemoryOfMessages) {
-  const Lengths lengths{11 * kMost, kMost, 1000};
+  const Lengths lengths{11 * kMostInPiece, kMostInPiece, 1000};
   for (const std::optional<Exchange> exchange : {Exchange::kTwoPhase, Exchange::kAllGather}) {
     RunWorld(WorldOptions(2), [&](Communicator& comm) {
       Worker worker(&comm, "fp32", lengths, exchange);

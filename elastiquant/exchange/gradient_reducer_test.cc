@@ -12,7 +12,7 @@
 #include "elastiquant/codec/bucket/shared_scale.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/exchange/chunk.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/exchange/reducer_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -38,12 +38,6 @@ float WholeMean(int world_size, size_t bucket, size_t i) {
   return sum / static_cast<float>(world_size);
 }
 // One that needs all its bits.
-float Rough(int rank, size_t bucket, size_t i, uint64_t step) {
-  const StreamKey key = DeriveKey(7, step, static_cast<uint64_t>(rank), bucket);
-  const float u = UniformFloat(RandomBits(MakeLaneKeys(key), static_cast<uint32_t>(i)));
-  return std::ldexp(u - 0.5f, static_cast<int>(i % 9) - 4);
-}
-
 std::vector<GradientBucket> Buckets(Vectors& vectors, const std::string& codec) {
   std::vector<GradientBucket> buckets;
   for (size_t b = 0; b < vectors.size(); ++b) {
@@ -164,14 +158,6 @@ class SpoilingCommunicator final : public Communicator {
   const std::function<void(uint32_t, Bytes&)> spoil_;
   std::mutex mutex_;
 };
-
-void Fill(Vectors& gradients, int rank, uint64_t step) {
-  for (size_t b = 0; b < gradients.size(); ++b) {
-    for (size_t i = 0; i < gradients[b].size(); ++i) {
-      gradients[b][i] = Rough(rank, b, i, step);
-    }
-  }
-}
 
 // The outcome on all ranks when `spoil` has put something into a rank's gradients. The step
 // after it must be as if nothing had been.

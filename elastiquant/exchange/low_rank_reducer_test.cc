@@ -28,10 +28,10 @@ size_t Elements(const std::vector<TensorShape>& shapes) {
   return n;
 }
 
-struct Worker {
-  Worker(Communicator* c, const std::string& spec,
-         const std::vector<std::vector<TensorShape>>& shapes = kBuckets,
-         ReducerOptions options = {.seed = 5}, std::optional<Exchange> exchange = {})
+struct LowRankWorker {
+  LowRankWorker(Communicator* c, const std::string& spec,
+                const std::vector<std::vector<TensorShape>>& shapes = kBuckets,
+                ReducerOptions options = {.seed = 5}, std::optional<Exchange> exchange = {})
       : comm(c) {
     for (const auto& tensors : shapes) gradients.emplace_back(Elements(tensors));
     std::vector<GradientBucket> buckets;
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, LowRankReducer, testing::Values(1, 2, 3, 4));
 TEST_P(LowRankReducer, AMeanOfItsRankIsExact) {
   const int world = GetParam();
   RunWorld(WorldOptions(world), [&](Communicator& comm) {
-    Worker worker(&comm, "powersgd:rank=4", {{{40, 60}}});
+    LowRankWorker worker(&comm, "powersgd:rank=4", {{{40, 60}}});
     std::vector<double> mean(2400);
     for (int r = 0; r < world; ++r) {
       const std::vector<float> m = MatrixOf(40, 60, {3.0 + r}, static_cast<unsigned>(r));
@@ -108,7 +108,7 @@ TEST_P(LowRankReducer, IsTheCodecOfTheMean) {
   RunWorld(WorldOptions(world), [&](Communicator& comm) {
     const std::vector<TensorShape> shapes{{30, 40}, {1, 30}, {8, 90}};
     const size_t n = Elements(shapes);
-    Worker worker(&comm, "powersgd", {shapes});
+    LowRankWorker worker(&comm, "powersgd", {shapes});
     const std::vector<float> basis = GaussianValues(n, 999);
     std::ranges::copy(basis, worker.reducer->Memory(0)[0].begin());
     std::vector<float> mean(n);
@@ -137,7 +137,7 @@ TEST_P(LowRankReducer, IsTheCodecOfTheMean) {
 std::vector<uint32_t> Hashes(int world, const std::string& spec, int threads) {
   std::vector<uint32_t> hashes(static_cast<size_t>(world));
   RunWorld(WorldOptions(world), [&](Communicator& comm) {
-    Worker worker(&comm, spec, kBuckets, {.seed = 5, .threads = threads});
+    LowRankWorker worker(&comm, spec, kBuckets, {.seed = 5, .threads = threads});
     uint32_t& hash = hashes[static_cast<size_t>(comm.rank())];
     for (uint64_t step = 0; step < 4; ++step) {
       worker.Fill(step);
@@ -171,7 +171,7 @@ TEST_P(LowRankReducer, WithErrorFeedbackNothingIsLost) {
       for (size_t i = 0; i < values.size(); ++i) sums[b][i] += values[i];
     };
     RunWorld(WorldOptions(world), [&](Communicator& comm) {
-      Worker worker(&comm, spec);
+      LowRankWorker worker(&comm, spec);
       for (uint64_t step = 0; step < 6; ++step) {
         worker.Fill(step);
         for (size_t b = 0; b < 3; ++b) add(in, b, worker.gradients[b]);
@@ -206,7 +206,7 @@ TEST_P(LowRankReducer, TheBasisIsKept) {
     const float sign = comm.rank() + 1 == world && world % 2 == 1 ? 0.0f
                        : comm.rank() % 2 == 0                     ? 1.0f
                                                                   : -1.0f;
-    Worker worker(&comm, "powersgd", {{{40, 60}}});
+    LowRankWorker worker(&comm, "powersgd", {{{40, 60}}});
     double error = 0;
     for (uint64_t step = 0; step < 12; ++step) {
       for (size_t i = 0; i < mean.size(); ++i) {
@@ -230,7 +230,7 @@ TEST_P(LowRankReducer, ANanAnywhereSkipsTheStepAndLeavesTheMemory) {
          {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       std::vector<std::string> reasons(static_cast<size_t>(world));
       RunWorld(WorldOptions(world), [&, b = bucket, i = at](Communicator& comm) {
-        Worker worker(&comm, "powersgd|ef");
+        LowRankWorker worker(&comm, "powersgd|ef");
         worker.Fill(0);
         worker.Step(0);
         const Vectors before = worker.Remembered();
@@ -256,7 +256,7 @@ TEST_P(LowRankReducer, ANanAnywhereSkipsTheStepAndLeavesTheMemory) {
 
 TEST_P(LowRankReducer, FactorsBeyondFloatSkipTheStep) {
   RunWorld(WorldOptions(GetParam()), [](Communicator& comm) {
-    Worker worker(&comm, "powersgd", {{{40, 60}}});
+    LowRankWorker worker(&comm, "powersgd", {{{40, 60}}});
     std::ranges::fill(worker.gradients[0], 1e38f);  // Q has the root of 40 times as much
     EXPECT_TRUE(worker.Step(0).skipped);
     std::ranges::fill(worker.gradients[0], 1.0f);
@@ -267,7 +267,7 @@ TEST_P(LowRankReducer, FactorsBeyondFloatSkipTheStep) {
 
 TEST_P(LowRankReducer, WhatIsRememberedCanBeTakenAlong) {
   RunWorld(WorldOptions(GetParam()), [](Communicator& comm) {
-    Worker through(&comm, "powersgd|ef");
+    LowRankWorker through(&comm, "powersgd|ef");
     std::vector<Vectors> expected;
     Vectors remembered;
     for (uint64_t step = 0; step < 4; ++step) {
@@ -276,7 +276,7 @@ TEST_P(LowRankReducer, WhatIsRememberedCanBeTakenAlong) {
       expected.push_back(through.gradients);
       if (step == 1) remembered = through.Remembered();
     }
-    Worker resumed(&comm, "powersgd|ef");
+    LowRankWorker resumed(&comm, "powersgd|ef");
     auto from = remembered.begin();
     for (size_t b = 0; b < 3; ++b) {
       for (const auto field : resumed.reducer->Memory(b)) {
@@ -297,7 +297,7 @@ TEST(LowRankReducerBytes, AreThoseOfTheFactors) {
   for (const auto& [spec, width] : {std::pair<std::string, size_t>{"powersgd:rank=2|ef", 4},
                                     {"powersgd:factors=bf16", 2}}) {
     RunWorld(WorldOptions(4), [&, spec = spec, width = width](Communicator& comm) {
-      Worker worker(&comm, spec, {{{1024, 2048}}});
+      LowRankWorker worker(&comm, spec, {{{1024, 2048}}});
       std::ranges::copy(GaussianValues(1024 * 2048, 3), worker.gradients[0].begin());
       ASSERT_FALSE(worker.Step(0).skipped);
       ASSERT_TRUE(comm.Barrier().ok());
@@ -313,7 +313,7 @@ TEST(LowRankReducerBytes, AreThoseOfTheFactors) {
 
 TEST(LowRankReducerStats, MeasureWhatTheColumnsOfPLeave) {
   RunWorld(WorldOptions(1), [](Communicator& comm) {
-    Worker worker(&comm, "powersgd|ef", {{{40, 60}, {1, 20}}}, {.measure_every = 2});
+    LowRankWorker worker(&comm, "powersgd|ef", {{{40, 60}, {1, 20}}}, {.measure_every = 2});
     worker.Fill(0);
     const double norm = SquaredNorm(worker.gradients[0]);
     worker.Step(0);
@@ -333,13 +333,13 @@ TEST(LowRankReducerCalls, OnReducedTellsOfEachBucketWhenItIsTheMean) {
   RunWorld(WorldOptions(3), [](Communicator& comm) {
     std::vector<std::pair<size_t, bool>> told;
     Vectors seen(3);
-    Worker* self = nullptr;
+    LowRankWorker* self = nullptr;
     ReducerOptions options;
     options.on_reduced = [&](size_t bucket, bool is_mean) {
       told.emplace_back(bucket, is_mean);
       seen[bucket] = self->gradients[bucket];
     };
-    Worker worker(&comm, "powersgd|ef", kBuckets, options);
+    LowRankWorker worker(&comm, "powersgd|ef", kBuckets, options);
     self = &worker;
     worker.Fill(0);
     worker.Step(0);
@@ -355,7 +355,7 @@ TEST(LowRankReducerCalls, OnReducedTellsOfEachBucketWhenItIsTheMean) {
 
 TEST(LowRankReducerCalls, OutOfOrderAreRefused) {
   auto comm = Communicator::Connect({}).value();
-  Worker worker(comm.get(), "powersgd|ef");
+  LowRankWorker worker(comm.get(), "powersgd|ef");
   EXPECT_FALSE(worker.reducer->MarkReady(0).ok());
   EXPECT_FALSE(worker.reducer->Finish().ok());
   ASSERT_TRUE(worker.reducer->BeginStep(0).ok());
@@ -368,7 +368,7 @@ TEST(LowRankReducerCalls, OutOfOrderAreRefused) {
 
 TEST(LowRankReducerCalls, OnlyBucketsWithoutFactorsChangeTheirCodec) {
   auto comm = Communicator::Connect({}).value();
-  Worker worker(comm.get(), "powersgd|ef");
+  LowRankWorker worker(comm.get(), "powersgd|ef");
   EXPECT_TRUE(worker.reducer->SetCodec(kPlain, MakeCodec("fp16").value()).ok());
   const Status refused = worker.reducer->SetCodec(0, MakeCodec("powersgd:rank=1|ef").value());
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
@@ -379,7 +379,7 @@ TEST(LowRankReducerCalls, OnlyBucketsWithoutFactorsChangeTheirCodec) {
 TEST(LowRankReducerCalls, AnAllGatherCanBeAskedForInstead) {
   std::vector<uint32_t> hashes(3);
   RunWorld(WorldOptions(3), [&](Communicator& comm) {
-    Worker worker(&comm, "powersgd|ef", kBuckets, {}, Exchange::kAllGather);
+    LowRankWorker worker(&comm, "powersgd|ef", kBuckets, {}, Exchange::kAllGather);
     for (uint64_t step = 0; step < 3; ++step) {
       worker.Fill(step);
       ASSERT_FALSE(worker.Step(step).skipped);

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 // messages, factors, and integer sums.
 const char* const kCodecs[] = {"elastic:bits=4", "dither:bits=1",      "topk:ratio=0.05|ef",
                                "alq:bits=3",     "powersgd:rank=2|ef", "terngrad"};
-const Lengths kLengths = {1, 700, 3000, 20000};
+const Lengths kFaultLengths = {1, 700, 3000, 20000};
 
 // By rank: the means of the last of three steps.
 std::vector<Vectors> MeansOn(const MemoryFaults& faults, int world, const std::string& codec) {
@@ -29,7 +29,7 @@ std::vector<Vectors> MeansOn(const MemoryFaults& faults, int world, const std::s
   RunWorld(
       HostedWorldOptions(world, milliseconds(20000)),
       [&](Communicator& comm) {
-        Worker worker(&comm, codec, kLengths, std::nullopt, {.seed = 3});
+        Worker worker(&comm, codec, kFaultLengths, std::nullopt, {.seed = 3});
         for (uint64_t step = 0; step < 3; ++step) {
           worker.Fill(step);
           EXPECT_FALSE(worker.Step(step).skipped);
@@ -66,7 +66,7 @@ TEST_P(NetworkDeaths, ADeathWithinAStepEndsTheOthersWithItsName) {
     const int victim = static_cast<int>(c) % world;
     MemoryNetwork network({.most_delay = microseconds(500), .seed = c});
     const auto work = [&](Communicator& comm) {
-      Worker worker(&comm, kCodecs[c], kLengths, std::nullopt);
+      Worker worker(&comm, kCodecs[c], kFaultLengths, std::nullopt);
       std::thread killer;
       if (comm.rank() == victim) {
         killer = std::thread([&] {

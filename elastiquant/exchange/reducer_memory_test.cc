@@ -8,32 +8,21 @@
 
 #include "elastiquant/exchange/chunk.h"
 #include "elastiquant/exchange/gradient_reducer.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/exchange/reducer_testing.h"
 
 namespace elastiquant {
 namespace {
 
 using Vectors = std::vector<std::vector<float>>;
 
-constexpr size_t kLengths[] = {7, 3000, 20011};
-
-float Rough(int rank, size_t bucket, size_t i, uint64_t step) {
-  const StreamKey key = DeriveKey(7, step, static_cast<uint64_t>(rank), bucket);
-  const float u = UniformFloat(RandomBits(MakeLaneKeys(key), static_cast<uint32_t>(i)));
-  return std::ldexp(u - 0.5f, static_cast<int>(i % 9) - 4);
-}
-
-void Fill(Vectors& gradients, int rank, uint64_t step) {
-  for (size_t b = 0; b < gradients.size(); ++b) {
-    for (size_t i = 0; i < gradients[b].size(); ++i) gradients[b][i] = Rough(rank, b, i, step);
-  }
-}
+constexpr size_t kMemoryLengths[] = {7, 3000, 20011};
 
 // A worker with its gradients and reducer.
-struct Worker {
-  Worker(Communicator* c, const std::string& codec, ReducerOptions options = {}) : comm(c) {
+struct RememberingWorker {
+  RememberingWorker(Communicator* c, const std::string& codec, ReducerOptions options = {})
+      : comm(c) {
     std::vector<GradientBucket> buckets;
-    for (const size_t n : kLengths) gradients.emplace_back(n);
+    for (const size_t n : kMemoryLengths) gradients.emplace_back(n);
     for (auto& g : gradients) buckets.push_back({g, MakeCodec(codec).value(), "layer"});
     reducer = GradientReducer::Create(comm, std::move(buckets), std::move(options)).value();
   }
@@ -78,34 +67,34 @@ TEST_P(Memory, NothingIsLost) {
   std::mutex mutex;
   std::vector<std::vector<double>> in(3), out(3), kept(3);
   for (size_t b = 0; b < 3; ++b) {
-    for (auto* sums : {&in, &out, &kept}) (*sums)[b].resize(kLengths[b]);
+    for (auto* sums : {&in, &out, &kept}) (*sums)[b].resize(kMemoryLengths[b]);
   }
   RunWorld(WorldOptions(world), [&, world = world, codec = codec](Communicator& comm) {
-    Worker worker(&comm, codec);
+    RememberingWorker worker(&comm, codec);
     for (uint64_t step = 0; step < 5; ++step) {
       Fill(worker.gradients, comm.rank(), step);
       for (size_t b = 0; b < 3; ++b) {
         std::lock_guard lock(mutex);
-        for (size_t i = 0; i < kLengths[b]; ++i) in[b][i] += worker.gradients[b][i];
+        for (size_t i = 0; i < kMemoryLengths[b]; ++i) in[b][i] += worker.gradients[b][i];
       }
       ASSERT_FALSE(worker.Step(step).skipped);
       for (size_t b = 0; b < 3; ++b) {
         std::lock_guard lock(mutex);
-        for (size_t i = 0; i < kLengths[b]; ++i) out[b][i] += worker.gradients[b][i];
+        for (size_t i = 0; i < kMemoryLengths[b]; ++i) out[b][i] += worker.gradients[b][i];
       }
     }
     for (size_t b = 0; b < 3; ++b) {
       const Chunk owned = worker.reducer->OwnedChunk(b);
       const std::span<float> residual = worker.reducer->Memory(b).back();
       std::lock_guard lock(mutex);
-      for (size_t i = 0; i < kLengths[b]; ++i) {
+      for (size_t i = 0; i < kMemoryLengths[b]; ++i) {
         const bool own = i >= owned.begin && i < owned.begin + owned.size;
         kept[b][i] += (own ? world : 1.0) * residual[i];
       }
     }
   });
   for (size_t b = 0; b < 3; ++b) {
-    for (size_t i = 0; i < kLengths[b]; ++i) {
+    for (size_t i = 0; i < kMemoryLengths[b]; ++i) {
       // Each worker has added the same means up.
       ASSERT_NEAR(in[b][i], out[b][i] + kept[b][i], 1e-5 * world * 8) << b << " at " << i;
     }
@@ -115,7 +104,7 @@ TEST_P(Memory, NothingIsLost) {
 TEST_P(Memory, CanBeTakenAlongToAnotherReducer) {
   const auto [world, codec] = GetParam();
   RunWorld(WorldOptions(world), [codec = codec](Communicator& comm) {
-    Worker through(&comm, codec);
+    RememberingWorker through(&comm, codec);
     std::vector<Vectors> expected;
     Vectors remembered;
     for (uint64_t step = 0; step < 4; ++step) {
@@ -124,7 +113,7 @@ TEST_P(Memory, CanBeTakenAlongToAnotherReducer) {
       expected.push_back(through.gradients);
       if (step == 1) remembered = through.Remembered();
     }
-    Worker resumed(&comm, codec);
+    RememberingWorker resumed(&comm, codec);
     resumed.Remember(remembered);
     for (uint64_t step = 2; step < 4; ++step) {
       Fill(resumed.gradients, comm.rank(), step);
@@ -138,7 +127,7 @@ TEST_P(Memory, CanBeTakenAlongToAnotherReducer) {
 TEST_P(Memory, ASkippedStepLeavesItAsItWas) {
   const auto [world, codec] = GetParam();
   RunWorld(WorldOptions(world), [&, world = world, codec = codec](Communicator& comm) {
-    Worker worker(&comm, codec);
+    RememberingWorker worker(&comm, codec);
     Fill(worker.gradients, comm.rank(), 0);
     worker.Step(0);
     const Vectors before = worker.Remembered();
@@ -160,14 +149,14 @@ TEST(AllGather, TheMeanOfAllFramesIsTheSameOnAll) {
     std::vector<Vectors> results(static_cast<size_t>(world));
     RunWorld(WorldOptions(world), [&](Communicator& comm) {
       // 8 bits of a smooth vector: near enough to the mean to tell it from any other.
-      Worker worker(&comm, "elastic:bits=8,levels=uniform,bucket=64|dgc:momentum=0");
+      RememberingWorker worker(&comm, "elastic:bits=8,levels=uniform,bucket=64|dgc:momentum=0");
       Fill(worker.gradients, comm.rank(), 0);
       worker.Step(0);
       results[static_cast<size_t>(comm.rank())] = worker.gradients;
     });
     for (const Vectors& result : results) EXPECT_EQ(result, results[0]);
     for (size_t b = 0; b < 3; ++b) {
-      for (size_t i = 0; i < kLengths[b]; ++i) {
+      for (size_t i = 0; i < kMemoryLengths[b]; ++i) {
         double mean = 0;
         for (int r = 0; r < world; ++r) mean += static_cast<double>(Rough(r, b, i, 0)) / world;
         ASSERT_NEAR(results[0][b][i], mean, 8.0 / 127) << b << " at " << i;
@@ -178,7 +167,7 @@ TEST(AllGather, TheMeanOfAllFramesIsTheSameOnAll) {
 
 TEST(SetCodec, TakesOneThatFitsAndKeepsWhatIsRemembered) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
-    Worker worker(&comm, "elastic:bits=4|ef");
+    RememberingWorker worker(&comm, "elastic:bits=4|ef");
     Fill(worker.gradients, comm.rank(), 0);
     worker.Step(0);
     const Vectors before = worker.Remembered();
@@ -228,7 +217,7 @@ TEST(AllGather, MeasuresWhatWasLost) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
     ReducerOptions options;
     options.measure_every = 1;
-    Worker worker(&comm, "bf16|dgc:momentum=0", options);
+    RememberingWorker worker(&comm, "bf16|dgc:momentum=0", options);
     Fill(worker.gradients, comm.rank(), 0);
     double norm = 0;
     for (const auto& g : worker.gradients) {
@@ -237,7 +226,8 @@ TEST(AllGather, MeasuresWhatWasLost) {
     worker.Step(0);
     double lost = 0;
     for (size_t b = 0; b < 3; ++b) {
-      for (const float r : worker.reducer->Memory(b).back()) lost += static_cast<double>(r) * r;
+      const auto memory = worker.reducer->Memory(b);
+      for (const float r : memory.back()) lost += static_cast<double>(r) * r;
     }
     const ReducerStats stats = worker.reducer->TakeStats();
     EXPECT_NEAR(stats.squared_norm, norm, 1e-6 * norm);
@@ -251,14 +241,14 @@ TEST(OnReduced, TellsOfEachBucketOnceAllOfItIsTheMean) {
     RunWorld(WorldOptions(3), [codec](Communicator& comm) {
       std::vector<size_t> told;
       Vectors seen(3);
-      Worker* self = nullptr;
+      RememberingWorker* self = nullptr;
       ReducerOptions options;
       options.on_reduced = [&](size_t bucket, bool is_mean) {
         if (!is_mean) return;
         told.push_back(bucket);
         seen[bucket] = self->gradients[bucket];
       };
-      Worker worker(&comm, codec, options);
+      RememberingWorker worker(&comm, codec, options);
       self = &worker;
       Fill(worker.gradients, comm.rank(), 0);
       worker.Step(0);

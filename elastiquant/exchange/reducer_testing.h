@@ -25,6 +25,13 @@ inline float Rough(int rank, size_t bucket, size_t i, uint64_t step) {
   return std::ldexp(u - 0.5f, static_cast<int>(i % 9) - 4);
 }
 
+// Fills a worker's gradients, one vector a bucket, with such coordinates.
+inline void Fill(Vectors& gradients, int rank, uint64_t step) {
+  for (size_t b = 0; b < gradients.size(); ++b) {
+    for (size_t i = 0; i < gradients[b].size(); ++i) gradients[b][i] = Rough(rank, b, i, step);
+  }
+}
+
 // One rank's gradients and their reducer. All buckets have the same codec.
 struct Worker {
   Worker(Communicator* c, const std::string& codec, const Lengths& lengths,
@@ -37,13 +44,7 @@ struct Worker {
     }
     reducer = GradientReducer::Create(comm, std::move(buckets), options).value();
   }
-  void Fill(uint64_t step) {
-    for (size_t b = 0; b < gradients.size(); ++b) {
-      for (size_t i = 0; i < gradients[b].size(); ++i) {
-        gradients[b][i] = Rough(comm->rank(), b, i, step);
-      }
-    }
-  }
+  void Fill(uint64_t step) { elastiquant::Fill(gradients, comm->rank(), step); }
   Result<StepOutcome> TryStep(uint64_t step) {
     EQ_RETURN_IF_ERROR(reducer->BeginStep(step));
     for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(reducer->MarkReady(b));

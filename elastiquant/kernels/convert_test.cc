@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/kernels/kernel_testing.h"
 #include "elastiquant/kernels/targets.h"
 
 namespace elastiquant {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class Convert : public ::testing::TestWithParam<std::string> {
  protected:
@@ -81,7 +80,7 @@ TEST_P(Convert, PacksToNearestTiesToEven) {
           static_cast<double>(format.by_definition(h)) + format.by_definition(up);
       const auto middle = static_cast<float>(sum / 2);
       values.insert(values.end(), {middle, -middle, std::nextafter(middle, 0.0f),
-                                   std::nextafter(middle, kInfinity)});
+                                   std::nextafter(middle, kInfiniteFloat)});
       const uint16_t even = h % 2 == 0 ? h : up;
       expected.insert(expected.end(), {even, static_cast<uint16_t>(even | 0x8000), h, up});
     }
@@ -119,7 +118,7 @@ TEST_P(Convert, StochasticBf16RoundsByTheCoordinatesRandomBits) {
 }
 
 TEST_P(Convert, FindsTheFirstNonFinite) {
-  for (float poison : {kInfinity, -kInfinity, std::nanf("")}) {
+  for (float poison : {kInfiniteFloat, -kInfiniteFloat, std::nanf("")}) {
     for (size_t at : {0u, 1u, 15u, 16u, 98u, 99u}) {
       std::vector<float> values(100, 1.0f);
       values[at] = values[99] = poison;

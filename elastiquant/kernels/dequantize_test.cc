@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 
 namespace elastiquant {
 namespace {
-
-constexpr RandomRun kRandom{{0x12345678, 0x9ABCDEF0}, 77};
 
 std::vector<uint8_t> Codes(size_t n, int bits) {
   std::vector<uint8_t> codes(n);
@@ -68,9 +67,9 @@ TEST(Dequantize, DitherIsTakenOffAgain) {
       const size_t n = 213;
       const std::vector<uint8_t> codes = Codes(n, bits);
       std::vector<float> out(n);
-      DequantizeDithered(codes.data(), n, kRandom, step, bits, {}, out.data());
+      DequantizeDithered(codes.data(), n, kTestRun, step, bits, {}, out.data());
       for (uint32_t i = 0; i < n; ++i) {
-        const double u = RandomBits(kRandom.keys, kRandom.first + i) * 0x1p-32 - 0.5;
+        const double u = RandomBits(kTestRun.keys, kTestRun.first + i) * 0x1p-32 - 0.5;
         ASSERT_NEAR(out[i], 0.4 * (SignedIndex(codes[i], bits) - u), 1e-5 * (1 << bits));
       }
     }
@@ -88,9 +87,9 @@ TEST(Dequantize, DitheredErrorIsAtMostHalfAStep) {
       v[6] = -1;
       std::vector<uint8_t> codes(n);
       const float step = 1.0f / static_cast<float>(UniformSteps(bits));
-      QuantizeDithered(v.data(), n, kRandom, MakeScaler(1, UniformTop(bits)), bits,
+      QuantizeDithered(v.data(), n, kTestRun, MakeScaler(1, UniformTop(bits)), bits,
                        codes.data());
-      DequantizeDithered(codes.data(), n, kRandom, step, bits, {}, out.data());
+      DequantizeDithered(codes.data(), n, kTestRun, step, bits, {}, out.data());
       for (size_t i = 0; i < n; ++i) {
         ASSERT_LE(std::fabs(v[i] - out[i]), step * 0.500001f + 1e-6f) << bits << " at " << i;
       }

@@ -23,7 +23,7 @@ void Butterflies(std::vector<float>& v) {
   }
 }
 
-std::vector<float> Values(size_t n) {
+std::vector<float> RoughValues(size_t n) {
   std::vector<float> v(n);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t random = RandomBits({1, 2}, static_cast<uint32_t>(i));
@@ -35,7 +35,7 @@ std::vector<float> Values(size_t n) {
 TEST(Hadamard, EveryTargetHasTheBitsOfTheDefinition) {
   ForEachTarget([] {
     for (size_t n = 1; n <= 8192; n *= 2) {
-      std::vector<float> expected = Values(n), v = expected, scratch(n);
+      std::vector<float> expected = RoughValues(n), v = expected, scratch(n);
       Butterflies(expected);
       HadamardTransform(v.data(), n, scratch.data());
       for (size_t i = 0; i < n; ++i) {

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 
 namespace elastiquant {
 namespace {
-
-constexpr RandomRun kRandom{{0x12345678, 0x9ABCDEF0}, 77};
 
 // Every exponent, both signs, denormals.
 std::vector<float> Values() {
@@ -30,7 +29,7 @@ TEST(Natural, RoundsToANeighbouringPowerAlikeOnEveryTarget) {
   ForEachTarget([&] {
     for (size_t n : {size_t{0}, size_t{1}, size_t{17}, v.size()}) {
       std::vector<uint8_t> exponents(n), signs(n);
-      ASSERT_EQ(SplitNatural(v.data(), n, kRandom, exponents.data(), signs.data()), n);
+      ASSERT_EQ(SplitNatural(v.data(), n, kTestRun, exponents.data(), signs.data()), n);
       std::vector<float> out(n);
       ASSERT_TRUE(JoinNatural(exponents.data(), signs.data(), n, {}, out.data()));
       std::vector<float> sum(n, 7.0f);
@@ -39,7 +38,7 @@ TEST(Natural, RoundsToANeighbouringPowerAlikeOnEveryTarget) {
         // By the mantissa as a fraction m / 2^23 above the lower power.
         const uint32_t bits = std::bit_cast<uint32_t>(v[i]);
         const uint32_t m = bits & 0x7FFFFF, e = bits >> 23 & 255;
-        const uint32_t u = RandomBits(kRandom.keys, kRandom.first + i) >> 9;
+        const uint32_t u = RandomBits(kTestRun.keys, kTestRun.first + i) >> 9;
         const uint32_t rounded = (u + m) >= (1u << 23) ? e + 1 : e;
         const float power = std::bit_cast<float>(rounded << 23);
         ASSERT_EQ(out[i], std::signbit(v[i]) ? -power : power) << v[i];
@@ -57,7 +56,7 @@ TEST(Natural, TellsTheFirstValueThatItCannotHold) {
       std::vector<float> v(50, 1.0f);
       v[33] = v[41] = bad;
       std::vector<uint8_t> exponents(50), signs(50);
-      EXPECT_EQ(SplitNatural(v.data(), 50, kRandom, exponents.data(), signs.data()), 33u);
+      EXPECT_EQ(SplitNatural(v.data(), 50, kTestRun, exponents.data(), signs.data()), 33u);
     }
     const uint8_t exponents[] = {3, 255}, signs[] = {0, 1};
     float out[2];

@@ -9,16 +9,15 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 
 namespace elastiquant {
 namespace {
 
-constexpr float kMax = std::numeric_limits<float>::max();
 constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Values of very different sizes, so that another order of summation shows.
-std::vector<float> Values(size_t n) {
+std::vector<float> ValuesOfAllSizes(size_t n) {
   std::vector<float> v(n);
   const LaneKeys keys = MakeLaneKeys(DeriveKey(1, n, 0, 0));
   for (uint32_t i = 0; i < n; ++i) {
@@ -28,7 +27,7 @@ std::vector<float> Values(size_t n) {
   return v;
 }
 
-std::vector<size_t> Lengths() {
+std::vector<size_t> NormLengths() {
   std::vector<size_t> lengths;
   for (size_t n = 0; n <= 140; ++n) lengths.push_back(n);
   for (size_t n : {511, 512, 513, 4095, 32768, 32771}) lengths.push_back(n);
@@ -48,8 +47,8 @@ double SumInLanes(const std::vector<float>& v, Term term) {
 
 TEST(Norms, EveryTargetSumsInTheSameOrder) {
   ForEachTarget([] {
-    for (size_t n : Lengths()) {
-      const std::vector<float> v = Values(n);
+    for (size_t n : NormLengths()) {
+      const std::vector<float> v = ValuesOfAllSizes(n);
       EXPECT_EQ(SumAbs(v.data(), n), SumInLanes(v, [](double x) { return std::fabs(x); })) << n;
       EXPECT_EQ(SumSquares(v.data(), n), SumInLanes(v, [](double x) { return x * x; })) << n;
     }
@@ -58,10 +57,10 @@ TEST(Norms, EveryTargetSumsInTheSameOrder) {
 
 TEST(Norms, SumsAboveABoundAreThoseOfTheValuesThere) {
   ForEachTarget([] {
-    for (size_t n : Lengths()) {
-      const std::vector<float> v = Values(n);
+    for (size_t n : NormLengths()) {
+      const std::vector<float> v = ValuesOfAllSizes(n);
       EXPECT_EQ(Sum(v.data(), n), SumInLanes(v, [](double x) { return x; })) << n;
-      for (float t : {0.0f, -kMax, kMax, n == 0 ? 1.0f : v[n / 2]}) {
+      for (float t : {0.0f, -kMaxFloat, kMaxFloat, n == 0 ? 1.0f : v[n / 2]}) {
         const auto above = [t](double x) { return x >= static_cast<double>(t) ? x : 0; };
         EXPECT_EQ(SumAtLeast(v.data(), n, t), SumInLanes(v, above)) << n << " " << t;
         const auto below = [t](double x) { return std::abs(x) < t ? std::abs(x) : 0; };
@@ -76,7 +75,7 @@ TEST(Norms, SumsAboveABoundAreThoseOfTheValuesThere) {
 
 TEST(Norms, LargestIsFoundAtEveryPlace) {
   ForEachTarget([] {
-    for (size_t n : Lengths()) {
+    for (size_t n : NormLengths()) {
       std::vector<float> v(n, -0.0f);
       EXPECT_EQ(AbsMaxBits(v.data(), n), 0u);
       for (size_t i = 0; i < n; i += 1 + n / 64) {
@@ -90,14 +89,14 @@ TEST(Norms, LargestIsFoundAtEveryPlace) {
 TEST(Norms, ExtremesStayExactAndNonFiniteOnesShow) {
   ForEachTarget([] {
     for (size_t n : {1, 16, 17, 100}) {
-      std::vector<float> v(n, kMax);
-      EXPECT_EQ(AbsMaxBits(v.data(), n), std::bit_cast<uint32_t>(kMax));
+      std::vector<float> v(n, kMaxFloat);
+      EXPECT_EQ(AbsMaxBits(v.data(), n), std::bit_cast<uint32_t>(kMaxFloat));
       EXPECT_TRUE(std::isfinite(SumSquares(v.data(), n)));
       v.assign(n, kDenormal);
       EXPECT_EQ(AbsMaxBits(v.data(), n), 1u);
       EXPECT_EQ(SumAbs(v.data(), n), static_cast<double>(n) * 0x1p-149);
       EXPECT_EQ(SumSquares(v.data(), n), static_cast<double>(n) * 0x1p-298);
-      for (float poison : {kInfinity, -kInfinity, std::nanf("")}) {
+      for (float poison : {kInfiniteFloat, -kInfiniteFloat, std::nanf("")}) {
         for (size_t at : {size_t{0}, n / 2, n - 1}) {
           v.assign(n, 1.0f);
           v[at] = poison;

@@ -28,7 +28,7 @@ std::vector<uint8_t> PackBitByBit(const std::vector<uint8_t>& codes, int bits) {
   return packed;
 }
 
-std::vector<size_t> Lengths() {
+std::vector<size_t> PackLengths() {
   std::vector<size_t> lengths;
   for (size_t n = 0; n <= 300; ++n) lengths.push_back(n);
   for (size_t n : {511, 512, 513, 1000, 4096, 4099}) lengths.push_back(n);
@@ -46,7 +46,7 @@ TEST(PackTest, SizeIsRoundedUpToBytes) {
 TEST(PackTest, EveryTargetPacksAsBitByBit) {
   ForEachTarget([] {
     for (int bits = 1; bits <= 8; ++bits) {
-      for (size_t n : Lengths()) {
+      for (size_t n : PackLengths()) {
         const std::vector<uint8_t> codes = RandomCodes(n, bits);
         // One byte more than needed, which must stay as it is.
         std::vector<uint8_t> packed(PackedBytes(n, bits) + 1, 0xA5);

@@ -10,12 +10,12 @@
 
 #include "elastiquant/kernels/dequantize.h"
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr size_t kLengths[] = {0, 1, 3, 4, 5, 15, 16, 17, 31, 63, 64, 65, 127, 200, 513};
-constexpr RandomRun kRandom{{0x12345678, 0x9ABCDEF0}, 77};
 
 std::vector<float> Gaussian(size_t n, float scale = 1, unsigned seed = 1) {
   std::mt19937 generator(seed);
@@ -50,14 +50,14 @@ TEST(QuantizeDigits, RoundsToTheNeighboursAlikeOnEveryTarget) {
         std::vector<uint8_t> first;
         ForEachTarget([&] {
           std::vector<uint8_t> digits(n + 1, 0xAA);
-          QuantizeDigits(v.data(), n, kRandom, table, table.pre, 1, digits.data());
+          QuantizeDigits(v.data(), n, kTestRun, table, table.pre, 1, digits.data());
           EXPECT_EQ(digits[n], 0xAA);
           if (first.empty()) first = digits;
           ASSERT_EQ(digits, first) << count << " levels, length " << n;
         });
         for (size_t i = 0; i < n; ++i) {
           const uint32_t random =
-              RandomBits(kRandom.keys, kRandom.first + static_cast<uint32_t>(i));
+              RandomBits(kTestRun.keys, kTestRun.first + static_cast<uint32_t>(i));
           const int expected = Expected(
               table, static_cast<double>(v[i]) * static_cast<double>(table.pre), random);
           if (expected >= 0) {
@@ -74,7 +74,7 @@ TEST(QuantizeDigits, LevelsThatAreTheSameAreNoTrouble) {
   FillDigitLevels(std::vector<float>{-1, 0, 0, 0, 1, 1}, &table);
   const std::vector<float> v{-2, -1, 0, 0.999999f, 1, 3};
   std::vector<uint8_t> digits(v.size());
-  QuantizeDigits(v.data(), v.size(), kRandom, table, 1, 1, digits.data());
+  QuantizeDigits(v.data(), v.size(), kTestRun, table, 1, 1, digits.data());
   constexpr float kValue[] = {-1, 0, 0, 0, 1, 1};
   const std::vector<float> expected{-1, -1, 0, 1, 1, 1};
   for (size_t i = 0; i < v.size(); ++i) EXPECT_EQ(kValue[digits[i]], expected[i]) << i;

@@ -7,13 +7,13 @@
 namespace elastiquant {
 namespace {
 
-const std::vector<ParameterShape> kShapes{
+const std::vector<ParameterShape> kRestoredShapes{
     {"conv.weight", 3000, 4, 30}, {"bn.bias", 10, 1, 10}, {"fc.weight", 5001, 2, 3}};
 
 // A worker's gradients in buckets of some size, all under error feedback.
 struct Worker {
   Worker(Communicator* comm, size_t bucket_elements)
-      : plan(PlanBuckets(kShapes, {.bucket_elements = bucket_elements}).value()) {
+      : plan(PlanBuckets(kRestoredShapes, {.bucket_elements = bucket_elements}).value()) {
     const auto codec = MakeCodec("elastic:bits=2|ef").value();
     std::vector<GradientBucket> buckets;
     for (const PlannedBucket& b : plan.buckets) gradients.emplace_back(b.elements, 0.5f);
@@ -26,7 +26,7 @@ struct Worker {
     for (const PlannedBucket& b : plan.buckets) {
       fields.push_back(b.exact ? std::vector<std::string>{} : codec->StateFields());
     }
-    memory.emplace(plan, kShapes, fields, comm->world_size(), reducer.get());
+    memory.emplace(plan, kRestoredShapes, fields, comm->world_size(), reducer.get());
   }
   void Step() {
     EXPECT_TRUE(reducer->BeginStep(0).ok());
@@ -45,13 +45,13 @@ struct Worker {
   }
   // By parameter: what this worker holds back from the sum of all gradients.
   std::vector<std::vector<float>> HeldBack(int world) const {
-    std::vector<std::vector<float>> all(kShapes.size());
+    std::vector<std::vector<float>> all(kRestoredShapes.size());
     for (size_t b = 0; b < plan.buckets.size(); ++b) {
       const auto fields = reducer->Memory(b);
       if (fields.empty()) continue;
       const Chunk owned = reducer->OwnedChunk(b);
       for (const BucketSlot& slot : plan.buckets[b].slots) {
-        for (size_t i = 0; i < kShapes[slot.parameter].elements; ++i) {
+        for (size_t i = 0; i < kRestoredShapes[slot.parameter].elements; ++i) {
           const size_t at = slot.offset + i;
           const bool own = at >= owned.begin && at < owned.begin + owned.size;
           all[slot.parameter].push_back(fields[0][at] * (own ? static_cast<float>(world) : 1));

@@ -16,20 +16,22 @@
 namespace elastiquant {
 namespace {
 
-const std::vector<ParameterShape> kShapes{
+const std::vector<ParameterShape> kReducedShapes{
     {"conv.weight", 3000, 4, 30, 25}, {"bn.bias", 10, 1, 1}, {"fc.weight", 5000, 2, 50}};
 
 // A worker's layers: fc under `codec`, biases exact, and conv under top-k with error feedback.
-struct Worker {
-  explicit Worker(Communicator* communicator, const std::string& codec = "elastic:bits=2|ef")
-      : comm(communicator), plan(PlanBuckets(kShapes, {.bucket_elements = 3000}).value()) {
+struct LayerWorker {
+  explicit LayerWorker(Communicator* communicator,
+                       const std::string& codec = "elastic:bits=2|ef")
+      : comm(communicator),
+        plan(PlanBuckets(kReducedShapes, {.bucket_elements = 3000}).value()) {
     codecs["fc"] = MakeCodec(codec).value();
     codecs["conv"] = MakeCodec("topk:ratio=0.05|ef").value();
     codecs["exact"] = MakeCodec("fp32").value();
     for (const PlannedBucket& b : plan.buckets) gradients.emplace_back(b.elements);
-    LayerBuckets buckets{plan, kShapes, {}, {}};
+    LayerBuckets buckets{plan, kReducedShapes, {}, {}};
     for (size_t b = 0; b < plan.buckets.size(); ++b) {
-      const std::string& first = kShapes[plan.buckets[b].slots[0].parameter].name;
+      const std::string& first = kReducedShapes[plan.buckets[b].slots[0].parameter].name;
       buckets.gradients.push_back(gradients[b]);
       buckets.specs.push_back(plan.buckets[b].exact    ? "exact"
                               : first == "conv.weight" ? "conv"
@@ -77,13 +79,13 @@ TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
   RunWorld(WorldOptions(world), [&](Communicator& comm) {
     Sections saved;
     {
-      Worker first(&comm);
+      LayerWorker first(&comm);
       for (uint64_t step = 0; step < 2; ++step) ASSERT_TRUE(first.Step(step).ok());
       saved = first.Saved();
       ASSERT_TRUE(first.Step(2).ok());
       ends[static_cast<size_t>(comm.rank())] = first.gradients;
     }
-    Worker resumed(&comm);
+    LayerWorker resumed(&comm);
     ASSERT_TRUE(resumed.layers->LoadMemory(saved).ok());
     ASSERT_TRUE(resumed.Step(2).ok());
     EXPECT_EQ(resumed.gradients, ends[static_cast<size_t>(comm.rank())]);
@@ -93,7 +95,7 @@ TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
 
 TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
-    Worker worker(&comm);
+    LayerWorker worker(&comm);
     ASSERT_TRUE(worker.Step(0).ok());
     const Sections before = worker.Saved();
     worker.Fill(1);
@@ -103,7 +105,7 @@ TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep)
       ASSERT_TRUE(worker.layers->MarkReady(b).ok());
     }
     ASSERT_TRUE(worker.layers->Finish().ok());
-    for (size_t p = 0; p < kShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
     const Sections after = worker.Saved();
     EXPECT_EQ(after.at("memory/residual/fc.weight"), before.at("memory/residual/fc.weight"));
     EXPECT_NE(after.at("memory/residual/conv.weight"),
@@ -115,7 +117,7 @@ TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep)
 TEST(LayerReductionTest, AnExactStepSendsAllThatWasHeldBack) {
   constexpr int kWorld = 2;
   RunWorld(WorldOptions(kWorld), [](Communicator& comm) {
-    Worker worker(&comm);
+    LayerWorker worker(&comm);
     std::vector<std::vector<double>> owed;  // this worker's gradients less the means so far
     for (const auto& g : worker.gradients) owed.emplace_back(g.size());
     const auto add = [&](double weight) {
@@ -159,7 +161,7 @@ TEST(LayerReductionTest, AnExactStepSendsAllThatWasHeldBack) {
 
 TEST(LayerReductionTest, TravelsUnderOtherCodecsFromAStepOn) {
   RunWorld(WorldOptions(3), [](Communicator& comm) {
-    Worker worker(&comm, "elastic:bits=2");
+    LayerWorker worker(&comm, "elastic:bits=2");
     ASSERT_TRUE(worker.Step(0).ok());
     const uint64_t before = comm.traffic().bytes_up;
     ASSERT_TRUE(worker.Step(1).ok());
@@ -176,7 +178,7 @@ TEST(LayerReductionTest, TravelsUnderOtherCodecsFromAStepOn) {
 
 TEST(LayerReductionTest, CertifiesLossyLayersOnly) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
-    Worker worker(&comm, "elastic:bits=4");
+    LayerWorker worker(&comm, "elastic:bits=4");
     ASSERT_TRUE(worker.Step(0).ok());
     std::vector<std::string> layers;
     for (const auto& line : worker.layers->certificate().Lines(1, 1)) {
@@ -194,7 +196,7 @@ TEST_P(LayerReductionWorlds, ADeathEndsTheOthersWithItsName) {
   const int victim = world - 1;
   std::atomic<int> named{0};
   const auto work = [&](Communicator& comm) {
-    Worker worker(&comm);
+    LayerWorker worker(&comm);
     Status status;
     for (uint64_t step = 0; status.ok() && step < 4; ++step) {
       if (step == 2 && comm.rank() == victim) network.Kill(victim);

@@ -19,14 +19,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr size_t kSize = 40;
-const std::vector<ParameterShape> kShapes{{"a", kSize, 2}, {"b", kSize, 2}};
+const std::vector<ParameterShape> kScaledShapes{{"a", kSize, 2}, {"b", kSize, 2}};
 
 // Two parameters under top-k with error feedback, on one worker.
 struct Layers {
   explicit Layers(Communicator& comm)
-      : plan(PlanBuckets(kShapes, {.bucket_elements = 2 * kSize}).value()),
+      : plan(PlanBuckets(kScaledShapes, {.bucket_elements = 2 * kSize}).value()),
         gradient(plan.buckets.at(0).elements) {
-    LayerBuckets buckets{plan, kShapes, {gradient}, {"topk"}};
+    LayerBuckets buckets{plan, kScaledShapes, {gradient}, {"topk"}};
     const auto choose = [](size_t, std::shared_ptr<const Codec> codec) {
       return ChooseExchange(std::move(codec), nullptr, "codec", 1);
     };

@@ -26,9 +26,9 @@ void ExpectWords(const Status& status, const std::string& words) {
   EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
 }
 
-class Departure : public testing::TestWithParam<int> {};
+class EarlyDeparture : public testing::TestWithParam<int> {};
 
-TEST_P(Departure, IsToldToWhoeverStillWaits) {
+TEST_P(EarlyDeparture, IsToldToWhoeverStillWaits) {
   const int early = GetParam();
   RunWorld(QuickWorld(3), [=](Communicator& comm) {
     ASSERT_TRUE(comm.Barrier().ok());
@@ -40,7 +40,7 @@ TEST_P(Departure, IsToldToWhoeverStillWaits) {
   });
 }
 
-TEST_P(Departure, IsRememberedByWhoeverWasBusyElsewhere) {
+TEST_P(EarlyDeparture, IsRememberedByWhoeverWasBusyElsewhere) {
   const int early = GetParam();
   CommunicatorOptions options = QuickWorld(3);
   const std::shared_ptr<StoreHost> store =
@@ -58,7 +58,7 @@ TEST_P(Departure, IsRememberedByWhoeverWasBusyElsewhere) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Early, Departure, testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(Begun, EarlyDeparture, testing::Values(0, 2));
 
 TEST(DepartureTest, LosesNothingThatWasSent) {
   RunWorld(QuickWorld(2), [](Communicator& comm) {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "elastiquant/base/crc32c.h"
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {

@@ -11,11 +11,10 @@
 #include "elastiquant/coding/elias_omega.h"
 #include "elastiquant/theory/omega_hull.h"
 #include "elastiquant/theory/theory_test_util.h"
+#include "elastiquant/theory/theory_testing.h"
 
 namespace elastiquant::theory {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(OmegaHull, LiesAboveEveryCodeAndTouchesSome) {
   int touched = 0;

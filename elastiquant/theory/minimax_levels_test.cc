@@ -8,12 +8,11 @@
 #include <random>
 #include <vector>
 
+#include "elastiquant/theory/theory_testing.h"
 #include "elastiquant/theory/worst_case.h"
 
 namespace elastiquant::theory {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(MinimaxLevels, BeatAllOtherFamilies) {
   for (double q : {1.0, 2.0, kInfinity}) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/elastic/elastic_spec.h"
-#include "elastiquant/codec/elastic_testing.h"
 #include "elastiquant/theory/level_search.h"
 
 namespace elastiquant::theory {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/theory/momentum_rate.h"
 
 namespace elastiquant::theory {

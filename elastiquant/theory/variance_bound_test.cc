@@ -9,12 +9,11 @@
 
 #include "elastiquant/theory/exact_variance.h"
 #include "elastiquant/theory/theory_test_util.h"
+#include "elastiquant/theory/theory_testing.h"
 #include "elastiquant/theory/worst_vector.h"
 
 namespace elastiquant::theory {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(VarianceTerms, AddUpToTheBoundOfCodecs) {
   for (int bits : {2, 3, 4, 6, 8}) {

@@ -10,13 +10,12 @@
 
 #include "elastiquant/theory/exact_variance.h"
 #include "elastiquant/theory/theory_test_util.h"
+#include "elastiquant/theory/theory_testing.h"
 #include "elastiquant/theory/variance_bound.h"
 #include "elastiquant/theory/worst_vector.h"
 
 namespace elastiquant::theory {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<LevelSet> Families(int bits, double d, double q) {
   return {*ExponentialLevels(bits, .5f),

@@ -29,8 +29,8 @@ Held Make(const py::object& meeting, int threads) {
   return Held(ValueOrThrow(TensorCollectives::Create(std::move(options), threads)).release());
 }
 
-void AllReduce(TensorCollectives& workers, const py::object& object,
-               const std::shared_ptr<Codec>& codec, uint64_t seed, bool mean) {
+void AllReduceTensor(TensorCollectives& workers, const py::object& object,
+                     const std::shared_ptr<Codec>& codec, uint64_t seed, bool mean) {
   const at::Tensor tensor = TensorOf(object, "tensor");
   CheckFloats(tensor, "tensor");
   const py::gil_scoped_release released;
@@ -69,7 +69,7 @@ void BindCollectives(py::module_& module) {
       .def(
           "abort", [](TensorCollectives& t, const std::string& why) { t.Abort(Internal(why)); },
           py::arg("why"), py::call_guard<py::gil_scoped_release>())
-      .def("all_reduce", &AllReduce, py::arg("tensor"), py::arg("codec"), py::arg("seed"),
+      .def("all_reduce", &AllReduceTensor, py::arg("tensor"), py::arg("codec"), py::arg("seed"),
            py::arg("mean"))
       .def("all_gather", &AllGather, py::arg("tensor"), py::arg("codec"), py::arg("seed"));
 }

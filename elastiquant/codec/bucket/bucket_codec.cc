@@ -26,12 +26,12 @@ Status WhyNot(std::span<const float> values, size_t bucket, Piece piece) {
                     ", exceeds fp32: use smaller buckets or scale the values down");
 }
 
-class Encoder {
+class BucketEncoder {
  public:
   // `given`: side data, or nothing if they are to be measured.
-  Encoder(const BucketScheme& scheme, std::span<const float> values,
-          std::span<const float> given, StreamKey key, Workspace& work,
-          std::span<uint8_t> payload)
+  BucketEncoder(const BucketScheme& scheme, std::span<const float> values,
+                std::span<const float> given, StreamKey key, Workspace& work,
+                std::span<uint8_t> payload)
       : format_(scheme.format),
         quantiser_(*scheme.quantiser),
         layout_(format_, values.size()),
@@ -218,7 +218,7 @@ Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> 
       values.size(), MaxBucketFrameBytes(scheme.format, values.size()), frame.size()));
   const auto payload = frame.subspan(FramePayloadOffset(kBucketParameterBytes));
   EQ_ASSIGN_OR_RETURN(const size_t size,
-                      Encoder(scheme, values, side, key, work, payload).Run());
+                      BucketEncoder(scheme, values, side, key, work, payload).Run());
   const auto parameters = WriteBucketParameters(scheme.format);
   FrameView view;
   view.codec = scheme.format.codec;

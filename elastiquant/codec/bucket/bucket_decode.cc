@@ -13,56 +13,50 @@
 namespace elastiquant {
 namespace {
 
-struct Fields {
+struct BucketFields {
   uint8_t top, coding, family, reserved;
   uint32_t bucket;
   float p;
 };
-static_assert(sizeof(Fields) == kBucketParameterBytes);
-
-Status BadParameter(const std::string& what) {
-  return CorruptData("frame parameter check failed: " + what);
-}
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
+static_assert(sizeof(BucketFields) == kBucketParameterBytes);
 
 // The base that a codec's digits must have; 0 for any.
 int FixedRadix(CodecId codec) {
   return codec == CodecId::kTernary ? 3 : codec == CodecId::kSign ? 2 : 0;
 }
 
-Status CheckFields(CodecId codec, const Fields& f) {
+Status CheckFields(CodecId codec, const BucketFields& f) {
   const int radix = f.top + 1;
   // Sums of digits (shared_scale.h) have any base above 2, and are never packed.
   const bool any = codec == CodecId::kInnovation && f.coding != 0 && radix > 2;
-  if (!any && !IsDigitBase(radix)) return BadParameter("the base of the digits is none in use");
+  if (!any && !IsDigitBase(radix))
+    return BadParameters("the base of the digits is none in use");
   if (FixedRadix(codec) != 0 && radix != FixedRadix(codec)) {
-    return BadParameter("the base of the digits does not fit the codec");
+    return BadParameters("the base of the digits does not fit the codec");
   }
   if (f.coding != 0 && (f.coding != static_cast<uint8_t>(IndexCoding::kRans) || radix == 2)) {
-    return BadParameter("the index coding does not go with such digits");
+    return BadParameters("the index coding does not go with such digits");
   }
-  if (f.reserved != 0) return BadParameter("a reserved byte is not zero");
+  if (f.reserved != 0) return BadParameters("a reserved byte is not zero");
   if (codec == CodecId::kZeroless) {
-    if (f.family > 2) return BadParameter("the level family is unknown");
-    if (radix % 2 != 0) return BadParameter("the base of the digits is not even");
+    if (f.family > 2) return BadParameters("the level family is unknown");
+    if (radix % 2 != 0) return BadParameters("the base of the digits is not even");
     const bool exponential = f.family == static_cast<uint8_t>(ZerolessLevels::kExponential);
     if (exponential ? !(f.p > 0 && f.p < 1) : f.p != 0) {
-      return BadParameter("p does not fit the level family");
+      return BadParameters("p does not fit the level family");
     }
     return Status::Ok();
   }
-  if (f.family != 0 || f.p != 0) return BadParameter("level family or p is not zero");
+  if (f.family != 0 || f.p != 0) return BadParameters("level family or p is not zero");
   return Status::Ok();
 }
 
 Result<BucketFormat> ReadFormat(const FrameView& frame) {
-  if (frame.flags != 0) return BadParameter("this codec has no flags");
-  Fields f;
+  if (frame.flags != 0) return BadParameters("this codec has no flags");
+  BucketFields f;
   if (frame.parameters.size() != sizeof(f)) {
-    return BadParameter("there are " + std::to_string(frame.parameters.size()) +
-                        " bytes, not " + std::to_string(sizeof(f)));
+    return BadParameters("there are " + std::to_string(frame.parameters.size()) +
+                         " bytes, not " + std::to_string(sizeof(f)));
   }
   std::memcpy(&f, frame.parameters.data(), sizeof(f));
   EQ_RETURN_IF_ERROR(CheckFields(frame.codec, f));
@@ -76,11 +70,11 @@ Result<BucketFormat> ReadFormat(const FrameView& frame) {
   const size_t listed = format.listed();
   std::array<float, 128> upper;
   if (frame.payload.size() < listed * sizeof(float)) {
-    return Bad("it ends inside the level list");
+    return BadPayload("it ends inside the level list");
   }
   std::memcpy(upper.data(), frame.payload.data(), listed * sizeof(float));
   const Status filled = FillTable({upper.data(), listed}, &format);
-  if (!filled.ok()) return BadParameter(filled.message());
+  if (!filled.ok()) return BadParameters(filled.message());
   return format;
 }
 
@@ -89,11 +83,11 @@ float LargestOf(const float* values, size_t n) {
   return std::bit_cast<float>(AbsMaxBits(values, n));
 }
 
-class Decoder {
+class BucketDecoder {
  public:
   // `expected`: the scales that the frame must have, to be left out of what is decoded.
-  Decoder(const BucketFormat& format, const FrameView& frame, const DecodeSink& sink,
-          Workspace& work, std::optional<std::span<const float>> expected = std::nullopt)
+  BucketDecoder(const BucketFormat& format, const FrameView& frame, const DecodeSink& sink,
+                Workspace& work, std::optional<std::span<const float>> expected = std::nullopt)
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
@@ -113,19 +107,20 @@ class Decoder {
 
   Status CheckSize() const {
     if (expected_ && expected_->size() != layout_.buckets()) {
-      return Bad("it has " + std::to_string(layout_.buckets()) + " scales, not " +
-                 std::to_string(expected_->size()));
+      return BadPayload("it has " + std::to_string(layout_.buckets()) + " scales, not " +
+                        std::to_string(expected_->size()));
     }
     if (!coded()) {
       const size_t size = layout_.WorstCodesAt(layout_.tiles());
       if (payload_.size() == size) return Status::Ok();
-      return Bad("it has " + std::to_string(payload_.size()) + " bytes, not " +
-                 std::to_string(size));
+      return BadPayload("it has " + std::to_string(payload_.size()) + " bytes, not " +
+                        std::to_string(size));
     }
-    if (payload_.size() < layout_.codes_at()) return Bad("it ends before the digits begin");
+    if (payload_.size() < layout_.codes_at())
+      return BadPayload("it ends before the digits begin");
     const uint64_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
     if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
-    return Bad("the digits do not end where the payload does");
+    return BadPayload("the digits do not end where the payload does");
   }
 
   Status DecodeTile(size_t tile, int thread) {
@@ -146,18 +141,19 @@ class Decoder {
     if (!coded()) {
       const uint8_t* in = payload_.data() + layout_.WorstCodesAt(tile);
       if (UnpackDigits(in, digits.size(), format_.radix, digits.data())) return Status::Ok();
-      return Bad("a group of digits" + of_tile() + " is too large or its filling not 0");
+      return BadPayload("a group of digits" + of_tile() + " is too large or its filling not 0");
     }
     const uint64_t begin = tile == 0 ? 0 : ReadEnd(tile - 1);
     const uint64_t end = ReadEnd(tile);
     const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
-    if (begin > end || end > all.size()) return Bad("the end" + of_tile() + " is out of place");
+    if (begin > end || end > all.size())
+      return BadPayload("the end" + of_tile() + " is out of place");
     EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, all.subspan(begin, end - begin),
                                      format_.bits(), layout_.run(), digits, soon));
     uint8_t largest = 0;
     for (const uint8_t digit : digits) largest = std::max(largest, digit);
     if (largest < format_.radix) return Status::Ok();
-    return Bad("a digit" + of_tile() + " is not below the base");
+    return BadPayload("a digit" + of_tile() + " is not below the base");
   }
 
   Status DequantizePart(size_t bucket, Piece part, const uint8_t* digits) {
@@ -171,10 +167,11 @@ class Decoder {
     float* const out =
         sink_.Room(part.begin, levels ? LargestOf(side, count) : scale * largest_digit_);
     if (out == nullptr || !(levels || (side[0] >= 0 && std::isfinite(side[0])))) {
-      return Bad("the levels or scale of bucket " + std::to_string(bucket));
+      return BadPayload("the levels or scale of bucket " + std::to_string(bucket));
     }
     if (expected_ && side[0] != (*expected_)[bucket]) {
-      return Bad("the scale of bucket " + std::to_string(bucket) + " is not the shared one");
+      return BadPayload("the scale of bucket " + std::to_string(bucket) +
+                        " is not the shared one");
     }
     if (levels) std::fill(side + count, side + std::max<size_t>(count, 16), 0.0f);
     DequantizeDigits(digits, part.size, levels ? side : format_.table.data(),
@@ -200,7 +197,7 @@ class Decoder {
 }  // namespace
 
 std::array<uint8_t, kBucketParameterBytes> WriteBucketParameters(const BucketFormat& format) {
-  Fields f{};
+  BucketFields f{};
   f.top = static_cast<uint8_t>(format.radix - 1);
   f.coding = static_cast<uint8_t>(format.coding);
   f.family = static_cast<uint8_t>(format.family);
@@ -213,14 +210,14 @@ std::array<uint8_t, kBucketParameterBytes> WriteBucketParameters(const BucketFor
 
 Status DecodeBucketCodes(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const BucketFormat format, ReadFormat(frame));
-  return Decoder(format, frame, sink, work).Run();
+  return BucketDecoder(format, frame, sink, work).Run();
 }
 
 Status AddUnscaled(const FrameView& frame, std::span<const float> scales, Workspace& work,
                    std::span<float> sums) {
   EQ_ASSIGN_OR_RETURN(const BucketFormat format, ReadFormat(frame));
   const DecodeSink sink(sums, {.add = true, .weight = 1});
-  return Decoder(format, frame, sink, work, scales).Run();
+  return BucketDecoder(format, frame, sink, work, scales).Run();
 }
 
 }  // namespace elastiquant

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v) {
-  return Decode(Encode(*Make(spec), v, {7}), v.size());
-}
 
 // Digits 5, 2 and 7 of 0 ... 7.
 TEST(Laq, TakesTheNearestPoint) {

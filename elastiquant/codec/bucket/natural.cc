@@ -53,7 +53,7 @@ void WriteEnd(std::span<uint8_t> payload, size_t tile, uint64_t end) {
   std::memcpy(payload.data() + tile * sizeof(end), &end, sizeof(end));
 }
 
-Status CannotHold(float value, size_t coordinate) {
+Status CannotRound(float value, size_t coordinate) {
   const std::string where =
       std::to_string(value) + " at coordinate " + std::to_string(coordinate);
   if (!std::isfinite(value)) return NonFinite("the value is " + where);
@@ -109,7 +109,7 @@ class NaturalCodec : public Codec {
     const auto signs = scratch.subspan(kMaxTile, v.size());
     const size_t good =
         SplitNatural(v.data(), v.size(), random, exponents.data(), signs.data());
-    if (good < v.size()) return CannotHold(v[good], random.first + good);
+    if (good < v.size()) return CannotRound(v[good], random.first + good);
     const auto out = payload.subspan(layout.WorstAt(tile), layout.WorstBytes(v.size()));
     const size_t sign_bytes = Layout::SignBytes(v.size());
     PackCodes(signs.data(), v.size(), 1, out.data());
@@ -139,10 +139,6 @@ class NaturalCodec : public Codec {
   const bool coded_;
 };
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
-
 // The bytes of a tile; its signs are all there.
 Result<std::span<const uint8_t>> TileBytes(const Layout& layout, size_t tile,
                                            std::span<const uint8_t> payload) {
@@ -152,7 +148,7 @@ Result<std::span<const uint8_t>> TileBytes(const Layout& layout, size_t tile,
   const uint64_t end = ReadEnd(payload, tile);
   const std::span<const uint8_t> all = payload.subspan(layout.tiles_at());
   if (begin > end || end > all.size() || end - begin < Layout::SignBytes(size)) {
-    return Bad("the end of tile " + std::to_string(tile) + " is out of place");
+    return BadPayload("the end of tile " + std::to_string(tile) + " is out of place");
   }
   return all.subspan(begin, end - begin);
 }
@@ -164,7 +160,7 @@ Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> pa
   const size_t sign_bytes = Layout::SignBytes(size);
   const std::span<uint8_t> signs = scratch.subspan(kMaxTile, size);
   if (size % 8 != 0 && in[sign_bytes - 1] >> size % 8 != 0) {
-    return Bad("the filling of the signs of tile " + std::to_string(tile) + " is not 0");
+    return BadPayload("the filling of the signs of tile " + std::to_string(tile) + " is not 0");
   }
   UnpackCodes(in.data(), size, 1, signs.data());
   const uint8_t* exponents = in.data() + sign_bytes;
@@ -177,7 +173,7 @@ Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> pa
     return JoinNatural(exponents, signs.data(), n, sink.how(), out);
   };
   if (sink.PutChecked(begin, join)) return Status::Ok();
-  return Bad("an exponent of tile " + std::to_string(tile) + " is that of infinity");
+  return BadPayload("an exponent of tile " + std::to_string(tile) + " is that of infinity");
 }
 
 Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
@@ -185,15 +181,15 @@ Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& 
   if (frame.flags != 0 || parameters.size() != kParameterBytes ||
       (parameters[0] != kPlain && parameters[0] != kRans) || parameters[1] != 0 ||
       parameters[2] != 0 || parameters[3] != 0) {
-    return CorruptData("frame parameter check failed: those of natural are 0 or 2, 0, 0, 0");
+    return BadParameters("those of natural are 0 or 2, 0, 0, 0");
   }
   const Layout layout(parameters[0] == kRans, frame.elements);
   const size_t least = layout.coded ? layout.tiles_at() : layout.WorstAt(layout.tiles());
-  if (frame.payload.size() < least) return Bad("it ends too early");
+  if (frame.payload.size() < least) return BadPayload("it ends too early");
   const uint64_t end = !layout.coded || layout.tiles() == 0
                            ? least
                            : layout.tiles_at() + ReadEnd(frame.payload, layout.tiles() - 1);
-  if (end != frame.payload.size()) return Bad("the tiles do not end where it does");
+  if (end != frame.payload.size()) return BadPayload("the tiles do not end where it does");
   return TryParallelFor(work, layout.tiles(), [&](size_t tile, int thread) {
     return DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile), sink);
   });

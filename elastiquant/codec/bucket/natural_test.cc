@@ -4,15 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v,
-                             uint64_t key = 7) {
-  return Decode(Encode(*Make(spec), v, {key}), v.size());
-}
 
 TEST(Natural, PowersOfTwoAreKept) {
   const std::vector<float> v{1, -2, 0.25f, 0x1p-126f, -0x1p127f, 0, 1024};

@@ -27,7 +27,7 @@ class IntegerDigits : public BucketQuantiser {
   const float top_;
 };
 
-std::span<float> Floats(std::span<uint8_t> bytes, size_t n) {
+std::span<float> FloatsIn(std::span<uint8_t> bytes, size_t n) {
   return {reinterpret_cast<float*>(bytes.data()), n};
 }
 
@@ -47,7 +47,7 @@ Result<size_t> SharedScale::Encode(std::span<const float> values, std::span<cons
                                    Workspace& work, std::span<uint8_t> frame) const {
   const BucketLayout layout(scheme_.format, values.size());
   const std::span<float> cut =
-      Floats(work.SharedScratch(Workspace::kCodecSlot, values.size_bytes()), values.size());
+      FloatsIn(work.SharedScratch(Workspace::kCodecSlot, values.size_bytes()), values.size());
   const auto cut_bucket = [&](size_t bucket, int) {
     const Piece piece = layout.Bucket(bucket);
     for (size_t i = piece.begin; i < piece.begin + piece.size; ++i) {

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v) {
-  return Decode(Encode(*Make(spec), v, {7}), v.size());
-}
 
 TEST(SignSgd, SendsTheSignsOnly) {
   EXPECT_EQ(RoundTrip("signsgd", {0.25f, -3, 0, -0.0f, 1e-40f}),

@@ -6,16 +6,11 @@
 #include <vector>
 
 #include "elastiquant/base/number.h"
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v,
-                             uint64_t key = 7) {
-  return Decode(Encode(*Make(spec), v, {key}), v.size());
-}
 
 // Standard deviation 4.949747, so the clip at 12.37 leaves the scale at 10.
 TEST(TernGrad, KeepsACoordinateIffTheRandomNumberIsBelowItsShare) {
@@ -49,8 +44,8 @@ TEST(TernGrad, ValuesThatAreAllTheSameAreNotCut) {
 
 // Tensors of one value, of a few, and longer than the tiles that messages are cut into; the
 // first one is a thousand times as large as the others.
-const std::vector<TensorShape> kTensors{{10, 10}, {1, 1},  {1, 150},
-                                        {0, 7},   {50, 1}, {260, 260}};
+const std::vector<TensorShape> kTernaryTensors{{10, 10}, {1, 1},  {1, 150},
+                                               {0, 7},   {50, 1}, {260, 260}};
 
 std::vector<float> TensorValues() {
   std::vector<float> v = Gaussian(67901);
@@ -59,7 +54,7 @@ std::vector<float> TensorValues() {
 }
 
 std::shared_ptr<const Codec> ByTensor(const std::string& spec) {
-  return CodecForShapes(Make(spec), kTensors).value();
+  return CodecForShapes(Make(spec), kTernaryTensors).value();
 }
 
 // What a tensor may be at most: `clip` of its own standard deviations, its largest value with
@@ -76,11 +71,11 @@ double MostOf(std::span<const float> tensor, double clip) {
   return clip > 0 && tensor.size() > 1 ? std::min(clip * sigma, largest) : largest;
 }
 
-// fn(first coordinate, size) for each of kTensors.
+// fn(first coordinate, size) for each of kTernaryTensors.
 template <class Fn>
 void ForEachTensor(const Fn& fn) {
   size_t begin = 0;
-  for (const TensorShape& shape : kTensors) {
+  for (const TensorShape& shape : kTernaryTensors) {
     fn(begin, shape.rows * shape.cols);
     begin += shape.rows * shape.cols;
   }

@@ -5,15 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v,
-                             uint64_t key = 7) {
-  return Decode(Encode(*Make(spec), v, {key}), v.size());
-}
 
 void ExpectNear(const std::vector<float>& q, const std::vector<double>& expected) {
   ASSERT_EQ(q.size(), expected.size());

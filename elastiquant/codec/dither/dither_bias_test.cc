@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
 
 namespace elastiquant {
@@ -25,7 +25,7 @@ struct Bias {
   double together, outward;  // mean error over all draws and coordinates, in mean steps
   double largest;            // |mean error| of the coordinate that has the largest
 };
-Bias Measure(const std::string& spec, const std::vector<float>& values, int draws) {
+Bias MeasureBias(const std::string& spec, const std::vector<float>& values, int draws) {
   const auto codec = Make(spec);
   const size_t n = values.size();
   Workspace work;
@@ -70,7 +70,7 @@ TEST(DitherBias, ShortMessagesHaveNoneOfAThousandthOfAStep) {
                                    {"dither:bits=2", "spread"},
                                    {"dither:bits=2", "bell"}}) {
     SCOPED_TRACE(std::string(spec) + " " + name);
-    const Bias bias = Measure(spec, name == std::string("bell") ? bell : spread, kDraws);
+    const Bias bias = MeasureBias(spec, name == std::string("bell") ? bell : spread, kDraws);
     EXPECT_LT(std::abs(bias.together), 4 * deviation);
     EXPECT_LT(std::abs(bias.outward), 4 * deviation);
     // One coordinate by itself: the largest of 128, each within 4.5 deviations of its own.

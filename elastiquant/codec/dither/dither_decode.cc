@@ -14,10 +14,6 @@
 namespace elastiquant {
 namespace {
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
-
 // No index of a frame is larger: 31 and 21 raw bits of the last class, or an escaped one, which
 // is below 2^24 but for the raw bits. With half a step more it is still this as a float.
 constexpr float kMostIndex = 0x1p26f;
@@ -45,9 +41,9 @@ class TileDecoder {
       const size_t at = group * kDitherBlock;
       EQ_RETURN_IF_ERROR(DecodeGroup(classes, count, begin + at, size - at, dithered));
     }
-    if (reader_.words != reader_.bytes) return Bad("words and bytes do not meet");
+    if (reader_.words != reader_.bytes) return BadPayload("words and bytes do not meet");
     for (size_t s = 0; s < reader_.lanes; ++s) {
-      if (reader_.state(s) != kRansLow) return Bad("a final state is wrong");
+      if (reader_.state(s) != kRansLow) return BadPayload("a final state is wrong");
     }
     return Status::Ok();
   }
@@ -55,31 +51,32 @@ class TileDecoder {
  private:
   Status CopyValues(std::span<const uint8_t> in, size_t begin, size_t size) const {
     if (in.size() != kDitherRawTileHeader + size * sizeof(float)) {
-      return Bad("a tile of plain values has another size");
+      return BadPayload("a tile of plain values has another size");
     }
     const uint8_t* const from = in.data() + kDitherRawTileHeader;
     const auto unpack = [&](float* out) {
       return to_.add ? UnpackAddFp32(from, size, to_.weight, out) : UnpackFp32(from, size, out);
     };
-    return sink_.PutChecked(begin, unpack) ? Status::Ok() : Bad("a value is not finite");
+    return sink_.PutChecked(begin, unpack) ? Status::Ok() : BadPayload("a value is not finite");
   }
 
   Status ReadFront(std::span<const uint8_t> in) {
-    if (in.size() < kDitherTileHeader) return Bad("a tile ends before its states");
+    if (in.size() < kDitherTileHeader) return BadPayload("a tile ends before its states");
     const unsigned log = in[0];
-    if (log > 7) return Bad("a tile has too many states");
+    if (log > 7) return BadPayload("a tile has too many states");
     reader_.lanes = size_t{1} << log;
     delta_class_ = in[1];
     previous_ = in[2];
     if (delta_class_ < 1 || delta_class_ >= kDitherClasses || previous_ >= kDitherClasses) {
-      return Bad("a class is unknown");
+      return BadPayload("a class is unknown");
     }
     const size_t states = reader_.lanes * sizeof(uint32_t);
-    if (in.size() - kDitherTileHeader < states) return Bad("a tile ends before its states");
+    if (in.size() - kDitherTileHeader < states)
+      return BadPayload("a tile ends before its states");
     for (size_t s = 0; s < reader_.lanes; ++s) {
       uint32_t state;
       std::memcpy(&state, in.data() + kDitherTileHeader + 4 * s, sizeof(state));
-      if (state < kRansLow) return Bad("a state is too small");
+      if (state < kRansLow) return BadPayload("a state is too small");
       reader_.set_state(s, state);
     }
     reader_.words = in.data() + kDitherTileHeader + states;
@@ -92,12 +89,12 @@ class TileDecoder {
     for (size_t b = 0; b < count; b += kDitherBlock) {
       const size_t length = std::min(kDitherBlock, count - b);
       if (!DecodeDitherIndices(&reader_, PlainShape(length), deltas_, delta_class_, deltas)) {
-        return Bad("a tile ends too early");
+        return BadPayload("a tile ends too early");
       }
       int32_t id = previous_;  // in a register, whatever `classes` may point to
       for (size_t i = 0; i < length; ++i) {
         id += deltas[i];
-        if (id < 0 || id >= kDitherClasses) return Bad("a class is unknown");
+        if (id < 0 || id >= kDitherClasses) return BadPayload("a class is unknown");
         classes[b + i] = static_cast<uint8_t>(id);
       }
       previous_ = id;
@@ -149,7 +146,9 @@ class TileDecoder {
     return Status::Ok();
   }
 
-  static Status Exhausted() { return Bad("a tile ends too early, or an index is too large"); }
+  static Status Exhausted() {
+    return BadPayload("a tile ends too early, or an index is too large");
+  }
 
   Status DecodeBlock(int id, size_t begin, size_t length) {
     const auto first = static_cast<uint32_t>(begin);
@@ -165,7 +164,7 @@ class TileDecoder {
       largest = std::bit_cast<float>(AbsMaxBits(values, length));
     }
     float* const out = sink_.Room(begin, largest);
-    if (out == nullptr) return Bad("a value is infinite");
+    if (out == nullptr) return BadPayload("a value is infinite");
     DitherDequantize(indices, length, keys_, first, format_.step, to_, out);
     return Status::Ok();
   }
@@ -201,7 +200,8 @@ Result<TileSpan> FindTile(const FrameView& frame, const DitherLayout& layout, si
   }
   if (tile + 1 == layout.tiles()) begin += size;
   const uint64_t end = tile + 1 == layout.tiles() ? frame.payload.size() : begin + size;
-  if (begin > end || end > frame.payload.size()) return Bad("a tile lies outside the payload");
+  if (begin > end || end > frame.payload.size())
+    return BadPayload("a tile lies outside the payload");
   return TileSpan{begin, end};
 }
 
@@ -210,8 +210,9 @@ Result<TileSpan> FindTile(const FrameView& frame, const DitherLayout& layout, si
 Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const DitherFormat format, ReadDitherParameters(frame));
   const DitherLayout layout{frame.elements};
-  if (frame.payload.size() < layout.tiles_at()) return Bad("it ends before the tiles");
-  if (layout.tiles() == 0 && !frame.payload.empty()) return Bad("bytes without coordinates");
+  if (frame.payload.size() < layout.tiles_at()) return BadPayload("it ends before the tiles");
+  if (layout.tiles() == 0 && !frame.payload.empty())
+    return BadPayload("bytes without coordinates");
   std::atomic<size_t> dithered{0};
   const auto decode = [&](size_t tile, int) -> Status {
     EQ_ASSIGN_OR_RETURN(const TileSpan place, FindTile(frame, layout, tile));
@@ -223,7 +224,8 @@ Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& w
     return Status::Ok();
   };
   EQ_RETURN_IF_ERROR(TryParallelFor(work, layout.tiles(), decode));
-  if (dithered != format.dithered) return Bad("the number of dithered coordinates is wrong");
+  if (dithered != format.dithered)
+    return BadPayload("the number of dithered coordinates is wrong");
   return Status::Ok();
 }
 

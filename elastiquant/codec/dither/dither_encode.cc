@@ -181,10 +181,10 @@ class TileEncoder {
   int delta_class_ = 1;
 };
 
-class Encoder {
+class DitherEncoder {
  public:
-  Encoder(const DitherSpec& spec, std::span<const float> values, StreamKey key, Workspace& work,
-          std::span<uint8_t> frame)
+  DitherEncoder(const DitherSpec& spec, std::span<const float> values, StreamKey key,
+                Workspace& work, std::span<uint8_t> frame)
       : spec_(spec),
         values_(values),
         layout_{values.size()},
@@ -476,7 +476,7 @@ size_t MaxDitherFrameBytes(size_t n) {
 
 Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,
                             StreamKey key, Workspace& work, std::span<uint8_t> frame) {
-  return Encoder(spec, values, key, work, frame).Run();
+  return DitherEncoder(spec, values, key, work, frame).Run();
 }
 
 }  // namespace elastiquant

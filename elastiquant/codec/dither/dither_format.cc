@@ -20,11 +20,9 @@ std::array<uint8_t, kDitherParameterBytes> WriteDitherParameters(const DitherFor
 }
 
 Result<DitherFormat> ReadDitherParameters(const FrameView& frame) {
-  const auto bad = [](const char* what) {
-    return CorruptData(std::string("frame parameter check failed: ") + what);
-  };
-  if (frame.flags != 0) return bad("dither has no flags");
-  if (frame.parameters.size() != kDitherParameterBytes) return bad("dither has 12 bytes");
+  if (frame.flags != 0) return BadParameters("dither has no flags");
+  if (frame.parameters.size() != kDitherParameterBytes)
+    return BadParameters("dither has 12 bytes");
   ByteReader reader(frame.parameters);
   uint8_t density = 0, phase = 0;
   uint16_t reserved = 0;
@@ -34,12 +32,13 @@ Result<DitherFormat> ReadDitherParameters(const FrameView& frame) {
   reader.Read(&reserved);
   reader.Read(&format.step);
   reader.Read(&format.dithered);
-  if (density > 1) return bad("the model is unknown");
-  if (phase >= kDitherPhases) return bad("the phase is too large");
-  if (reserved != 0) return bad("the reserved bytes are not 0");
-  if (!(format.step >= 0) || !std::isfinite(format.step)) return bad("the step is not a step");
+  if (density > 1) return BadParameters("the model is unknown");
+  if (phase >= kDitherPhases) return BadParameters("the phase is too large");
+  if (reserved != 0) return BadParameters("the reserved bytes are not 0");
+  if (!(format.step >= 0) || !std::isfinite(format.step))
+    return BadParameters("the step is not a step");
   if ((format.step == 0) != (format.dithered == 0) || format.dithered > frame.elements) {
-    return bad("step and dithered coordinates contradict each other");
+    return BadParameters("step and dithered coordinates contradict each other");
   }
   format.density = static_cast<DitherDensity>(density);
   format.phase = phase;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/dither/dither_code.h"
-#include "elastiquant/codec/elastic_testing.h"
 
 namespace elastiquant {
 namespace {

@@ -12,10 +12,6 @@ namespace {
 
 constexpr size_t kMostBuckets = 64;
 
-double Rounding(const Moments& m, double a, double c) {
-  return (a + c) * m.first - m.second - a * c * m.mass;
-}
-
 // Levels far enough apart for fp32, wherever they are.
 void KeepApart(std::span<double> levels) {
   constexpr double kGap = 1e-6;
@@ -120,7 +116,7 @@ double LevelObjective(const MagnitudeModel& model, std::span<const double> level
   Moments before = model.Below(levels[0]);
   for (size_t j = 0; j + 1 < levels.size(); ++j) {
     const Moments after = model.Below(levels[j + 1]);
-    sum += Rounding(after - before, levels[j], levels[j + 1]);
+    sum += RoundingVariance(after - before, levels[j], levels[j + 1]);
     before = after;
   }
   return sum;
@@ -164,7 +160,7 @@ double RatioObjective(const MagnitudeModel& model, size_t last, double p) {
   for (size_t j = last; j > 0; --j) {
     const double a = PowerOf(p, j), c = PowerOf(p, j - 1);
     const Moments to_c = model.Below(c);
-    sum += Rounding(to_c - below, a, c);
+    sum += RoundingVariance(to_c - below, a, c);
     below = to_c;
   }
   return sum;

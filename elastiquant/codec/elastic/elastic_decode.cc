@@ -13,14 +13,10 @@
 namespace elastiquant {
 namespace {
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
-
-class Decoder {
+class ElasticDecoder {
  public:
-  Decoder(const ElasticFormat& format, const FrameView& frame, const DecodeSink& sink,
-          Workspace& work)
+  ElasticDecoder(const ElasticFormat& format, const FrameView& frame, const DecodeSink& sink,
+                 Workspace& work)
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
@@ -42,13 +38,14 @@ class Decoder {
     if (format_.coding == IndexCoding::kFixed) {
       const size_t size = layout_.WorstCodesAt(layout_.tiles());
       if (payload_.size() == size) return Status::Ok();
-      return Bad("it has " + std::to_string(payload_.size()) + " bytes, not " +
-                 std::to_string(size));
+      return BadPayload("it has " + std::to_string(payload_.size()) + " bytes, not " +
+                        std::to_string(size));
     }
-    if (payload_.size() < layout_.codes_at()) return Bad("it ends before the codes begin");
+    if (payload_.size() < layout_.codes_at())
+      return BadPayload("it ends before the codes begin");
     const size_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
     if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
-    return Bad("the codes do not end where the payload does");
+    return BadPayload("the codes do not end where the payload does");
   }
 
   Status DecodeTile(size_t tile, int thread) {
@@ -60,7 +57,7 @@ class Decoder {
     const size_t levels = format_.levels.count;
     if (levels < LevelsOfBits(format_.bits) &&
         MaxIndex(codes.data(), codes.size(), format_.bits) >= levels) {
-      return Bad("a code in tile " + std::to_string(tile) + " names no level");
+      return BadPayload("a code in tile " + std::to_string(tile) + " names no level");
     }
     return DequantizeTile(tile, piece, codes);
   }
@@ -71,10 +68,10 @@ class Decoder {
       const Piece part = layout_.Overlap(tile, bucket);
       const float norm = ReadNorm(bucket);
       if (!(norm >= 0 && norm <= LargestNorm(format_))) {
-        return Bad("the norm of bucket " + std::to_string(bucket) + " is not a norm");
+        return BadPayload("the norm of bucket " + std::to_string(bucket) + " is not a norm");
       }
       if (!Dequantize(part, norm, codes.data() + (part.begin - piece.begin))) {
-        return Bad("the values of bucket " + std::to_string(bucket) + " are not finite");
+        return BadPayload("the values of bucket " + std::to_string(bucket) + " are not finite");
       }
       at += part.size;
     }
@@ -106,8 +103,8 @@ class Decoder {
     const uint64_t end = ReadEnd(tile);
     const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
     if (begin > end || end > all.size()) {
-      return Bad("the codes of tile " + std::to_string(tile) + " end at " +
-                 std::to_string(end) + ", outside their place");
+      return BadPayload("the codes of tile " + std::to_string(tile) + " end at " +
+                        std::to_string(end) + ", outside their place");
     }
     return all.subspan(begin, end - begin);
   }
@@ -142,7 +139,7 @@ struct Parts {
 };
 Result<Parts> TakeApart(const FrameView& frame) {
   if ((frame.flags & ~kElasticByTensor) != 0) {
-    return CorruptData("frame parameter check failed: elastic has no such flags");
+    return BadParameters("elastic has no such flags");
   }
   Parts parts;
   parts.rest = frame;
@@ -168,7 +165,7 @@ Status DecodeElastic(const FrameView& frame, const DecodeSink& sink, Workspace& 
     EQ_RETURN_IF_ERROR(ReadTensorList(frame.payload, frame.elements, format.bucket, starts));
     format.tensors = starts;
   }
-  return Decoder(format, parts.rest, sink, work).Run();
+  return ElasticDecoder(format, parts.rest, sink, work).Run();
 }
 
 std::optional<ElasticFormat> ListedFormat(std::span<const uint8_t> frame) {

@@ -23,10 +23,11 @@ Kernel KernelOf(const ElasticFormat& format) {
   return halving ? Kernel::kHalving : Kernel::kLevels;
 }
 
-class Encoder {
+class ElasticEncoder {
  public:
-  Encoder(const ElasticFormat& format, const LevelTable& table, std::span<const float> values,
-          StreamKey key, Workspace& work, std::span<uint8_t> payload)
+  ElasticEncoder(const ElasticFormat& format, const LevelTable& table,
+                 std::span<const float> values, StreamKey key, Workspace& work,
+                 std::span<uint8_t> payload)
       : format_(format),
         table_(table),
         layout_(format, values.size()),
@@ -239,8 +240,9 @@ Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable&
   const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kElasticParameterBytes));
   const size_t list = TensorListBytes(format.tensors.size());
   if (list > 0) WriteTensorList(format.tensors, values.size(), payload);
-  EQ_ASSIGN_OR_RETURN(const size_t size,
-                      Encoder(format, table, values, key, work, payload.subspan(list)).Run());
+  EQ_ASSIGN_OR_RETURN(
+      const size_t size,
+      ElasticEncoder(format, table, values, key, work, payload.subspan(list)).Run());
   const auto parameters = WriteElasticParameters(format);
   FrameView view;
   view.codec = CodecId::kElastic;

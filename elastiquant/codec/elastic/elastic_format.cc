@@ -8,49 +8,47 @@
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/codec/elastic/level_fit.h"
+#include "elastiquant/codec/frame.h"
 
 namespace elastiquant {
 namespace {
 
-struct Fields {
+struct ElasticFields {
   uint8_t bits, family, norm, rounding, coding, listed;
   uint16_t reserved;
   uint32_t bucket;
   float p, q;
 };
-static_assert(sizeof(Fields) == kElasticParameterBytes);
+static_assert(sizeof(ElasticFields) == kElasticParameterBytes);
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame parameter check failed: " + what);
-}
-
-Status CheckFields(const Fields& f) {
-  if (f.bits < 2 || f.bits > 8) return Bad("bits is not 2 to 8");
+Status CheckFields(const ElasticFields& f) {
+  if (f.bits < 2 || f.bits > 8) return BadParameters("bits is not 2 to 8");
   if (f.family > static_cast<uint8_t>(LevelFamily::kZeroless)) {
-    return Bad("the level family is unknown");
+    return BadParameters("the level family is unknown");
   }
-  if (f.norm > 3) return Bad("the norm is unknown");
-  if (f.rounding > 1) return Bad("the rounding is unknown");
-  if (f.coding > 2) return Bad("the index coding is unknown");
-  if (f.reserved != 0) return Bad("a reserved byte is not zero");
+  if (f.norm > 3) return BadParameters("the norm is unknown");
+  if (f.rounding > 1) return BadParameters("the rounding is unknown");
+  if (f.coding > 2) return BadParameters("the index coding is unknown");
+  if (f.reserved != 0) return BadParameters("a reserved byte is not zero");
   const auto family = static_cast<LevelFamily>(f.family);
   if (f.rounding == static_cast<uint8_t>(Rounding::kDither) &&
       family != LevelFamily::kUniform) {
-    return Bad("dither goes with uniform levels only");
+    return BadParameters("dither goes with uniform levels only");
   }
   if (IsListed(family) != (f.listed != 0)) {
-    return Bad("the number of listed levels does not fit the level family");
+    return BadParameters("the number of listed levels does not fit the level family");
   }
-  if (family != LevelFamily::kExponential && f.p != 0) return Bad("p is not zero");
+  if (family != LevelFamily::kExponential && f.p != 0) return BadParameters("p is not zero");
   if (f.norm == static_cast<uint8_t>(NormKind::kLq)) {
-    if (!(std::isfinite(f.q) && f.q >= 1)) return Bad("the order of the norm is not >= 1");
+    if (!(std::isfinite(f.q) && f.q >= 1))
+      return BadParameters("the order of the norm is not >= 1");
   } else if (f.q != 0) {
-    return Bad("the order of the norm is not zero");
+    return BadParameters("the order of the norm is not zero");
   }
   return Status::Ok();
 }
 
-Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
+Result<LevelSet> LevelsOf(const ElasticFields& f, std::span<const uint8_t> payload) {
   switch (static_cast<LevelFamily>(f.family)) {
     case LevelFamily::kUniform:
       return UniformLevels(f.bits);
@@ -62,7 +60,7 @@ Result<LevelSet> LevelsOf(const Fields& f, std::span<const uint8_t> payload) {
   }
   std::array<float, 256> listed;
   const size_t bytes = f.listed * sizeof(float);
-  if (payload.size() < bytes) return Bad("the payload ends inside the level list");
+  if (payload.size() < bytes) return BadParameters("the payload ends inside the level list");
   std::memcpy(listed.data(), payload.data(), bytes);
   const std::span<const float> list(listed.data(), f.listed);
   return f.family == static_cast<uint8_t>(LevelFamily::kZeroless)
@@ -106,7 +104,7 @@ double FittedNmseBound(const ElasticFormat& format, size_t elements) {
 
 std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(
     const ElasticFormat& format) {
-  Fields f{};
+  ElasticFields f{};
   f.bits = static_cast<uint8_t>(format.bits);
   f.family = static_cast<uint8_t>(format.family);
   f.norm = static_cast<uint8_t>(format.norm.kind);
@@ -123,15 +121,15 @@ std::array<uint8_t, kElasticParameterBytes> WriteElasticParameters(
 
 Result<ElasticFormat> ReadElasticParameters(std::span<const uint8_t> parameters,
                                             std::span<const uint8_t> payload) {
-  if (parameters.size() != sizeof(Fields)) {
-    return Bad("there are " + std::to_string(parameters.size()) + " bytes, not " +
-               std::to_string(sizeof(Fields)));
+  if (parameters.size() != sizeof(ElasticFields)) {
+    return BadParameters("there are " + std::to_string(parameters.size()) + " bytes, not " +
+                         std::to_string(sizeof(ElasticFields)));
   }
-  Fields f;
+  ElasticFields f;
   std::memcpy(&f, parameters.data(), sizeof(f));
   EQ_RETURN_IF_ERROR(CheckFields(f));
   Result<LevelSet> levels = LevelsOf(f, payload);
-  if (!levels.ok()) return Bad(levels.status().message());
+  if (!levels.ok()) return BadParameters(levels.status().message());
   ElasticFormat format;
   format.bits = f.bits;
   format.family = static_cast<LevelFamily>(f.family);
@@ -161,7 +159,7 @@ Result<size_t> ReadTensorCount(std::span<const uint8_t> payload) {
   uint32_t count = 0;
   if (payload.size() >= sizeof(count)) std::memcpy(&count, payload.data(), sizeof(count));
   if (count == 0 || payload.size() < TensorListBytes(count)) {
-    return CorruptData("frame payload check failed: the list of tensors is empty or cut short");
+    return BadPayload("the list of tensors is empty or cut short");
   }
   return count;
 }
@@ -172,14 +170,14 @@ Status ReadTensorList(std::span<const uint8_t> payload, size_t elements, size_t 
   for (size_t i = 0; i < tensors.size(); ++i) {
     uint32_t size;
     std::memcpy(&size, payload.data() + (i + 1) * sizeof(size), sizeof(size));
-    if (size == 0) return CorruptData("frame payload check failed: a tensor is empty");
+    if (size == 0) return BadPayload("a tensor is empty");
     tensors[i] = next;
     next.begin += size;
     next.first_bucket += bucket == 0 ? 1 : CeilDivide(size, bucket);
   }
   if (next.begin == elements) return Status::Ok();
-  return CorruptData("frame payload check failed: the tensors have " +
-                     std::to_string(next.begin) + " values, not " + std::to_string(elements));
+  return BadPayload("the tensors have " + std::to_string(next.begin) + " values, not " +
+                    std::to_string(elements));
 }
 
 ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)

@@ -8,7 +8,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
 
 namespace elastiquant {
@@ -99,12 +99,12 @@ std::vector<float> Nasty(size_t n) {
   return v;
 }
 
-struct Moments {
-  explicit Moments(size_t n) : sum(n), squares(n) {}
+struct DrawnSums {
+  explicit DrawnSums(size_t n) : sum(n), squares(n) {}
   std::vector<double> sum, squares;  // of Q(v) - v
 };
-Moments Draw(const Codec& codec, const std::vector<float>& v, int draws) {
-  Moments m(v.size());
+DrawnSums Draw(const Codec& codec, const std::vector<float>& v, int draws) {
+  DrawnSums m(v.size());
   for (int t = 0; t < draws; ++t) {
     const auto q =
         Decode(Encode(codec, v, DeriveKey(5, static_cast<uint64_t>(t), 0, 0)), v.size());
@@ -127,7 +127,7 @@ void ExpectExactLaw(const std::string& spec, const std::vector<float>& levels,
   double norm = 0, largest = 20;
   for (float x : v) norm += std::pow(std::fabs(x) / largest, norm_order);
   norm = std::isinf(norm_order) ? largest : largest * std::pow(norm, 1 / norm_order);
-  const Moments m = Draw(*Make(spec), v, kDraws);
+  const DrawnSums m = Draw(*Make(spec), v, kDraws);
   double expected = 0, measured = 0, spread = 0;
   for (size_t i = 0; i < v.size(); ++i) {
     const double r = std::fabs(v[i]) / norm;
@@ -177,7 +177,7 @@ TEST(Elastic, DitherHasHalfTheWorstVarianceWhateverTheData) {
   for (int bits : {2, 3, 4, 6, 8}) {
     const auto codec =
         Make("elastic:levels=uniform,rounding=dither,bits=" + std::to_string(bits));
-    const Moments m = Draw(*codec, v, kDraws);
+    const DrawnSums m = Draw(*codec, v, kDraws);
     const double step = 20.0 / ((1 << (bits - 1)) - 1);
     const double variance = step * step / 12;
     double total = 0;

@@ -9,21 +9,12 @@
 namespace elastiquant {
 namespace {
 
-using Moments = MagnitudeHistogram::Moments;
-
 // The histogram counts what is below this as 0.
 constexpr double kLeast = 1.0 / (1 << MagnitudeHistogram::kOctaves);
 
-// Returns what rounding costs for all that lies between the levels a and c, which have these
-// moments below them.
-double Rounding(double a, double c, const Moments& to_a, const Moments& to_c) {
-  return (a + c) * (to_c.first - to_a.first) - (to_c.second - to_a.second) -
-         a * c * (to_c.mass - to_a.mass);
-}
-
 // Returns what a first level l in place of zero costs for all that lies below it: l^2 - r^2
 // each.
-double RoundingAcross(double l, const Moments& to_l) { return l * l * to_l.mass - to_l.second; }
+double VarianceBelow(double l, const Moments& to_l) { return l * l * to_l.mass - to_l.second; }
 
 // The places of levels while they are being fitted, and the moments below each.
 class Fit {
@@ -62,7 +53,7 @@ class Fit {
   }
   // Returns the cost of the gap above place j.
   double GapCost(size_t j) const {
-    return Rounding(place_[j], place_[j + 1], below_[j], below_[j + 1]);
+    return RoundingVariance(below_[j + 1] - below_[j], place_[j], place_[j + 1]);
   }
   // Returns the best place l between a and c, given the moments below these: it is where F(l) =
   // F(c) minus the integral of (r - a) / (c - a) dF.
@@ -100,7 +91,7 @@ struct Program {
     double least = std::numeric_limits<double>::infinity();
     size_t argument = from;
     for (size_t k = from; k <= std::min(to, j); ++k) {
-      const double cost = before[k] + Rounding(place[k], place[j], below[k], below[j]);
+      const double cost = before[k] + RoundingVariance(below[j] - below[k], place[k], place[j]);
       if (cost < least) {
         least = cost;
         argument = k;
@@ -135,8 +126,8 @@ void Fit::Choose(size_t count, double largest_first) {
   for (size_t j = 0; j < size; ++j) {
     const double place = program.place[j];
     const Moments below = program.below[j] = histogram_.Below(place);
-    program.before[j] = has_zero_                ? Rounding(0, place, {}, below)
-                        : place <= largest_first ? RoundingAcross(place, below)
+    program.before[j] = has_zero_                ? RoundingVariance(below, 0, place)
+                        : place <= largest_first ? VarianceBelow(place, below)
                                                  : std::numeric_limits<double>::infinity();
   }
   // With zero the first round is done: the gap from 0 to place j.
@@ -199,7 +190,7 @@ double Fit::BestFirst(double largest) const {
 }
 
 double Fit::Cost() const {
-  double cost = has_zero_ ? 0 : RoundingAcross(place_[0], below_[0]);
+  double cost = has_zero_ ? 0 : VarianceBelow(place_[0], below_[0]);
   for (size_t j = 0; j + 1 < count_; ++j) cost += GapCost(j);
   return cost;
 }

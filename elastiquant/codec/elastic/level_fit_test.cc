@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "elastiquant/codec/bucket/optimal_levels.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/elastic/magnitude_testing.h"
-#include "elastiquant/codec/elastic_testing.h"
 
 namespace elastiquant {
 namespace {

@@ -14,7 +14,7 @@ constexpr uint32_t kFirstBits = (127u - MagnitudeHistogram::kOctaves) << 23;
 
 // The bin of a float in [0, 1], which is kBins for 1 itself. All below the end of the first bin
 // is in it.
-uint32_t BinOf(float r) {
+uint32_t HistogramBin(float r) {
   constexpr float kFirst = std::bit_cast<float>(kFirstBits);
   return (std::bit_cast<uint32_t>(r > kFirst ? r : kFirst) - kFirstBits) >> kShift;
 }
@@ -36,7 +36,7 @@ void MagnitudeHistogram::Add(std::span<const float> values, float norm, double w
   std::array<uint32_t, 64> bin;
   for (; !values.empty(); values = values.subspan(std::min(values.size(), bin.size()))) {
     const size_t count = std::min(values.size(), bin.size());
-    for (size_t i = 0; i < count; ++i) bin[i] = BinOf(ScaledSize(scaler, values[i]));
+    for (size_t i = 0; i < count; ++i) bin[i] = HistogramBin(ScaledSize(scaler, values[i]));
     for (size_t i = 0; i < count; ++i) bins_[bin[i]] += weight;
   }
 }
@@ -68,8 +68,8 @@ void MagnitudeHistogram::Finish() {
   }
 }
 
-MagnitudeHistogram::Moments MagnitudeHistogram::Below(double r) const {
-  const size_t bin = r >= 1 ? kBins : BinOf(static_cast<float>(r));
+Moments MagnitudeHistogram::Below(double r) const {
+  const size_t bin = r >= 1 ? kBins : HistogramBin(static_cast<float>(r));
   if (bin >= kBins) return {mass_[kBins], first_[kBins], second_[kBins]};
   const double low = Edge(bin), high = Edge(bin + 1);
   const double at = std::clamp(r, low, high);

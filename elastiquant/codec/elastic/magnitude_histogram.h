@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "elastiquant/codec/elastic/moments.h"
+
 namespace elastiquant {
 
 // The magnitudes of a message's coordinates relative to the norms of their buckets, r in [0,
@@ -17,11 +19,6 @@ class MagnitudeHistogram {
  public:
   static constexpr int kOctaves = 24, kBinsPerOctave = 64;
   static constexpr size_t kBins = kOctaves * kBinsPerOctave;
-
-  // The mass of all that is below some place, and its sums of r and of r^2.
-  struct Moments {
-    double mass = 0, first = 0, second = 0;
-  };
 
   // The histogram lives in `scratch`, memory out of a Workspace, which has kScratchBytes and is
   // aligned to 8.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "elastiquant/codec/bucket_norm.h"
+#include "elastiquant/codec/elastic/moments.h"
 
 namespace elastiquant {
 
@@ -23,14 +24,6 @@ struct BucketStatistics {
 std::vector<BucketStatistics> GatherStatistics(
     std::span<const std::span<const float>> gradients, NormOrder norm, size_t bucket,
     size_t most);
-
-// The integrals of dF, r dF and r^2 dF over an interval of magnitudes r.
-struct Moments {
-  double mass = 0, first = 0, second = 0;
-  Moments operator-(const Moments& other) const {
-    return {mass - other.mass, first - other.first, second - other.second};
-  }
-};
 
 // The distribution function F of the magnitudes on [0, 1]. It is made of at least one bucket,
 // whose weights need not add up to 1.

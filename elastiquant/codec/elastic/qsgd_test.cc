@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
 
 namespace elastiquant {

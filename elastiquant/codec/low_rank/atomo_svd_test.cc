@@ -95,10 +95,10 @@ TEST(SymmetricEigen, VectorsAreOrthonormalAndDiagonalise) {
   }
 }
 
-// Draws of one message.
-class Draws {
+// DecodedDraws of one message.
+class DecodedDraws {
  public:
-  Draws(const std::string& spec, TensorShape shape, std::vector<float> values)
+  DecodedDraws(const std::string& spec, TensorShape shape, std::vector<float> values)
       : codec_(CodecForShapes(MakeCodec(spec).value(), std::vector{shape}).value()),
         values_(std::move(values)),
         frame_(codec_->MaxFrameBytes(values_.size())),
@@ -125,7 +125,8 @@ class Draws {
 TEST(AtomoSvd, VarianceAndSizeAreThoseOfTheFormula) {
   const std::vector<double> singular{5, 1, 0.5, 0.25};
   for (const TensorShape shape : {TensorShape{30, 50}, TensorShape{50, 30}}) {
-    Draws draws("atomo-svd:rank=2", shape, MatrixOf(shape.rows, shape.cols, singular, 2));
+    DecodedDraws draws("atomo-svd:rank=2", shape,
+                       MatrixOf(shape.rows, shape.cols, singular, 2));
     constexpr int kDraws = 4000;
     double error = 0, triples = 0;
     std::vector<double> mean(draws.values().size());
@@ -149,7 +150,8 @@ TEST(AtomoSvd, VarianceAndSizeAreThoseOfTheFormula) {
 
 // Nothing is drawn again: that would make what is sent too large on average.
 TEST(AtomoSvd, SometimesNothingIsSent) {
-  Draws draws("atomo-svd:rank=1", {20, 20}, MatrixOf(20, 20, std::vector<double>(20, 1), 4));
+  DecodedDraws draws("atomo-svd:rank=1", {20, 20},
+                     MatrixOf(20, 20, std::vector<double>(20, 1), 4));
   const std::vector<float> zeros(400);
   int nothing = 0;
   for (int t = 0; t < 1000; ++t) {
@@ -162,7 +164,8 @@ TEST(AtomoSvd, SometimesNothingIsSent) {
 
 TEST(AtomoSvd, ManyTriplesAreSentAsTheirSum) {
   // 6 of 12 triples on average; 7 and more would be longer than the values.
-  Draws draws("atomo-svd:rank=6", {12, 13}, MatrixOf(12, 13, std::vector<double>(12, 1), 5));
+  DecodedDraws draws("atomo-svd:rank=6", {12, 13},
+                     MatrixOf(12, 13, std::vector<double>(12, 1), 5));
   int as_sum = 0, as_factors = 0;
   for (int t = 0; t < 200; ++t) {
     const double error = SquaredError(draws.Next(), draws.values());
@@ -180,10 +183,10 @@ TEST(AtomoSvd, ManyTriplesAreSentAsTheirSum) {
 TEST(AtomoSvd, ConvolutionsMayBePairsOfKernels) {
   const TensorShape shape{16, 8 * 9, 9};
   const std::vector<float> values = MatrixOf(16 * 8 / 2, 2 * 9, {3}, 6);
-  Draws pairs("atomo-svd:rank=1,convolutions=pairs", shape, values);
+  DecodedDraws pairs("atomo-svd:rank=1,convolutions=pairs", shape, values);
   EXPECT_LT(SquaredError(pairs.Next(), values), 1e-10);
   EXPECT_EQ(pairs.frame_bytes(), LowRankNumbersOffset(1) + 4 * (64 + 18));
-  Draws rows("atomo-svd:rank=1", shape, values);
+  DecodedDraws rows("atomo-svd:rank=1", shape, values);
   double error = 0;
   for (int t = 0; t < 50; ++t) error += SquaredError(rows.Next(), values) / 50;
   EXPECT_GT(error, 0.1);
@@ -193,8 +196,8 @@ TEST(AtomoSvd, WhatHasNoPairsOfKernelsIsLeftAsItIs) {
   const std::vector<double> singular{5, 1, 0.5, 0.25};
   for (const TensorShape shape : {TensorShape{30, 50}, TensorShape{5, 45, 9}}) {
     const std::vector<float> values = MatrixOf(shape.rows, shape.cols, singular, 7);
-    Draws pairs("atomo-svd:rank=2,convolutions=pairs", shape, values);
-    Draws rows("atomo-svd:rank=2", shape, values);
+    DecodedDraws pairs("atomo-svd:rank=2,convolutions=pairs", shape, values);
+    DecodedDraws rows("atomo-svd:rank=2", shape, values);
     EXPECT_EQ(pairs.Next(), rows.Next());
   }
   EXPECT_THAT(MakeCodec("atomo-svd:convolutions=columns").status().message(),

@@ -13,29 +13,23 @@ namespace {
 
 constexpr size_t kDenseBlock = size_t{1} << 16;
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
-
 struct Parameters {
   FactorFormat format;
   size_t tensors;
 };
 Result<Parameters> ReadParameters(const FrameView& frame) {
-  const auto bad = [](const char* what) {
-    return CorruptData(std::string("frame parameter check failed: ") + what);
-  };
-  if (frame.flags != 0) return bad("low-rank frames have no flags");
-  if (frame.parameters.size() != kLowRankParameters) return bad("low-rank frames have 8 bytes");
+  if (frame.flags != 0) return BadParameters("low-rank frames have no flags");
+  if (frame.parameters.size() != kLowRankParameters)
+    return BadParameters("low-rank frames have 8 bytes");
   ByteReader reader(frame.parameters);
   uint8_t format = 0, reserved[3];
   uint32_t tensors = 0;
   reader.Read(&format);
   reader.Read(&reserved);
   reader.Read(&tensors);
-  if (format > 1) return bad("the format of the factors is unknown");
+  if (format > 1) return BadParameters("the format of the factors is unknown");
   if (reserved[0] != 0 || reserved[1] != 0 || reserved[2] != 0) {
-    return bad("the reserved bytes are not 0");
+    return BadParameters("the reserved bytes are not 0");
   }
   return Parameters{static_cast<FactorFormat>(format), tensors};
 }
@@ -61,7 +55,7 @@ class TensorReader {
     records_.Read(&rows);
     records_.Read(&cols);
     records_.Read(&rank);
-    if (rows == 0 || cols == 0) return Bad("a tensor has no values");
+    if (rows == 0 || cols == 0) return BadPayload("a tensor has no values");
     const size_t left = elements_ - begin_;
     const uint64_t cells = uint64_t{rows} * cols;
     CodedTensor coded{{{rows, cols}, begin_, std::min<size_t>(cells, left)}, false, rank, {}};
@@ -69,21 +63,21 @@ class TensorReader {
     const bool cut = cells > left;
     coded.dense = rank == kDenseRank;
     if (cut && (coded.dense || !done() || cells - left >= cols)) {
-      return Bad("its tensors have more values than the frame");
+      return BadPayload("its tensors have more values than the frame");
     }
     if (!coded.dense && rank > std::min(rows, cols)) {
-      return Bad("a rank exceeds what its matrix can have");
+      return BadPayload("a rank exceeds what its matrix can have");
     }
     const size_t bytes = coded.dense ? 4 * coded.tensor.size
                                      : rank * (size_t{rows} + cols) * FactorBytes(format_);
-    if (!numbers_.ReadSpan(bytes, &coded.numbers)) return Bad("it ends within a tensor");
+    if (!numbers_.ReadSpan(bytes, &coded.numbers)) return BadPayload("it ends within a tensor");
     begin_ += coded.tensor.size;
     return coded;
   }
 
   Status Finish() const {
-    if (begin_ != elements_) return Bad("its tensors have fewer values than the frame");
-    if (numbers_.remaining() != 0) return Bad("bytes follow its last tensor");
+    if (begin_ != elements_) return BadPayload("its tensors have fewer values than the frame");
+    if (numbers_.remaining() != 0) return BadPayload("bytes follow its last tensor");
     return Status::Ok();
   }
 
@@ -138,7 +132,7 @@ bool DecodeFactors(FactorFormat format, const CodedTensor& coded, const DecodeSi
 Status DecodeLowRank(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const Parameters parameters, ReadParameters(frame));
   if (parameters.tensors > frame.payload.size() / kLowRankRecord) {
-    return Bad("it is too short for its tensors");
+    return BadPayload("it is too short for its tensors");
   }
   const size_t records = parameters.tensors * kLowRankRecord;
   TensorReader reader(parameters.format, frame.elements, frame.payload.first(records),
@@ -151,7 +145,7 @@ Status DecodeLowRank(const FrameView& frame, const DecodeSink& sink, Workspace& 
     }
     const bool finite = coded.dense ? DecodeDense(coded, sink, work)
                                     : DecodeFactors(parameters.format, coded, sink, work);
-    if (!finite) return Bad("a value is NaN or infinite");
+    if (!finite) return BadPayload("a value is NaN or infinite");
   }
   return reader.Finish();
 }

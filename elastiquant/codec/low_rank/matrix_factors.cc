@@ -11,14 +11,14 @@
 namespace elastiquant {
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 14;  // values that one thread takes at a time
-constexpr size_t kStripe = 512;             // columns likewise: their sums stay in its cache
-constexpr double kDependent = 1e-12;        // of a column's norm
+constexpr size_t kMultipliedAtOnce = size_t{1} << 14;  // values that one thread takes at a time
+constexpr size_t kStripe = 512;       // columns likewise: their sums stay in its cache
+constexpr double kDependent = 1e-12;  // of a column's norm
 
 // Calls fn(first row, rows) for each block of whole rows.
 template <typename Fn>
 void ForEachBlock(size_t rows, size_t cols, Workspace& work, const Fn& fn) {
-  const size_t block = std::max<size_t>(1, kBlock / cols);
+  const size_t block = std::max<size_t>(1, kMultipliedAtOnce / cols);
   const auto item = [&](size_t i, int) { fn(i * block, std::min(block, rows - i * block)); };
   work.ParallelFor((rows + block - 1) / block, std::cref(item));
 }

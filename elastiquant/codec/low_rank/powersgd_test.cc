@@ -17,9 +17,9 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 // A stream of messages of these tensors.
-class Stream {
+class ShapedStream {
  public:
-  Stream(const std::string& spec, const std::vector<TensorShape>& shapes)
+  ShapedStream(const std::string& spec, const std::vector<TensorShape>& shapes)
       : codec_(CodecForShapes(MakeCodec(spec).value(), shapes).value()) {
     size_t n = 0;
     for (const TensorShape& shape : shapes) n += shape.rows * shape.cols;
@@ -54,7 +54,7 @@ class Stream {
 };
 
 TEST(PowerSgd, TheStepOfTheTextbook) {
-  Stream stream("powersgd:rank=1", {{3, 2}});
+  ShapedStream stream("powersgd:rank=1", {{3, 2}});
   stream.field(0) = {1, 1, 0, 0, 0, 0};
   const std::vector<float> m_hat = stream.Send(std::vector<float>{3, 0, 0, 1, 0, 0});
   const auto near = [](float v) { return FloatNear(v, 1e-6f); };
@@ -66,7 +66,7 @@ TEST(PowerSgd, TheStepOfTheTextbook) {
 TEST(PowerSgd, AMatrixOfItsRankIsSentExactlyAtOnce) {
   for (const size_t rank : {1, 2, 4}) {
     const std::vector<float> m = MatrixOf(40, 90, std::vector<double>(rank, 3.0), 1);
-    Stream stream("powersgd:rank=" + std::to_string(rank), {{40, 90}});
+    ShapedStream stream("powersgd:rank=" + std::to_string(rank), {{40, 90}});
     EXPECT_LT(SquaredError(stream.Send(m), m), 1e-12 * SquaredNorm(m)) << rank;
   }
 }
@@ -77,7 +77,7 @@ TEST(PowerSgd, FromItsWarmStartItComesToTheBestApproximation) {
   const std::vector<float> m = MatrixOf(50, 30, singular, 7);
   double best = 0;
   for (size_t k = 2; k < singular.size(); ++k) best += singular[k] * singular[k];
-  Stream stream("powersgd:rank=2", {{50, 30}});
+  ShapedStream stream("powersgd:rank=2", {{50, 30}});
   double error = SquaredNorm(m);
   for (int t = 0; t < 12; ++t) {
     const double now = SquaredError(stream.Send(m), m);
@@ -85,7 +85,7 @@ TEST(PowerSgd, FromItsWarmStartItComesToTheBestApproximation) {
     error = now;
   }
   EXPECT_NEAR(error, best, 1e-3 * best);
-  Stream cold("powersgd:rank=2", {{50, 30}});
+  ShapedStream cold("powersgd:rank=2", {{50, 30}});
   EXPECT_GT(SquaredError(cold.Send(m), m), 1.05 * best);
 }
 
@@ -116,7 +116,7 @@ TEST(PowerSgd, ADrawnBasisKeepsItsShareOnAverage) {
 TEST(PowerSgd, TensorsAreFactorsWhereThoseAreFewerNumbers) {
   // 2 * (30 + 40) < 1200; 2 * (4 + 4) = 16 is not less; one row never is.
   const std::vector<TensorShape> shapes{{30, 40}, {1, 100}, {4, 4}, {0, 7}, {5, 20}};
-  Stream stream("powersgd", shapes);
+  ShapedStream stream("powersgd", shapes);
   const std::vector<float> values = GaussianValues(1200 + 100 + 16 + 100, 2);
   const std::vector<float> decoded = stream.Send(values);
   EXPECT_EQ(stream.frame_bytes(), LowRankNumbersOffset(4) + 4 * (140 + 100 + 16 + 50));
@@ -128,14 +128,14 @@ TEST(PowerSgd, TensorsAreFactorsWhereThoseAreFewerNumbers) {
     const bool basis = i < 80 || (i >= 1316 && i < 1316 + 40);
     EXPECT_EQ(stream.field(0)[i] != 0, basis) << i;
   }
-  Stream half("powersgd:factors=bf16", shapes);
+  ShapedStream half("powersgd:factors=bf16", shapes);
   half.Send(values);
   EXPECT_EQ(half.frame_bytes(), LowRankNumbersOffset(4) + 2 * (140 + 50) + 4 * 116);
 }
 
 TEST(PowerSgd, HalfPrecisionFactorsCostLittleAccuracy) {
   const std::vector<float> m = MatrixOf(40, 90, {5e-12, 1e-12}, 4);  // far below fp16
-  Stream stream("powersgd:factors=bf16", {{40, 90}});
+  ShapedStream stream("powersgd:factors=bf16", {{40, 90}});
   const double error = SquaredError(stream.Send(m), m) / SquaredNorm(m);
   EXPECT_LT(error, 0x1p-15);
   EXPECT_GT(error, 0);
@@ -143,7 +143,7 @@ TEST(PowerSgd, HalfPrecisionFactorsCostLittleAccuracy) {
 
 TEST(PowerSgd, AZeroMatrixDoesNotEndTheIteration) {
   const std::vector<float> m = MatrixOf(20, 30, {4, 2, 0.1}, 9);
-  Stream stream("powersgd", {{20, 30}});
+  ShapedStream stream("powersgd", {{20, 30}});
   const std::vector<float> zeros(600);
   EXPECT_EQ(stream.Send(zeros), zeros);
   for (int t = 0; t < 4; ++t) stream.Send(m);
@@ -157,7 +157,7 @@ TEST(PowerSgd, AZeroMatrixDoesNotEndTheIteration) {
 TEST(PowerSgd, WithErrorFeedbackInputsAreWhatWasSentAndTheResidual) {
   for (const std::string spec : {"powersgd|ef", "powersgd:rank=1,factors=bf16|ef"}) {
     const std::vector<TensorShape> shapes{{20, 30}, {1, 9}, {6, 50}};
-    Stream stream(spec, shapes);
+    ShapedStream stream(spec, shapes);
     EXPECT_THAT(stream.codec().StateFields(), ElementsAre("residual", "basis"));
     const size_t n = 909;
     std::vector<double> inputs(n), sent(n);

@@ -20,8 +20,8 @@
 namespace elastiquant {
 namespace {
 
-constexpr size_t kParameterBytes = 4;  // rate, reserved
-constexpr size_t kBlock = 4096, kLeastBlock = 256;
+constexpr size_t kEdenParameterBytes = 4;  // rate, reserved
+constexpr size_t kMostBlock = 4096, kLeastBlock = 256;
 constexpr int kLeastRate = 64, kMostRate = 1024;  // bits / 256
 
 // One round of signs and transform leaves few large values on few levels, which the centroids
@@ -37,37 +37,27 @@ void ForEachPiece(size_t n, int rate, Workspace& work, const Fn& fn) {
   const size_t coded = CodedSize(n);
   const Rotation rotation = RotationOf({});
   const auto run = [&](size_t block, int thread) {
-    size_t offset = block * SplitEdenBlock(rate, kBlock).bytes();
-    const size_t end = std::min(coded, (block + 1) * kBlock);
-    for (size_t begin = block * kBlock; begin < end;) {
+    size_t offset = block * SplitEdenBlock(rate, kMostBlock).bytes();
+    const size_t end = std::min(coded, (block + 1) * kMostBlock);
+    for (size_t begin = block * kMostBlock; begin < end;) {
       const size_t size = RotatedPiece(rotation, begin, coded);
       fn(begin, size, offset, thread);
       offset += SplitEdenBlock(rate, size).bytes();
       begin += size;
     }
   };
-  work.ParallelFor((coded + kBlock - 1) / kBlock, std::cref(run));
+  work.ParallelFor((coded + kMostBlock - 1) / kMostBlock, std::cref(run));
 }
 
 size_t CodedBytes(size_t n, int rate) {
   size_t left = CodedSize(n), bytes = 0;
-  for (size_t size = kBlock; size >= kLeastBlock; left %= size, size /= 4) {
+  for (size_t size = kMostBlock; size >= kLeastBlock; left %= size, size /= 4) {
     bytes += left / size * SplitEdenBlock(rate, size).bytes();
   }
   return bytes;
 }
 size_t PayloadBytes(size_t n, int rate) {
   return CodedBytes(n, rate) + (n - CodedSize(n)) * sizeof(float);
-}
-
-Status CheckValues(std::span<const float> values) {
-  const auto bad =
-      std::ranges::find_if(values, [](float v) { return !(std::abs(v) <= kMostRotated); });
-  if (bad == values.end()) return Status::Ok();
-  const std::string where =
-      std::to_string(*bad) + " at coordinate " + std::to_string(bad - values.begin());
-  if (!std::isfinite(*bad)) return NonFinite("the value is " + where);
-  return OutOfRange("the value " + where + " is too large to be rotated: scale it down");
 }
 
 std::span<float> SharedFloats(Workspace& work, size_t n) {
@@ -118,28 +108,28 @@ class EdenCodec : public Codec {
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   std::optional<double> NmseBound(size_t) const override { return std::nullopt; }
   size_t MaxFrameBytes(size_t n) const override {
-    return FramePayloadOffset(kParameterBytes) + PayloadBytes(n, rate_);
+    return FramePayloadOffset(kEdenParameterBytes) + PayloadBytes(n, rate_);
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
     const size_t n = values.size(), coded = CodedSize(n);
     EQ_RETURN_IF_ERROR(CheckEncodeSizes(n, MaxFrameBytes(n), frame.size()));
-    EQ_RETURN_IF_ERROR(CheckValues(values));
+    EQ_RETURN_IF_ERROR(CheckRotatable(values));
     const std::span<float> rotated = SharedFloats(work, coded);
     Rotate(RotationOf(key), values.first(coded), work, rotated);
     const std::span<uint8_t> payload =
-        frame.subspan(FramePayloadOffset(kParameterBytes), PayloadBytes(n, rate_));
+        frame.subspan(FramePayloadOffset(kEdenParameterBytes), PayloadBytes(n, rate_));
     ForEachPiece(n, rate_, work, [&](size_t begin, size_t size, size_t offset, int thread) {
       WriteBlock(rotated.subspan(begin, size), SumSquares(values.data() + begin, size),
-                 SplitEdenBlock(rate_, size), work.Scratch(thread, kBlock).data(),
+                 SplitEdenBlock(rate_, size), work.Scratch(thread, kMostBlock).data(),
                  payload.data() + offset);
     });
     if (coded < n) {
       std::memcpy(payload.data() + CodedBytes(n, rate_), values.data() + coded,
                   (n - coded) * sizeof(float));
     }
-    std::array<uint8_t, kParameterBytes> parameters;
+    std::array<uint8_t, kEdenParameterBytes> parameters;
     ByteWriter writer(parameters);
     writer.Write(static_cast<uint16_t>(rate_));
     writer.Write(uint16_t{0});
@@ -157,32 +147,31 @@ class EdenCodec : public Codec {
 };
 
 Status DecodeEden(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
-  const auto bad = [](const char* what) { return CorruptData(std::string("frame ") + what); };
-  if (frame.flags != 0 || frame.parameters.size() != kParameterBytes) {
-    return bad("parameter check failed: eden has four bytes and no flags");
+  if (frame.flags != 0 || frame.parameters.size() != kEdenParameterBytes) {
+    return BadParameters("eden has four bytes and no flags");
   }
   ByteReader reader(frame.parameters);
   uint16_t rate = 0, reserved = 0;
   reader.Read(&rate);
   reader.Read(&reserved);
   if (rate < kLeastRate || rate > kMostRate || reserved != 0) {
-    return bad("parameter check failed: the rate is not valid");
+    return BadParameters("the rate is not valid");
   }
   const size_t n = frame.elements, coded = CodedSize(n);
   if (frame.payload.size() != PayloadBytes(n, rate)) {
-    return bad("payload check failed: it has not the length of so many coordinates");
+    return BadPayload("it has not the length of so many coordinates");
   }
   const std::span<float> rotated = SharedFloats(work, coded);
   std::atomic<bool> valid{true};
   ForEachPiece(n, rate, work, [&](size_t begin, size_t size, size_t offset, int thread) {
     if (!ReadBlock(frame.payload.data() + offset, SplitEdenBlock(rate, size),
-                   work.Scratch(thread, kBlock).data(), rotated.subspan(begin, size))) {
+                   work.Scratch(thread, kMostBlock).data(), rotated.subspan(begin, size))) {
       valid = false;
     }
   });
-  if (!valid) return bad("payload check failed: a scale is not valid");
+  if (!valid) return BadPayload("a scale is not valid");
   if (!RotateBack(RotationOf(frame.key), rotated, sink.First(coded), work)) {
-    return bad("payload check failed: a value is infinite");
+    return BadPayload("a value is infinite");
   }
   const uint8_t* const rest = frame.payload.data() + CodedBytes(n, rate);
   const auto unpack = [&](float* out) {
@@ -190,7 +179,7 @@ Status DecodeEden(const FrameView& frame, const DecodeSink& sink, Workspace& wor
                           : UnpackFp32(rest, n - coded, out);
   };
   if (!sink.PutChecked(coded, unpack)) {
-    return bad("payload check failed: a value is not finite");
+    return BadPayload("a value is not finite");
   }
   return Status::Ok();
 }

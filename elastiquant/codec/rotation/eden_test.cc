@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/elastic_testing.h"
+#include "elastiquant/codec/codec_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -47,10 +47,10 @@ TEST(Eden, CentroidsAreLloydAndMaxs) {
   }
 }
 
-struct Outcome {
+struct EdenOutcome {
   double bits, nmse, along;  // along: of the input, in the output
 };
-Outcome Measure(const std::string& spec, const std::vector<float>& values, uint64_t draws) {
+EdenOutcome Measure(const std::string& spec, const std::vector<float>& values, uint64_t draws) {
   const auto codec = Make(spec);
   Workspace work;
   double error = 0, inner = 0, norm = 0;
@@ -77,7 +77,7 @@ TEST(Eden, ErrorIsThatOfTheory) {
   const std::vector<float> values = Gaussian(1 << 16);
   const double expected[] = {0.5708, 0.1331, 0.03578, 0.00959};
   for (int bits = 1; bits <= 4; ++bits) {
-    const Outcome outcome = Measure("eden:bits=" + std::to_string(bits), values, 4);
+    const EdenOutcome outcome = Measure("eden:bits=" + std::to_string(bits), values, 4);
     EXPECT_NEAR(outcome.nmse / expected[bits - 1], 1, 0.03) << bits;
     EXPECT_NEAR(outcome.bits, bits + 32.0 / 4096, 0.01);
     EXPECT_NEAR(outcome.along, 1, 1e-5);
@@ -88,7 +88,7 @@ TEST(Eden, FractionsLieBetween) {
   const std::vector<float> values = Gaussian(1 << 15);
   double last = 10;
   for (const char* bits : {"0.25", "0.5", "1", "1.5", "2", "2.75", "3", "3.5", "4"}) {
-    const Outcome outcome = Measure(std::string("eden:bits=") + bits, values, 4);
+    const EdenOutcome outcome = Measure(std::string("eden:bits=") + bits, values, 4);
     EXPECT_NEAR(outcome.bits, std::stod(bits), 0.02);
     EXPECT_NEAR(outcome.along, 1, 1e-5);
     EXPECT_LT(outcome.nmse, last);

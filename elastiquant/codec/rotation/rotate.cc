@@ -10,24 +10,14 @@
 namespace elastiquant {
 namespace {
 
-constexpr size_t kParameterBytes = 2;  // log4 of the block, rounds
-constexpr int kLeastBlock = 3, kMostBlock = 10;
+constexpr size_t kRotateParameterBytes = 2;  // log4 of the block, rounds
+constexpr int kLeastLog4Block = 3, kMostLog4Block = 10;
 
 // Random numbers of the codec inside have nothing to do with the signs.
 StreamKey InnerKey(StreamKey key) { return {Mix64(key.value)}; }
 
 std::span<float> Floats(std::span<uint8_t> bytes, size_t n) {
   return {reinterpret_cast<float*>(bytes.data()), n};
-}
-
-Status CheckValues(std::span<const float> values) {
-  const auto bad =
-      std::ranges::find_if(values, [](float v) { return !(std::abs(v) <= kMostRotated); });
-  if (bad == values.end()) return Status::Ok();
-  const std::string where =
-      std::to_string(*bad) + " at coordinate " + std::to_string(bad - values.begin());
-  if (!std::isfinite(*bad)) return NonFinite("the value is " + where);
-  return OutOfRange("the value " + where + " is too large to be rotated: scale it down");
 }
 
 class RotatedCodec : public CodecDecorator {
@@ -49,22 +39,22 @@ class RotatedCodec : public CodecDecorator {
     return exchange == Exchange::kSparse ? Exchange::kAllGather : exchange;
   }
   size_t MaxFrameBytes(size_t n) const override {
-    return FramePayloadOffset(kParameterBytes) + inner().MaxFrameBytes(n);
+    return FramePayloadOffset(kRotateParameterBytes) + inner().MaxFrameBytes(n);
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
                         std::span<uint8_t> frame) const override {
     EQ_RETURN_IF_ERROR(
         CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
-    EQ_RETURN_IF_ERROR(CheckValues(values));
+    EQ_RETURN_IF_ERROR(CheckRotatable(values));
     const std::span<float> rotated = Floats(
         work.SharedScratch(Workspace::kModifierSlot, values.size_bytes()), values.size());
     Rotate({key, log4_block_, rounds_}, values, work, rotated);
-    const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kParameterBytes));
+    const std::span<uint8_t> payload = frame.subspan(FramePayloadOffset(kRotateParameterBytes));
     EQ_ASSIGN_OR_RETURN(const size_t size,
                         inner().Encode(rotated, InnerKey(key), work, payload));
-    const std::array<uint8_t, kParameterBytes> parameters{static_cast<uint8_t>(log4_block_),
-                                                          static_cast<uint8_t>(rounds_)};
+    const std::array<uint8_t, kRotateParameterBytes> parameters{
+        static_cast<uint8_t>(log4_block_), static_cast<uint8_t>(rounds_)};
     FrameView view;
     view.codec = CodecId::kRotated;
     view.elements = values.size();
@@ -79,32 +69,26 @@ class RotatedCodec : public CodecDecorator {
 };
 
 Status DecodeRotated(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
-  const auto bad = [](const std::string& what) { return CorruptData("frame " + what); };
-  if (frame.flags != 0 || frame.parameters.size() != kParameterBytes) {
-    return bad("parameter check failed: a rotated frame has two bytes and no flags");
+  if (frame.flags != 0 || frame.parameters.size() != kRotateParameterBytes) {
+    return BadParameters("a rotated frame has two bytes and no flags");
   }
   const int log4_block = frame.parameters[0], rounds = frame.parameters[1];
-  if (log4_block < kLeastBlock || log4_block > kMostBlock || rounds < 1 || rounds > 2) {
-    return bad("parameter check failed: block or rounds are not valid");
+  if (log4_block < kLeastLog4Block || log4_block > kMostLog4Block || rounds < 1 || rounds > 2) {
+    return BadParameters("block or rounds are not valid");
   }
   const auto inner = ParseFrame(frame.payload);
-  if (!inner.ok()) return bad("payload check failed: inside it, " + inner.status().message());
+  if (!inner.ok()) return BadPayload("inside it, " + inner.status().message());
   if (inner->codec == CodecId::kRotated || inner->elements != frame.elements) {
-    return bad("payload check failed: the frame inside is rotated or has another length");
+    return BadPayload("the frame inside is rotated or has another length");
   }
   const std::span<float> rotated = Floats(
       work.SharedScratch(Workspace::kModifierSlot, sink.size() * sizeof(float)), sink.size());
   const Status decoded = DecodeFrame(frame.payload, work, rotated);
-  if (!decoded.ok()) return bad("payload check failed: inside it, " + decoded.message());
+  if (!decoded.ok()) return BadPayload("inside it, " + decoded.message());
   if (!RotateBack({frame.key, log4_block, rounds}, rotated, sink, work)) {
-    return bad("payload check failed: a value is infinite");
+    return BadPayload("a value is infinite");
   }
   return Status::Ok();
-}
-
-Status BadValue(std::string_view key, std::string_view value, std::string_view valid) {
-  return InvalidArgument("modifier 'rotate': " + std::string(key) + "=" + std::string(value) +
-                         " is not valid; use " + std::string(valid));
 }
 
 Result<std::shared_ptr<const Codec>> WrapRotate(std::shared_ptr<const Codec> inner,
@@ -120,14 +104,16 @@ Result<std::shared_ptr<const Codec>> WrapRotate(std::shared_ptr<const Codec> inn
   }
   const std::string_view block = SpecValue(part, "block", "4096");
   int log4_block = 0;
-  for (int k = kLeastBlock; k <= kMostBlock; ++k) {
+  for (int k = kLeastLog4Block; k <= kMostLog4Block; ++k) {
     if (block == std::to_string(1 << 2 * k)) log4_block = k;
   }
   if (log4_block == 0) {
-    return BadValue("block", block, "64, 256, 1024, 4096, 16384, 65536, 262144 or 1048576");
+    return BadModifierValue("rotate", "block", block,
+                            "64, 256, 1024, 4096, 16384, 65536, 262144 or 1048576");
   }
   const std::string_view rounds = SpecValue(part, "rounds", "1");
-  if (rounds != "1" && rounds != "2") return BadValue("rounds", rounds, "1 or 2");
+  if (rounds != "1" && rounds != "2")
+    return BadModifierValue("rotate", "rounds", rounds, "1 or 2");
   return {std::make_shared<RotatedCodec>(std::move(inner), log4_block, rounds[0] - '0')};
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <string>
 
 #include "elastiquant/kernels/flip_signs.h"
 #include "elastiquant/kernels/hadamard.h"
@@ -84,6 +85,16 @@ bool RotateBack(const Rotation& rotation, std::span<float> values, const DecodeS
   };
   ForEachPiece(rotation, values.size(), work, rotate);
   return finite;
+}
+
+Status CheckRotatable(std::span<const float> values) {
+  const auto bad =
+      std::ranges::find_if(values, [](float v) { return !(std::abs(v) <= kMostRotated); });
+  if (bad == values.end()) return Status::Ok();
+  const std::string where =
+      std::to_string(*bad) + " at coordinate " + std::to_string(bad - values.begin());
+  if (!std::isfinite(*bad)) return NonFinite("the value is " + where);
+  return OutOfRange("the value " + where + " is too large to be rotated: scale it down");
 }
 
 }  // namespace elastiquant

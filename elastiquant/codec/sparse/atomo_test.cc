@@ -14,17 +14,17 @@ namespace {
 using ::testing::HasSubstr;
 
 // What a coordinate is sent as, and how often.
-struct Outcome {
+struct DrawnValue {
   double rate = 0;
   float value = 0;
 };
-std::vector<Outcome> Outcomes(const std::string& spec, const std::vector<float>& values,
-                              int draws) {
+std::vector<DrawnValue> Outcomes(const std::string& spec, const std::vector<float>& values,
+                                 int draws) {
   const auto codec = *MakeCodec(spec);
   Workspace work;
   std::vector<uint8_t> frame(codec->MaxFrameBytes(values.size()));
   std::vector<float> q(values.size());
-  std::vector<Outcome> outcomes(values.size());
+  std::vector<DrawnValue> outcomes(values.size());
   for (int t = 0; t < draws; ++t) {
     const StreamKey key = DeriveKey(3, static_cast<uint64_t>(t), 0, 0);
     const auto size = codec->Encode(values, key, work, frame);
@@ -43,7 +43,7 @@ TEST(Atomo, ProbabilitiesAreThoseOfWaterFilling) {
   const std::vector<float> values{5, -1, 0.5f, 0.25f};  // and s = 2
   const double expected[] = {1, 0.5714286, 0.2857143, 0.1428571};
   constexpr int kDraws = 20000;
-  const std::vector<Outcome> outcomes = Outcomes("atomo:k=2,bits=32", values, kDraws);
+  const std::vector<DrawnValue> outcomes = Outcomes("atomo:k=2,bits=32", values, kDraws);
   for (size_t i = 0; i < 4; ++i) {
     const double p = expected[i];
     EXPECT_NEAR(outcomes[i].rate, p, 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-9);
@@ -97,7 +97,7 @@ TEST(Atomo, NothingIsDroppedThatNeedNotBe) {
   for (size_t i = 0; i < 8; ++i) values[9 * i] = static_cast<float>(i) - 3.5f;
   for (const std::string spec :
        {"atomo:k=8,bits=32", "atomo:k=50,bits=32", "atomo:ratio=1,bits=32"}) {
-    const std::vector<Outcome> outcomes = Outcomes(spec, values, 20);
+    const std::vector<DrawnValue> outcomes = Outcomes(spec, values, 20);
     for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(outcomes[i].value, values[i]) << i;
   }
 }

@@ -17,8 +17,8 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 // One worker's stream of messages, and what it remembers.
-struct Stream {
-  Stream(const std::string& spec, size_t n) : codec(*MakeCodec(spec)) {
+struct DgcStream {
+  DgcStream(const std::string& spec, size_t n) : codec(*MakeCodec(spec)) {
     before.assign(codec->StateFields().size(), std::vector<float>(n));
     after = before;
   }
@@ -47,7 +47,7 @@ auto Near(float v) { return FloatNear(v, 1e-6f); }
 TEST(DgcCodec, WorkedExample) {
   for (const std::string spec : {"topk:k=1,bits=32|dgc:momentum=0.9",
                                  "dgc:ratio=0.25,bits=32,method=exact,momentum=0.9"}) {
-    Stream stream(spec, 4);
+    DgcStream stream(spec, 4);
     EXPECT_THAT(stream.Send({1, -0.5f, 0.2f, 0.1f}), ElementsAre(1, 0, 0, 0));
     EXPECT_THAT(stream.Send({0.1f, -0.5f, 0.3f, 0.1f}), ElementsAre(0, Near(-1.45f), 0, 0));
     EXPECT_THAT(stream.before[1], ElementsAre(Near(0.1f), 0, Near(0.68f), Near(0.29f)));
@@ -63,8 +63,8 @@ TEST(DgcCodec, IsTopKUnderItsMemory) {
   EXPECT_TRUE(MomentumOf(*codec).has_value());
   EXPECT_EQ(codec->exchange(), Exchange::kSparse);
   EXPECT_THAT(codec->StateFields(), ElementsAre("velocity", "residual"));
-  Stream dgc("dgc:ratio=0.02,clip=3,nesterov=yes", 500);
-  Stream parts("topk:ratio=0.02,method=sampled|dgc:clip=3,nesterov=yes", 500);
+  DgcStream dgc("dgc:ratio=0.02,clip=3,nesterov=yes", 500);
+  DgcStream parts("topk:ratio=0.02,method=sampled|dgc:clip=3,nesterov=yes", 500);
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(500);
@@ -102,7 +102,7 @@ TEST(DgcCodec, WarmUpNeverKeepsFewerThanLater) {
 
 // The memory is the same for all epochs: a stream goes on when the codec changes.
 TEST(DgcCodec, AStreamOutlivesItsWarmUp) {
-  Stream stream("dgc:ratio=0.01,warmup=0.5,momentum=0", 1000);
+  DgcStream stream("dgc:ratio=0.01,warmup=0.5,momentum=0", 1000);
   const auto codec = stream.codec;
   std::vector<double> inputs(1000), sent(1000);
   size_t first = 0;

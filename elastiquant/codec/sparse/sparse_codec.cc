@@ -10,7 +10,7 @@
 namespace elastiquant {
 namespace {
 
-std::string NumberText(double value) {
+std::string RatioText(double value) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
@@ -47,7 +47,7 @@ Result<KeptCount> KeptCount::Parse(const SpecPart& part) {
 }
 
 std::string KeptCount::Text() const {
-  return ratio_ > 0 ? "ratio=" + NumberText(ratio_) : "k=" + std::to_string(k_);
+  return ratio_ > 0 ? "ratio=" + RatioText(ratio_) : "k=" + std::to_string(k_);
 }
 
 size_t KeptCount::Of(size_t n) const {

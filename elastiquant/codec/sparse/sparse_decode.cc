@@ -17,10 +17,6 @@
 namespace elastiquant {
 namespace {
 
-Status Bad(const std::string& what) {
-  return CorruptData("frame payload check failed: " + what);
-}
-
 // Coordinates that are not kept are 0, which adds nothing.
 void Clear(const DecodeSink& sink, size_t begin, size_t end) {
   if (!sink.how().add && begin < end) std::fill_n(sink.Room(begin, 0), end - begin, 0.0f);
@@ -57,15 +53,15 @@ class ListedDecoder {
         front_{SparseSegments(kept)} {}
 
   Status Run(Workspace& work) {
-    if (payload_.size() < front_.table_at()) return Bad("it ends before its segments");
+    if (payload_.size() < front_.table_at()) return BadPayload("it ends before its segments");
     size_t table = 0;
     const auto code =
         GapCode::Read(payload_.subspan(front_.table_at()), format_.marked(), &table);
-    if (!code.ok()) return Bad(code.status().message());
+    if (!code.ok()) return BadPayload(code.status().message());
     data_ = payload_.subspan(front_.table_at() + table);
     if (format_.bits == kExactBits) {
       const auto floats = FloatCode::Read(data_, &table);
-      if (!floats.ok()) return Bad(floats.status().message());
+      if (!floats.ok()) return BadPayload(floats.status().message());
       floats_.emplace(*floats);
       data_ = data_.subspan(table);
     }
@@ -83,12 +79,13 @@ class ListedDecoder {
     uint64_t end = 0;
     for (size_t s = 0; s < front_.segments; ++s) {
       if (Last(s) >= sink_.size() || (s > 0 && Last(s) <= Last(s - 1))) {
-        return Bad("the last positions of its segments are out of order");
+        return BadPayload("the last positions of its segments are out of order");
       }
-      if (End(s) < end || End(s) > data_.size()) return Bad("a segment lies outside of it");
+      if (End(s) < end || End(s) > data_.size())
+        return BadPayload("a segment lies outside of it");
       end = End(s);
     }
-    if (end != data_.size()) return Bad("its segments do not end where it does");
+    if (end != data_.size()) return BadPayload("its segments do not end where it does");
     return Status::Ok();
   }
 
@@ -102,9 +99,10 @@ class ListedDecoder {
     BitReader reader(bytes);
     if (!gaps.Decode(reader, next, last, {positions, size},
                      {marks, format_.marked() ? size : 0})) {
-      return Bad("a segment's positions do not end with its last");
+      return BadPayload("a segment's positions do not end with its last");
     }
-    if (reader.Overrun() || !reader.SkipToByte()) return Bad("a segment's bits are too few");
+    if (reader.Overrun() || !reader.SkipToByte())
+      return BadPayload("a segment's bits are too few");
     size_t valued = size;
     for (size_t i = 0; format_.marked() && i < size; ++i) {
       valued -= marks[i] != GapMark::kNone ? 1 : 0;
@@ -114,7 +112,7 @@ class ListedDecoder {
     EQ_RETURN_IF_ERROR(Values(coded, {values, valued}));
     if (valued < size) Spread({marks, size}, valued, values);
     const bool finite = PutSegment(sink_, next, size_t{last} + 1, positions, {values, size});
-    return finite ? Status::Ok() : Bad(kBadValue);
+    return finite ? Status::Ok() : BadPayload(kBadValue);
   }
 
   Status Values(std::span<const uint8_t> coded, std::span<float> values) const {
@@ -122,14 +120,14 @@ class ListedDecoder {
     if (floats_) {
       BitReader reader(coded);
       good = floats_->Decode(reader, values);
-      if (!reader.AtFinish()) return Bad("a segment's values do not fill its end");
+      if (!reader.AtFinish()) return BadPayload("a segment's values do not fill its end");
     } else {
       if (coded.size() != SparseValueBytes(values.size(), format_.bits)) {
-        return Bad("a segment's values do not fill its end");
+        return BadPayload("a segment's values do not fill its end");
       }
       good = ReadSparseValues(coded.data(), format_.bits, format_.exponent, values);
     }
-    return good ? Status::Ok() : Bad(kBadValue);
+    return good ? Status::Ok() : BadPayload(kBadValue);
   }
 
   // Puts the signs' magnitudes between the values, from the back, where there is room.
@@ -169,7 +167,7 @@ Status DecodeDrawn(const SparseFormat& format, size_t kept, const FrameView& fra
   const size_t whole = (SparseSegments(kept) - 1) * kSparseSegment;
   const size_t expected =
       whole / kSparseSegment * segment_bytes + SparseValueBytes(kept - whole, format.bits);
-  if (frame.payload.size() != expected) return Bad("its values do not fill it");
+  if (frame.payload.size() != expected) return BadPayload("its values do not fill it");
   const std::span<const uint32_t> positions =
       SelectDrawn(MakeLaneKeys(frame.key), frame.elements, kept, work);
   std::atomic<bool> good{true};
@@ -186,7 +184,7 @@ Status DecodeDrawn(const SparseFormat& format, size_t kept, const FrameView& fra
     }
   };
   work.ParallelFor(SparseSegments(kept), std::cref(segment));
-  return good ? Status::Ok() : Bad(kBadValue);
+  return good ? Status::Ok() : BadPayload(kBadValue);
 }
 
 }  // namespace
@@ -195,7 +193,7 @@ Status DecodeSparse(const FrameView& frame, const DecodeSink& sink, Workspace& w
   EQ_ASSIGN_OR_RETURN(const SparseFormat format, ReadSparseParameters(frame));
   const size_t kept = frame.elements - format.dropped;
   if (kept == 0) {
-    if (!frame.payload.empty()) return Bad("bytes without coordinates");
+    if (!frame.payload.empty()) return BadPayload("bytes without coordinates");
     Clear(sink, 0, sink.size());
     return Status::Ok();
   }

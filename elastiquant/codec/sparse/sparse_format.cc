@@ -20,11 +20,9 @@ std::array<uint8_t, kSparseParameterBytes> WriteSparseParameters(const SparseFor
 }
 
 Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
-  const auto bad = [](const char* what) {
-    return CorruptData(std::string("frame parameter check failed: ") + what);
-  };
-  if (frame.flags != 0) return bad("sparse has no flags");
-  if (frame.parameters.size() != kSparseParameterBytes) return bad("sparse has 12 bytes");
+  if (frame.flags != 0) return BadParameters("sparse has no flags");
+  if (frame.parameters.size() != kSparseParameterBytes)
+    return BadParameters("sparse has 12 bytes");
   ByteReader reader(frame.parameters);
   uint8_t placement = 0, bits = 0;
   int16_t exponent = 0;
@@ -34,25 +32,25 @@ Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
   reader.Read(&exponent);
   reader.Read(&format.dropped);
   reader.Read(&format.magnitude);
-  if (placement > 1) return bad("the placement is unknown");
+  if (placement > 1) return BadParameters("the placement is unknown");
   if (bits != kExactBits && !IsSparseValueWidth(bits)) {
-    return bad("values have 32, 16, 8 or 4 bits, or 0 if they are exact");
+    return BadParameters("values have 32, 16, 8 or 4 bits, or 0 if they are exact");
   }
   const bool in_range = bits == 16
                             ? exponent >= kMinSparseExponent && exponent <= kMaxSparseExponent
                             : exponent == 0;
-  if (!in_range) return bad("the exponent is out of range");
+  if (!in_range) return BadParameters("the exponent is out of range");
   if (format.dropped > frame.elements)
-    return bad("more coordinates are dropped than there are");
+    return BadParameters("more coordinates are dropped than there are");
   if (!std::isfinite(format.magnitude) || std::signbit(format.magnitude)) {
-    return bad("the magnitude is not one");
+    return BadParameters("the magnitude is not one");
   }
   format.placement = static_cast<SparsePlacement>(placement);
   if (format.placement == SparsePlacement::kDrawn && format.marked()) {
-    return bad("drawn coordinates have values, not signs");
+    return BadParameters("drawn coordinates have values, not signs");
   }
   if (bits == kExactBits && (format.placement == SparsePlacement::kDrawn || format.marked())) {
-    return bad("exact values have listed positions and no signs");
+    return BadParameters("exact values have listed positions and no signs");
   }
   format.bits = bits;
   format.exponent = exponent;

@@ -17,8 +17,8 @@ namespace elastiquant {
 namespace {
 
 // Coordinates that one thread takes at a time: they stay in its cache while it gathers.
-constexpr size_t kTile = size_t{1} << 15;
-size_t Tiles(size_t n) { return (n + kTile - 1) / kTile; }
+constexpr size_t kSelectTile = size_t{1} << 15;
+size_t Tiles(size_t n) { return (n + kSelectTile - 1) / kSelectTile; }
 
 uint32_t MagnitudeBits(float v) { return std::bit_cast<uint32_t>(v) & 0x7FFFFFFFu; }
 
@@ -45,7 +45,7 @@ class Collector {
   template <typename Collect>
   SparseSelection Run(const float* values, const Collect& collect) {
     const auto tile = [&](size_t t, int) {
-      const size_t first = t * kTile, count = std::min(kTile, n_ - first);
+      const size_t first = t * kSelectTile, count = std::min(kSelectTile, n_ - first);
       uint32_t* positions = positions_ + first;
       const size_t kept = collect(first, count, positions);
       counts_[t] = static_cast<uint32_t>(kept);
@@ -55,8 +55,8 @@ class Collector {
     work_.ParallelFor(Tiles(n_), std::cref(tile));
     size_t size = 0;
     for (size_t t = 0; t < Tiles(n_); ++t) {
-      Move(positions_, t * kTile, size, counts_[t]);
-      if (values != nullptr) Move(values_, t * kTile, size, counts_[t]);
+      Move(positions_, t * kSelectTile, size, counts_[t]);
+      if (values != nullptr) Move(values_, t * kSelectTile, size, counts_[t]);
       size += counts_[t];
     }
     return {{positions_, size}, {values_, size}};
@@ -256,8 +256,8 @@ Result<SparseSelection> SelectDrawn(std::span<const float> values, LaneKeys keys
       work.SharedScratch(Workspace::kCodecSlot + 1, values.size() * sizeof(float));
   const std::span<float> out(reinterpret_cast<float*>(scratch.data()), k);
   const auto gather = [&](size_t block, int) {
-    const size_t end = std::min(k, (block + 1) * kTile);
-    for (size_t i = block * kTile; i < end; ++i) out[i] = values[positions[i]];
+    const size_t end = std::min(k, (block + 1) * kSelectTile);
+    for (size_t i = block * kSelectTile; i < end; ++i) out[i] = values[positions[i]];
   };
   work.ParallelFor(Tiles(k), std::cref(gather));
   return SparseSelection{positions, out};
@@ -266,7 +266,7 @@ Result<SparseSelection> SelectDrawn(std::span<const float> values, LaneKeys keys
 Status CheckFinite(std::span<const float> values, Workspace& work) {
   std::atomic<bool> finite{true};
   const auto check = [&](size_t t, int) {
-    const size_t first = t * kTile, count = std::min(kTile, values.size() - first);
+    const size_t first = t * kSelectTile, count = std::min(kSelectTile, values.size() - first);
     if (AbsMaxBits(values.data() + first, count) >= kNonFiniteBits) finite = false;
   };
   work.ParallelFor(Tiles(values.size()), std::cref(check));

@@ -11,9 +11,9 @@
 namespace elastiquant {
 namespace {
 
-constexpr float kMax = std::numeric_limits<float>::max();
+constexpr float kMaxValue = std::numeric_limits<float>::max();
 
-std::vector<float> RoundTrip(const std::vector<float>& values, SparseRounding rounding) {
+std::vector<float> CodedAndBack(const std::vector<float>& values, SparseRounding rounding) {
   std::vector<uint32_t> positions(values.size());
   float largest = 0;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -45,7 +45,7 @@ TEST(SparseValues, TheErrorIsWithinTheBoundToNearest) {
     for (size_t n : {1u, 63u, 64u, 65u, 1000u}) {
       for (float top : {1e-15f, 1.0f, 3e15f}) {
         for (const auto& values : {Ladder(n, top), std::vector<float>(n, top)}) {
-          const std::vector<float> read = RoundTrip(values, {.bits = bits});
+          const std::vector<float> read = CodedAndBack(values, {.bits = bits});
           double error = 0, norm = 0;
           for (size_t i = 0; i < n; ++i) {
             error += std::pow(static_cast<double>(read[i]) - values[i], 2);
@@ -67,7 +67,7 @@ TEST(SparseValues, StochasticRoundingHasTheRightMean) {
     std::vector<double> sum(values.size()), squares(values.size());
     for (uint32_t t = 0; t < kDraws; ++t) {
       const std::vector<float> read =
-          RoundTrip(values, {.bits = bits, .stochastic = true, .keys = {t, 7 * t}});
+          CodedAndBack(values, {.bits = bits, .stochastic = true, .keys = {t, 7 * t}});
       for (size_t i = 0; i < values.size(); ++i) {
         const double error = static_cast<double>(read[i]) - values[i];
         sum[i] += error;
@@ -85,22 +85,23 @@ TEST(SparseValues, StochasticRoundingHasTheRightMean) {
 
 TEST(SparseValues, ExactOnesStayExact) {
   const std::vector<float> halves{1, -0.5f, 0.25f, 1023.5f, 0x1p-20f, 0};
-  EXPECT_EQ(RoundTrip(halves, {.bits = 16}), halves);
-  EXPECT_EQ(RoundTrip(halves, {.bits = 16, .stochastic = true}), halves);
+  EXPECT_EQ(CodedAndBack(halves, {.bits = 16}), halves);
+  EXPECT_EQ(CodedAndBack(halves, {.bits = 16, .stochastic = true}), halves);
   const std::vector<float> denormals{0x1p-149f, -0x1p-140f, 0x1.8p-148f};
-  EXPECT_EQ(RoundTrip(denormals, {.bits = 16}), denormals);
+  EXPECT_EQ(CodedAndBack(denormals, {.bits = 16}), denormals);
   const std::vector<float> sevenths{7, -3, 0, 1};
-  EXPECT_EQ(RoundTrip(sevenths, {.bits = 4, .stochastic = true}), sevenths);
-  EXPECT_EQ(RoundTrip({127, -1, 64}, {.bits = 8}), (std::vector<float>{127, -1, 64}));
+  EXPECT_EQ(CodedAndBack(sevenths, {.bits = 4, .stochastic = true}), sevenths);
+  EXPECT_EQ(CodedAndBack({127, -1, 64}, {.bits = 8}), (std::vector<float>{127, -1, 64}));
 }
 
 TEST(SparseValues, TheLargestFloatsAreHeldOrRefused) {
-  EXPECT_EQ(RoundTrip({kMax, -kMax}, {.bits = 32}), (std::vector<float>{kMax, -kMax}));
-  EXPECT_FLOAT_EQ(RoundTrip({kMax}, {.bits = 16})[0], std::ldexp(65504.0f, 112));
-  EXPECT_EQ(SparseExponent(kMax, 16, true).status().code(), StatusCode::kOutOfRange);
-  EXPECT_EQ(SparseExponent(kMax, 8, false).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(CodedAndBack({kMaxValue, -kMaxValue}, {.bits = 32}),
+            (std::vector<float>{kMaxValue, -kMaxValue}));
+  EXPECT_FLOAT_EQ(CodedAndBack({kMaxValue}, {.bits = 16})[0], std::ldexp(65504.0f, 112));
+  EXPECT_EQ(SparseExponent(kMaxValue, 16, true).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(SparseExponent(kMaxValue, 8, false).status().code(), StatusCode::kOutOfRange);
   for (int bits : {16, 8, 4}) {
-    for (float v : RoundTrip({0x1.f8p127f, -0x1.f8p127f, 1}, {.bits = bits})) {
+    for (float v : CodedAndBack({0x1.f8p127f, -0x1.f8p127f, 1}, {.bits = bits})) {
       EXPECT_TRUE(std::isfinite(v));
     }
   }

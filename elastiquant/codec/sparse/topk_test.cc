@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/sparse/sparse_select.h"
 
@@ -18,14 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::vector<float> Gaussian(size_t n, unsigned seed = 1) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 
 std::vector<uint8_t> Encoded(const std::string& spec, std::span<const float> values) {
   const auto codec = *MakeCodec(spec);
@@ -36,7 +29,7 @@ std::vector<uint8_t> Encoded(const std::string& spec, std::span<const float> val
   frame.resize(size.ok() ? *size : 0);
   return frame;
 }
-std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& values) {
+std::vector<float> Decoded(const std::string& spec, const std::vector<float>& values) {
   Workspace work(2);
   std::vector<float> decoded(values.size(), 7.0f);
   const Status status = DecodeFrame(Encoded(spec, values), work, decoded);
@@ -73,7 +66,7 @@ TEST(TopK, KeepsTheLargestAndOfEqualOnesTheFirst) {
     for (const std::vector<float>& values : SelectionInputs(n)) {
       for (size_t k : {size_t{1}, n / 100 + 1, n / 3 + 1, n}) {
         const std::string spec = "topk:k=" + std::to_string(k) + ",bits=32";
-        ASSERT_EQ(RoundTrip(spec, values), TopKByHand(values, k)) << n << " " << k;
+        ASSERT_EQ(Decoded(spec, values), TopKByHand(values, k)) << n << " " << k;
       }
     }
   }
@@ -86,7 +79,7 @@ TEST(TopK, TheSamplesThresholdKeepsAboutAsManyOfTheLargest) {
         const auto exact = static_cast<size_t>(ratio * static_cast<double>(n) + 0.5);
         const size_t k = std::max<size_t>(exact, 1);
         const std::vector<float> kept =
-            RoundTrip("topk:bits=32,method=sampled,ratio=" + std::to_string(ratio), values);
+            Decoded("topk:bits=32,method=sampled,ratio=" + std::to_string(ratio), values);
         const auto nonzero = [](float v) { return v != 0; };
         const auto count = static_cast<size_t>(std::ranges::count_if(kept, nonzero));
         const auto all = static_cast<size_t>(std::ranges::count_if(values, nonzero));
@@ -102,11 +95,11 @@ TEST(TopK, TheSamplesThresholdKeepsAboutAsManyOfTheLargest) {
 
 TEST(TopK, ThresholdKeepsWhatReachesIt) {
   const std::vector<float> values{0.5f, -0.25f, 0.2f, 0, -3, 0.25f};
-  EXPECT_THAT(RoundTrip("threshold:value=0.25,bits=32", values),
+  EXPECT_THAT(Decoded("threshold:value=0.25,bits=32", values),
               ElementsAre(0.5f, -0.25f, 0, 0, -3, 0.25f));
   // The error is absolute: below n value^2.
   const std::vector<float> many = Gaussian(10000);
-  const std::vector<float> kept = RoundTrip("threshold:value=1.5,bits=32", many);
+  const std::vector<float> kept = Decoded("threshold:value=1.5,bits=32", many);
   double error = 0;
   for (size_t i = 0; i < many.size(); ++i) error += std::pow(many[i] - kept[i], 2);
   EXPECT_LT(error, 10000 * 1.5 * 1.5);
@@ -129,13 +122,13 @@ TEST(TopK, ValuesOfSixteenBitsHaveTheRangeOfTheMessage) {
   for (float scale : {1e-30f, 1e-9f, 1.0f, 1e9f, 1e30f}) {
     std::vector<float> values = Gaussian(1000);
     for (float& v : values) v *= scale;
-    const std::vector<float> kept = RoundTrip("topk:ratio=1", values);
+    const std::vector<float> kept = Decoded("topk:ratio=1", values);
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_NEAR(kept[i], values[i], 0x1p-11f * std::abs(values[i])) << scale;
     }
   }
   const float most = std::numeric_limits<float>::max();
-  EXPECT_NEAR(RoundTrip("topk:ratio=1", {most})[0] / most, 1, 0x1p-11);
+  EXPECT_NEAR(Decoded("topk:ratio=1", {most})[0] / most, 1, 0x1p-11);
 }
 
 // sum of inputs = sum of what was sent + residual

@@ -11,13 +11,11 @@
 
 #include "elastiquant/kernels/dither/dither_scalar.h"
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 #include "elastiquant/kernels/rans/rans_kernels.h"
 
 namespace elastiquant {
 namespace {
-
-constexpr LaneKeys kKeys{0x12345678, 0x9ABCDEF0};
-constexpr float kMax = std::numeric_limits<float>::max();
 
 // Frequencies of every shape: even, one symbol with nearly all, random.
 std::unique_ptr<DitherModel> MakeModel(unsigned seed) {
@@ -206,10 +204,11 @@ TEST(DitherQuantizer, MatchesScalar) {
       const auto first = static_cast<uint32_t>(length * 48);
       const DitherScale scale = MakeDitherScale(step);
       std::vector<int32_t> expected(kDitherBlock, 77);
-      scalar::DitherQuantize(values.data(), 0, length, kKeys, first, scale, expected.data());
+      scalar::DitherQuantize(values.data(), 0, length, kTestKeys, first, scale,
+                             expected.data());
       ForEachTarget([&] {
         std::vector<int32_t> indices(kDitherBlock, 77);
-        DitherQuantize(values.data(), length, kKeys, first, scale, indices.data());
+        DitherQuantize(values.data(), length, kTestKeys, first, scale, indices.data());
         EXPECT_EQ(indices, expected) << length;
       });
     }
@@ -228,11 +227,11 @@ TEST(DitherQuantizer, DequantizerMatchesScalarAndInverts) {
       for (DitherSink sink : {DitherSink{false, 1}, DitherSink{true, 0.3f}}) {
         std::vector<float> expected = NastyValues(length, step, 1);
         const std::vector<float> before = expected;
-        scalar::DitherDequantize(indices.data(), 0, length, kKeys, 160, step, sink,
+        scalar::DitherDequantize(indices.data(), 0, length, kTestKeys, 160, step, sink,
                                  expected.data());
         ForEachTarget([&] {
           std::vector<float> values = before;
-          DitherDequantize(indices.data(), length, kKeys, 160, step, sink, values.data());
+          DitherDequantize(indices.data(), length, kTestKeys, 160, step, sink, values.data());
           EXPECT_EQ(std::memcmp(values.data(), expected.data(), length * 4), 0) << length;
         });
       }
@@ -243,7 +242,7 @@ TEST(DitherQuantizer, DequantizerMatchesScalarAndInverts) {
 TEST(DitherQuantizer, ClassesMatchScalar) {
   std::vector<float> means{0,          1,          1.1892070f,
                            1.1892071f, 1.1892072f, 1.6817928f,
-                           1.6817929f, kMax,       std::numeric_limits<float>::denorm_min(),
+                           1.6817929f, kMaxFloat,  std::numeric_limits<float>::denorm_min(),
                            1e-40f,     1e-20f};
   for (int i = 0; i < 500; ++i) means.push_back(std::exp2(static_cast<float>(i) / 16 - 15));
   for (float step : {1.0f, 1e-44f, 1e-30f, 1e30f}) {
@@ -263,9 +262,9 @@ TEST(DitherQuantizer, ClassesMatchScalar) {
 
 TEST(DitherQuantizer, BlockMeansMatchScalar) {
   for (size_t n : {0u, 1u, 15u, 127u, 128u, 129u, 256u, 1000u, 5300u}) {
-    for (float scale : {1.0f, 1e-42f, kMax / 80, std::numeric_limits<float>::infinity()}) {
+    for (float scale : {1.0f, 1e-42f, kMaxFloat / 80, std::numeric_limits<float>::infinity()}) {
       std::vector<float> values = NastyValues(n, scale, 5);
-      if (n > 200) std::fill_n(values.begin() + 128, 72, kMax);
+      if (n > 200) std::fill_n(values.begin() + 128, 72, kMaxFloat);
       const size_t blocks = (n + kDitherBlock - 1) / kDitherBlock;
       std::vector<float> expected(blocks);
       for (size_t b = 0; b < blocks; ++b) {
@@ -297,13 +296,13 @@ struct ScalarRun {
       const size_t at = run.blocks[i] * kDitherBlock;
       const uint32_t first = run.first + static_cast<uint32_t>(at);
       int32_t turned[kDitherBlock], indices[kDitherBlock];
-      scalar::DitherQuantize(values.data() + at, 0, kDitherBlock, kKeys, first,
+      scalar::DitherQuantize(values.data() + at, 0, kDitherBlock, kTestKeys, first,
                              MakeDitherScale(step), turned);
       const bool escaped =
           scalar::EncodeDitherSymbols(turned, kFull, model, id, &stream.writer);
       scalar::AppendDitherRest(turned, kFull, id, escaped, &stream.writer);
       std::reverse_copy(turned, turned + kDitherBlock, indices);
-      scalar::DitherDequantize(indices, 0, kDitherBlock, kKeys, first, step, {false, 1},
+      scalar::DitherDequantize(indices, 0, kDitherBlock, kTestKeys, first, step, {false, 1},
                                decoded.data() + at);
     }
   }
@@ -325,14 +324,14 @@ TEST(DitherRuns, MatchScalarAndComeBack) {
         const std::vector<uint8_t> coded = expected.stream.Coded();
         ForEachTarget([&] {
           Stream stream(run.count, lanes);
-          EncodeDitherRun(values.data(), run, kKeys, MakeDitherScale(step), *model, id,
+          EncodeDitherRun(values.data(), run, kTestKeys, MakeDitherScale(step), *model, id,
                           &stream.writer);
           ASSERT_EQ(stream.Coded(), coded) << step << " " << id;
           for (DitherSink sink : {DitherSink{false, 1}, DitherSink{true, 0.3f}}) {
             std::vector<float> decoded(values.size(), step), sums = decoded;
             DitherReader reader = ReaderOf(coded, stream.writer);
-            ASSERT_TRUE(
-                DecodeDitherRun(&reader, run, kKeys, step, sink, *model, id, decoded.data()));
+            ASSERT_TRUE(DecodeDitherRun(&reader, run, kTestKeys, step, sink, *model, id,
+                                        decoded.data()));
             for (uint16_t b : kOrder) {
               for (size_t i = b * kDitherBlock; i < (b + 1u) * kDitherBlock; ++i) {
                 const float value = sink.weight * expected.decoded[i];

@@ -1,4 +1,4 @@
-// What the tests of the elastic codec share.
+// What the tests of codecs share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,6 +39,13 @@ inline std::vector<float> Decode(const std::vector<uint8_t>& frame, size_t n, in
   return values;
 }
 
+// What the receiver of one message gets.
+inline std::vector<float> RoundTrip(const std::string& spec, const std::vector<float>& v,
+                                    uint64_t key = 7) {
+  return Decode(Encode(*Make(spec), v, {key}), v.size());
+}
+
+// Standard normal values.
 inline std::vector<float> Gaussian(size_t n, unsigned seed = 1) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
