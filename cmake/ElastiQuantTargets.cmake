@@ -43,9 +43,17 @@ function(eq_library name)
     PRIVATE $<BUILD_INTERFACE:elastiquant_warnings>)
 endfunction()
 
+# Builds file by file what cannot be joined with its neighbours (CMAKE_UNITY_BUILD).
+function(eq_keep_files_apart target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+endfunction()
+
 # Compiles these headers of others, such as <nlohmann/json.hpp>, once for all of a target's sources:
 # for targets whose sources cost more to compile by such headers than by what they say themselves.
 function(eq_precompile target)
+  if(CMAKE_UNITY_BUILD)
+    return()  # Files that are compiled together share their headers already.
+  endif()
   target_precompile_headers(${target} PRIVATE ${ARGN})
   # ccache asks for it to look into a precompiled header.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
