@@ -16,9 +16,10 @@ if cmake -S . -B "$work/no-torch" -G Ninja -DELASTIQUANT_WHEEL=ON \
 fi
 grep -q 'Install torch >= 2.4 first' "$work/log" || { cat "$work/log" >&2; exit 1; }
 
-# With the release build's compiler (pip takes the one that Python was built with) and flags, so
-# that ccache has all of it.
-CXX=${CXX:-c++} SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON" scripts/wheel.sh "$work"
+# With the release build's compiler: pip takes the one that Python was built with.
+export CXX=${CXX:-c++}
+SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON;CMAKE_UNITY_BUILD=ON" \
+  scripts/wheel.sh "$work"
 .venv/bin/python -m venv "$work/venv"
 python=$work/venv/bin/python
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
