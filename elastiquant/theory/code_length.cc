@@ -136,7 +136,7 @@ double ExpectedFrameBits(const ElasticFormat& format, size_t n) {
   // The runs that are coded together are not those that share a norm if tensors end buckets.
   if (format.coding != IndexCoding::kElias || n == 0 || !format.tensors.empty()) return most;
   const ElasticLayout layout(format, n);
-  const size_t front = FramePayloadOffset(kElasticParameterBytes) + layout.codes_at();
+  const size_t front = FramePayloadOffset(kElasticParameterBytes) + layout.places().tiles_at();
   return std::min(most, 8.0 * static_cast<double>(front) + EliasPayloadBits(format, layout, n));
 }
 

@@ -40,8 +40,8 @@ struct Measured {
 Measured Measure(const Codec& codec, const ElasticFormat& format, const std::vector<float>& v) {
   constexpr int kDraws = 60;
   const ElasticLayout layout(format, v.size());
-  const double front =
-      static_cast<double>(FramePayloadOffset(kElasticParameterBytes) + layout.codes_at());
+  const double front = static_cast<double>(FramePayloadOffset(kElasticParameterBytes) +
+                                           layout.places().tiles_at());
   Measured measured;
   for (int draw = 0; draw < kDraws; ++draw) {
     const auto frame = Encode(codec, v, DeriveKey(3, static_cast<uint64_t>(draw), 0, 0));

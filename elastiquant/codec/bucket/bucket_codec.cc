@@ -39,7 +39,8 @@ class BucketEncoder {
         given_(given),
         keys_(MakeLaneKeys(key)),
         work_(work),
-        payload_(payload) {}
+        payload_(payload),
+        tiles_(layout_.places(), payload, work.threads() == 1) {}
 
   Result<size_t> Run() {
     WriteTable();
@@ -56,7 +57,7 @@ class BucketEncoder {
     const auto encode = [this](size_t tile, int thread) { EncodeTile(tile, thread); };
     work_.ParallelFor(layout_.tiles(), std::cref(encode));
     EQ_RETURN_IF_ERROR(error_.status());
-    return coded() ? CloseGaps() : layout_.WorstCodesAt(layout_.tiles());
+    return tiles_.Finish();
   }
 
  private:
@@ -106,7 +107,7 @@ class BucketEncoder {
   }
 
   void PackTile(size_t tile, std::span<const uint8_t> digits) {
-    const auto out = payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
+    const auto out = tiles_.Room(tile);
     if (!coded()) {
       PackDigits(digits.data(), digits.size(), format_.radix, out.data());
       return;
@@ -114,27 +115,9 @@ class BucketEncoder {
     const Result<size_t> size =
         EncodeIndices(format_.coding, digits, format_.bits(), layout_.run(), out);
     if (!size.ok()) return error_.Report(tile, size.status());
-    WriteEnd(tile, *size);
+    tiles_.Wrote(tile, *size);
   }
 
-  // Moves the tiles' digits together and turns their sizes into ends.
-  size_t CloseGaps() {
-    uint8_t* codes = payload_.data() + layout_.codes_at();
-    uint64_t end = 0;
-    for (size_t tile = 0; tile < layout_.tiles(); ++tile) {
-      uint64_t size;
-      std::memcpy(&size, EndOf(tile), sizeof(size));
-      std::memmove(codes + end, payload_.data() + layout_.WorstCodesAt(tile), size);
-      end += size;
-      WriteEnd(tile, end);
-    }
-    return layout_.codes_at() + end;
-  }
-
-  uint8_t* EndOf(size_t tile) const {
-    return payload_.data() + layout_.ends_at() + tile * sizeof(uint64_t);
-  }
-  void WriteEnd(size_t tile, uint64_t end) { std::memcpy(EndOf(tile), &end, sizeof(end)); }
   uint8_t* SideOf(size_t bucket) const {
     return payload_.data() + layout_.side_at() + bucket * format_.side() * sizeof(float);
   }
@@ -146,6 +129,7 @@ class BucketEncoder {
   const LaneKeys keys_;
   Workspace& work_;
   const std::span<uint8_t> payload_;
+  TileWriter tiles_;
   FirstError error_;
 };
 
@@ -191,7 +175,7 @@ std::shared_ptr<const Codec> MakeBucketCodec(BucketScheme scheme) {
 
 size_t MaxBucketFrameBytes(const BucketFormat& format, size_t n) {
   const BucketLayout layout(format, n);
-  return FramePayloadOffset(kBucketParameterBytes) + layout.WorstCodesAt(layout.tiles());
+  return FramePayloadOffset(kBucketParameterBytes) + layout.places().MaxPayloadBytes();
 }
 
 Status MeasureBuckets(const BucketScheme& scheme, std::span<const float> values,

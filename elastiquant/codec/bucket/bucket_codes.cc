@@ -83,22 +83,20 @@ Status FillTable(std::span<const float> upper, BucketFormat* format) {
 }
 
 BucketLayout::BucketLayout(const BucketFormat& format, size_t elements)
-    : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements) {
+    : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements),
+      places_(PlacesOf(format, elements)) {}
+
+TilePlaces BucketLayout::PlacesOf(const BucketFormat& format, size_t elements) {
   const bool coded = format.coding != IndexCoding::kFixed;
   const auto most = [&](size_t size) {
     return coded ? MaxIndexBytes(format.coding, size, format.bits(), 1)
                  : PackedDigitBytes(size, format.radix);
   };
-  ends_at_ = format.listed() * sizeof(float);
-  side_at_ = ends_at_ + (coded ? tiles() * sizeof(uint64_t) : 0);
-  codes_at_ = side_at_ + buckets() * format.side() * sizeof(float);
-  full_tile_bytes_ = most(tile());
-  last_tile_bytes_ = tiles() == 0 ? 0 : most(elements - (tiles() - 1) * tile());
-}
-
-size_t BucketLayout::WorstCodesAt(size_t tile) const {
-  if (tile < tiles() || tile == 0) return codes_at_ + tile * full_tile_bytes_;
-  return codes_at_ + (tiles() - 1) * full_tile_bytes_ + last_tile_bytes_;
+  const TileTable table = coded ? TileTable::kEnds : TileTable::kNone;
+  const size_t table_at = format.listed() * sizeof(float);
+  side_at_ = table_at + TilePlaces::TableBytes(table, tiles());
+  return {table,   table_at,     side_at_ + buckets() * format.side() * sizeof(float),
+          tiles(), most(tile()), tiles() == 0 ? 0 : most(elements - (tiles() - 1) * tile())};
 }
 
 }  // namespace elastiquant

@@ -9,6 +9,7 @@
 
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/tile_geometry.h"
+#include "elastiquant/codec/tiled_payload.h"
 #include "elastiquant/coding/index_coding.h"
 
 namespace elastiquant {
@@ -57,18 +58,15 @@ class BucketLayout : public TileGeometry {
  public:
   BucketLayout(const BucketFormat& format, size_t elements);
 
-  // Offsets in the payload.
-  size_t ends_at() const { return ends_at_; }
+  // An offset in the payload.
   size_t side_at() const { return side_at_; }
-  size_t codes_at() const { return codes_at_; }
-  // Where a tile's digits are if all before it have the most bytes possible; kFixed has exactly
-  // these. tile <= tiles().
-  size_t WorstCodesAt(size_t tile) const;
-  size_t WorstBytes(size_t tile) const { return WorstCodesAt(tile + 1) - WorstCodesAt(tile); }
+  const TilePlaces& places() const { return places_; }
 
  private:
-  size_t ends_at_, side_at_, codes_at_;
-  size_t full_tile_bytes_, last_tile_bytes_;
+  TilePlaces PlacesOf(const BucketFormat& format, size_t elements);
+
+  size_t side_at_;
+  TilePlaces places_;
 };
 
 // Decodes frames of all of these codecs, after checking everything in them.

@@ -91,6 +91,7 @@ class BucketDecoder {
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
+        tiles_(layout_.places(), frame.payload),
         sink_(sink),
         expected_(expected),
         largest_digit_(LargestOf(format.table.data(), format.table.size())),
@@ -110,17 +111,7 @@ class BucketDecoder {
       return BadPayload("it has " + std::to_string(layout_.buckets()) + " scales, not " +
                         std::to_string(expected_->size()));
     }
-    if (!coded()) {
-      const size_t size = layout_.WorstCodesAt(layout_.tiles());
-      if (payload_.size() == size) return Status::Ok();
-      return BadPayload("it has " + std::to_string(payload_.size()) + " bytes, not " +
-                        std::to_string(size));
-    }
-    if (payload_.size() < layout_.codes_at())
-      return BadPayload("it ends before the digits begin");
-    const uint64_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
-    if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
-    return BadPayload("the digits do not end where the payload does");
+    return tiles_.Check();
   }
 
   Status DecodeTile(size_t tile, int thread) {
@@ -138,18 +129,14 @@ class BucketDecoder {
 
   Status ReadDigits(size_t tile, std::span<uint8_t> digits, const float* soon) const {
     const auto of_tile = [tile] { return " of tile " + std::to_string(tile); };
+    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, tiles_.Tile(tile));
     if (!coded()) {
-      const uint8_t* in = payload_.data() + layout_.WorstCodesAt(tile);
-      if (UnpackDigits(in, digits.size(), format_.radix, digits.data())) return Status::Ok();
+      if (UnpackDigits(in.data(), digits.size(), format_.radix, digits.data()))
+        return Status::Ok();
       return BadPayload("a group of digits" + of_tile() + " is too large or its filling not 0");
     }
-    const uint64_t begin = tile == 0 ? 0 : ReadEnd(tile - 1);
-    const uint64_t end = ReadEnd(tile);
-    const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
-    if (begin > end || end > all.size())
-      return BadPayload("the end" + of_tile() + " is out of place");
-    EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, all.subspan(begin, end - begin),
-                                     format_.bits(), layout_.run(), digits, soon));
+    EQ_RETURN_IF_ERROR(
+        DecodeIndices(format_.coding, in, format_.bits(), layout_.run(), digits, soon));
     uint8_t largest = 0;
     for (const uint8_t digit : digits) largest = std::max(largest, digit);
     if (largest < format_.radix) return Status::Ok();
@@ -179,15 +166,10 @@ class BucketDecoder {
     return Status::Ok();
   }
 
-  uint64_t ReadEnd(size_t tile) const {
-    uint64_t end;
-    std::memcpy(&end, payload_.data() + layout_.ends_at() + tile * sizeof(end), sizeof(end));
-    return end;
-  }
-
   const BucketFormat& format_;
   const BucketLayout layout_;
   const std::span<const uint8_t> payload_;
+  const TileReader tiles_;
   const DecodeSink& sink_;
   const std::optional<std::span<const float>> expected_;
   const float largest_digit_;

@@ -7,6 +7,7 @@
 #include "elastiquant/codec/first_error.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/tile_geometry.h"
+#include "elastiquant/codec/tiled_payload.h"
 #include "elastiquant/coding/rans.h"
 #include "elastiquant/kernels/natural.h"
 #include "elastiquant/kernels/pack.h"
@@ -22,36 +23,27 @@ constexpr double kNmseBound = 0.125;
 
 // Payload: [tile ends u64, with rANS only] and for each tile signs, then exponents.
 struct Layout {
-  Layout(bool is_coded, size_t n) : coded(is_coded), elements(n) {}
+  Layout(bool is_coded, size_t n)
+      : coded(is_coded),
+        elements(n),
+        places(table(), 0, TilePlaces::TableBytes(table(), tiles()), tiles(),
+               MaxBytes(kMaxTile), tiles() == 0 ? 0 : MaxBytes(Tile(tiles() - 1).size)) {}
 
+  TileTable table() const { return coded ? TileTable::kEnds : TileTable::kNone; }
   size_t tiles() const { return CeilDivide(elements, kMaxTile); }
   Piece Tile(size_t tile) const {
     const size_t begin = tile * kMaxTile;
     return {begin, std::min(kMaxTile, elements - begin)};
   }
-  size_t tiles_at() const { return coded ? tiles() * sizeof(uint64_t) : 0; }
   static size_t SignBytes(size_t size) { return PackedBytes(size, 1); }
-  size_t WorstBytes(size_t size) const {
+  size_t MaxBytes(size_t size) const {
     return SignBytes(size) + (coded ? MaxRansBytes(size, kExponentBits) : size);
-  }
-  size_t WorstAt(size_t tile) const {
-    const size_t full = tile < tiles() || tile == 0 ? tile : tile - 1;
-    const size_t rest = tile == full ? 0 : WorstBytes(Tile(full).size);
-    return tiles_at() + full * WorstBytes(kMaxTile) + rest;
   }
 
   bool coded;
   size_t elements;
+  TilePlaces places;
 };
-
-uint64_t ReadEnd(std::span<const uint8_t> payload, size_t tile) {
-  uint64_t end;
-  std::memcpy(&end, payload.data() + tile * sizeof(end), sizeof(end));
-  return end;
-}
-void WriteEnd(std::span<uint8_t> payload, size_t tile, uint64_t end) {
-  std::memcpy(payload.data() + tile * sizeof(end), &end, sizeof(end));
-}
 
 Status CannotRound(float value, size_t coordinate) {
   const std::string where =
@@ -71,7 +63,7 @@ class NaturalCodec : public Codec {
   size_t granule() const override { return 1; }
   size_t MaxFrameBytes(size_t n) const override {
     const Layout layout(coded_, n);
-    return FramePayloadOffset(kParameterBytes) + layout.WorstAt(layout.tiles());
+    return FramePayloadOffset(kParameterBytes) + layout.places.MaxPayloadBytes();
   }
 
   Result<size_t> Encode(std::span<const float> values, StreamKey key, Workspace& work,
@@ -80,18 +72,18 @@ class NaturalCodec : public Codec {
         CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
     const auto payload = frame.subspan(FramePayloadOffset(kParameterBytes));
     const Layout layout(coded_, values.size());
+    TileWriter tiles(layout.places, payload, work.threads() == 1);
     FirstError error;
     const auto encode = [&](size_t tile, int thread) {
       const Piece piece = layout.Tile(tile);
-      const Status status =
-          EncodeTile(values.subspan(piece.begin, piece.size),
-                     {MakeLaneKeys(key), static_cast<uint32_t>(piece.begin)},
-                     work.Scratch(thread, 2 * kMaxTile), layout, tile, payload);
+      const Status status = EncodeTile(values.subspan(piece.begin, piece.size),
+                                       {MakeLaneKeys(key), static_cast<uint32_t>(piece.begin)},
+                                       work.Scratch(thread, 2 * kMaxTile), tile, &tiles);
       if (!status.ok()) error.Report(piece.begin, status);
     };
     work.ParallelFor(layout.tiles(), std::cref(encode));
     EQ_RETURN_IF_ERROR(error.status());
-    const size_t size = coded_ ? CloseGaps(layout, payload) : layout.WorstAt(layout.tiles());
+    const size_t size = tiles.Finish();
     const uint8_t parameters[kParameterBytes] = {coded_ ? kRans : kPlain};
     FrameView view;
     view.codec = CodecId::kNatural;
@@ -104,13 +96,13 @@ class NaturalCodec : public Codec {
 
  private:
   Status EncodeTile(std::span<const float> v, RandomRun random, std::span<uint8_t> scratch,
-                    const Layout& layout, size_t tile, std::span<uint8_t> payload) const {
+                    size_t tile, TileWriter* tiles) const {
     const auto exponents = scratch.first(v.size());
     const auto signs = scratch.subspan(kMaxTile, v.size());
     const size_t good =
         SplitNatural(v.data(), v.size(), random, exponents.data(), signs.data());
     if (good < v.size()) return CannotRound(v[good], random.first + good);
-    const auto out = payload.subspan(layout.WorstAt(tile), layout.WorstBytes(v.size()));
+    const auto out = tiles->Room(tile);
     const size_t sign_bytes = Layout::SignBytes(v.size());
     PackCodes(signs.data(), v.size(), 1, out.data());
     if (!coded_) {
@@ -119,45 +111,21 @@ class NaturalCodec : public Codec {
     }
     EQ_ASSIGN_OR_RETURN(const size_t size,
                         EncodeRans(exponents, kExponentBits, out.subspan(sign_bytes)));
-    WriteEnd(payload, tile, sign_bytes + size);
+    tiles->Wrote(tile, sign_bytes + size);
     return Status::Ok();
-  }
-
-  // Moves the tiles together and turns their sizes into ends.
-  static size_t CloseGaps(const Layout& layout, std::span<uint8_t> payload) {
-    uint64_t end = 0;
-    for (size_t tile = 0; tile < layout.tiles(); ++tile) {
-      const uint64_t size = ReadEnd(payload, tile);
-      std::memmove(payload.data() + layout.tiles_at() + end,
-                   payload.data() + layout.WorstAt(tile), size);
-      end += size;
-      WriteEnd(payload, tile, end);
-    }
-    return layout.tiles_at() + end;
   }
 
   const bool coded_;
 };
 
-// The bytes of a tile; its signs are all there.
-Result<std::span<const uint8_t>> TileBytes(const Layout& layout, size_t tile,
-                                           std::span<const uint8_t> payload) {
-  const size_t size = layout.Tile(tile).size;
-  if (!layout.coded) return payload.subspan(layout.WorstAt(tile), layout.WorstBytes(size));
-  const uint64_t begin = tile == 0 ? 0 : ReadEnd(payload, tile - 1);
-  const uint64_t end = ReadEnd(payload, tile);
-  const std::span<const uint8_t> all = payload.subspan(layout.tiles_at());
-  if (begin > end || end > all.size() || end - begin < Layout::SignBytes(size)) {
-    return BadPayload("the end of tile " + std::to_string(tile) + " is out of place");
-  }
-  return all.subspan(begin, end - begin);
-}
-
-Status DecodeTile(const Layout& layout, size_t tile, std::span<const uint8_t> payload,
+Status DecodeTile(const Layout& layout, size_t tile, const TileReader& tiles,
                   std::span<uint8_t> scratch, const DecodeSink& sink) {
-  EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(layout, tile, payload));
+  EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, tiles.Tile(tile));
   const auto [begin, size] = layout.Tile(tile);
   const size_t sign_bytes = Layout::SignBytes(size);
+  if (in.size() < sign_bytes) {
+    return BadPayload("tile " + std::to_string(tile) + " ends within its signs");
+  }
   const std::span<uint8_t> signs = scratch.subspan(kMaxTile, size);
   if (size % 8 != 0 && in[sign_bytes - 1] >> size % 8 != 0) {
     return BadPayload("the filling of the signs of tile " + std::to_string(tile) + " is not 0");
@@ -184,14 +152,10 @@ Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& 
     return BadParameters("those of natural are 0 or 2, 0, 0, 0");
   }
   const Layout layout(parameters[0] == kRans, frame.elements);
-  const size_t least = layout.coded ? layout.tiles_at() : layout.WorstAt(layout.tiles());
-  if (frame.payload.size() < least) return BadPayload("it ends too early");
-  const uint64_t end = !layout.coded || layout.tiles() == 0
-                           ? least
-                           : layout.tiles_at() + ReadEnd(frame.payload, layout.tiles() - 1);
-  if (end != frame.payload.size()) return BadPayload("the tiles do not end where it does");
+  const TileReader tiles(layout.places, frame.payload);
+  EQ_RETURN_IF_ERROR(tiles.Check());
   return TryParallelFor(work, layout.tiles(), [&](size_t tile, int thread) {
-    return DecodeTile(layout, tile, frame.payload, work.Scratch(thread, 2 * kMaxTile), sink);
+    return DecodeTile(layout, tile, tiles, work.Scratch(thread, 2 * kMaxTile), sink);
   });
 }
 

@@ -187,39 +187,20 @@ class TileDecoder {
   int32_t previous_ = 0;
 };
 
-// The bytes of each tile follow from the sizes before them.
-struct TileSpan {
-  size_t begin, end;
-};
-Result<TileSpan> FindTile(const FrameView& frame, const DitherLayout& layout, size_t tile) {
-  uint64_t begin = layout.tiles_at();
-  uint32_t size = 0;
-  for (size_t t = 0; t <= tile && t + 1 < layout.tiles(); ++t) {
-    begin += size;
-    std::memcpy(&size, frame.payload.data() + 4 * t, sizeof(size));
-  }
-  if (tile + 1 == layout.tiles()) begin += size;
-  const uint64_t end = tile + 1 == layout.tiles() ? frame.payload.size() : begin + size;
-  if (begin > end || end > frame.payload.size())
-    return BadPayload("a tile lies outside the payload");
-  return TileSpan{begin, end};
-}
-
 }  // namespace
 
 Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& work) {
   EQ_ASSIGN_OR_RETURN(const DitherFormat format, ReadDitherParameters(frame));
   const DitherLayout layout{frame.elements};
-  if (frame.payload.size() < layout.tiles_at()) return BadPayload("it ends before the tiles");
-  if (layout.tiles() == 0 && !frame.payload.empty())
-    return BadPayload("bytes without coordinates");
+  const TilePlaces places = layout.places();
+  const TileReader tiles(places, frame.payload);
+  EQ_RETURN_IF_ERROR(tiles.Check());
   std::atomic<size_t> dithered{0};
   const auto decode = [&](size_t tile, int) -> Status {
-    EQ_ASSIGN_OR_RETURN(const TileSpan place, FindTile(frame, layout, tile));
+    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, tiles.Tile(tile));
     size_t count = 0;
     TileDecoder decoder(format, MakeLaneKeys(frame.key), sink);
-    EQ_RETURN_IF_ERROR(decoder.Run(frame.payload.subspan(place.begin, place.end - place.begin),
-                                   tile * kDitherTile, layout.tile_size(tile), &count));
+    EQ_RETURN_IF_ERROR(decoder.Run(bytes, tile * kDitherTile, layout.tile_size(tile), &count));
     dithered += count;
     return Status::Ok();
   };

@@ -25,17 +25,11 @@ size_t LanesFor(size_t size) {
   return size >= 1u << 18 ? 128 : worth(32) ? 32 : worth(8) ? 8 : 1;
 }
 
-// A tile that would be larger holds its values as they are.
-size_t MaxTileBytes(size_t size) { return kDitherRawTileHeader + sizeof(float) * size; }
-size_t MaxTilesAt(const DitherLayout& layout, size_t tile) {
-  return layout.tiles_at() + tile * kDitherRawTileHeader +
-         std::min(tile * kDitherTile, layout.n) * sizeof(float);
-}
-
 // Where a tile's words and bytes are collected, and its classes.
 struct TileScratch {
   explicit TileScratch(size_t size)
-      : blocks(DitherBlocks(size)), coded(MaxTileBytes(size) + kMaxDitherBlockBytes) {}
+      : blocks(DitherBlocks(size)),
+        coded(DitherLayout::MaxTileBytes(size) + kMaxDitherBlockBytes) {}
   size_t total() const { return 2 * coded + blocks; }
   size_t blocks, coded;  // bytes
 };
@@ -339,7 +333,7 @@ class DitherEncoder {
     // Short messages are not made worse for the sake of the header.
     const double overhead =
         8.0 * static_cast<double>(FramePayloadOffset(kDitherParameterBytes) +
-                                  layout_.tiles_at()) +
+                                  layout_.places().tiles_at()) +
         StateBits();
     const double budget = std::max(whole - overhead, 0.8 * whole);
     const double guess = budget - 2.5 * static_cast<double>(DitherBlocks(layout_.n));
@@ -399,26 +393,22 @@ class DitherEncoder {
 
   size_t EncodeTiles(std::span<uint8_t> payload) {
     std::atomic<uint32_t> exact{0};
-    // One thread knows where each tile goes.
-    const bool in_order = work_.threads() == 1;
-    size_t end = layout_.tiles_at();
+    const TilePlaces places = layout_.places();
+    TileWriter tiles(places, payload, work_.threads() == 1);
     const auto encode = [&](size_t tile, int thread) {
       const size_t begin = tile * kDitherTile;
       const size_t size = layout_.tile_size(tile);
       const auto scratch = work_.Scratch(thread, TileScratch(size).total());
-      const size_t at = in_order ? end : MaxTilesAt(layout_, tile);
-      const auto out = payload.subspan(at, MaxTileBytes(size));
       TileEncoder encoder(format_, values_, MakeLaneKeys(key_), means_);
       bool raw;
-      const size_t used = encoder.Run(begin, size, scratch, out, &raw);
+      const size_t used = encoder.Run(begin, size, scratch, tiles.Room(tile), &raw);
       if (raw) exact += CountDithered(begin, size);
-      PutSize(payload, tile, static_cast<uint32_t>(used));
-      if (in_order) end += used;
+      tiles.Wrote(tile, used);
     };
     work_.ParallelFor(layout_.tiles(), std::cref(encode));
     format_.dithered -= exact;
     if (format_.dithered == 0) format_.step = 0;
-    return in_order ? end : CloseGaps(payload);
+    return tiles.Finish();
   }
   uint32_t CountDithered(size_t begin, size_t size) const {
     const std::span<const float> means =
@@ -428,27 +418,6 @@ class DitherEncoder {
     // The last block may be short.
     if (size > 0 && means.back() != 0) count -= means.size() * kDitherBlock - size;
     return static_cast<uint32_t>(count);
-  }
-
-  // The last tile's size has no place before the tiles.
-  void PutSize(std::span<uint8_t> payload, size_t tile, uint32_t size) {
-    if (tile + 1 == layout_.tiles()) {
-      last_size_ = size;
-    } else {
-      std::memcpy(payload.data() + 4 * tile, &size, sizeof(size));
-    }
-  }
-  size_t CloseGaps(std::span<uint8_t> payload) const {
-    size_t end = layout_.tiles_at();
-    for (size_t tile = 0; tile < layout_.tiles(); ++tile) {
-      uint32_t size = last_size_;
-      if (tile + 1 < layout_.tiles()) {
-        std::memcpy(&size, payload.data() + 4 * tile, sizeof(size));
-      }
-      std::memmove(payload.data() + end, payload.data() + MaxTilesAt(layout_, tile), size);
-      end += size;
-    }
-    return end;
   }
 
   const DitherSpec& spec_;
@@ -464,14 +433,13 @@ class DitherEncoder {
   DitherScales scales_;
   DitherFormat format_;
   float top_ = 0;
-  uint32_t last_size_ = 0;
 };
 
 }  // namespace
 
 size_t MaxDitherFrameBytes(size_t n) {
   const DitherLayout layout{n};
-  return FramePayloadOffset(kDitherParameterBytes) + MaxTilesAt(layout, layout.tiles());
+  return FramePayloadOffset(kDitherParameterBytes) + layout.places().MaxPayloadBytes();
 }
 
 Result<size_t> EncodeDither(const DitherSpec& spec, std::span<const float> values,

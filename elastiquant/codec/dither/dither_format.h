@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/tiled_payload.h"
 #include "elastiquant/coding/dither_model.h"
 
 namespace elastiquant {
@@ -33,8 +34,19 @@ struct DitherLayout {
   size_t n;
   size_t tiles() const { return (n + kDitherTile - 1) / kDitherTile; }
   size_t tile_size(size_t tile) const { return std::min(kDitherTile, n - tile * kDitherTile); }
-  // Sizes of all tiles but the last stand before them.
-  size_t tiles_at() const { return tiles() == 0 ? 0 : 4 * (tiles() - 1); }
+  // A tile that would be larger holds its values as they are.
+  static size_t MaxTileBytes(size_t size) {
+    return kDitherRawTileHeader + sizeof(float) * size;
+  }
+  // The sizes of all tiles but the last stand before them.
+  TilePlaces places() const {
+    return {TileTable::kSizes,
+            0,
+            TilePlaces::TableBytes(TileTable::kSizes, tiles()),
+            tiles(),
+            MaxTileBytes(kDitherTile),
+            tiles() == 0 ? 0 : MaxTileBytes(tile_size(tiles() - 1))};
+  }
 };
 constexpr size_t DitherBlocks(size_t size) { return (size + kDitherBlock - 1) / kDitherBlock; }
 inline size_t DitherBlockLength(size_t size, size_t block) {

@@ -20,6 +20,7 @@ class ElasticDecoder {
       : format_(format),
         layout_(format, frame.elements),
         payload_(frame.payload),
+        tiles_(layout_.places(), frame.payload),
         keys_(MakeLaneKeys(frame.key)),
         sink_(sink),
         work_(work) {
@@ -28,30 +29,16 @@ class ElasticDecoder {
   }
 
   Status Run() {
-    EQ_RETURN_IF_ERROR(CheckSize());
+    EQ_RETURN_IF_ERROR(tiles_.Check());
     return TryParallelFor(work_, layout_.tiles(),
                           [this](size_t tile, int thread) { return DecodeTile(tile, thread); });
   }
 
  private:
-  Status CheckSize() const {
-    if (format_.coding == IndexCoding::kFixed) {
-      const size_t size = layout_.WorstCodesAt(layout_.tiles());
-      if (payload_.size() == size) return Status::Ok();
-      return BadPayload("it has " + std::to_string(payload_.size()) + " bytes, not " +
-                        std::to_string(size));
-    }
-    if (payload_.size() < layout_.codes_at())
-      return BadPayload("it ends before the codes begin");
-    const size_t end = layout_.tiles() == 0 ? 0 : ReadEnd(layout_.tiles() - 1);
-    if (end == payload_.size() - layout_.codes_at()) return Status::Ok();
-    return BadPayload("the codes do not end where the payload does");
-  }
-
   Status DecodeTile(size_t tile, int thread) {
     const Piece piece = layout_.Tile(tile);
     const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
-    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, TileBytes(tile));
+    EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, tiles_.Tile(tile));
     EQ_RETURN_IF_ERROR(DecodeIndices(format_.coding, in, format_.bits, layout_.run(), codes,
                                      sink_.Soon(piece.begin)));
     const size_t levels = format_.levels.count;
@@ -95,35 +82,17 @@ class ElasticDecoder {
     return true;
   }
 
-  Result<std::span<const uint8_t>> TileBytes(size_t tile) const {
-    if (format_.coding == IndexCoding::kFixed) {
-      return payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
-    }
-    const uint64_t begin = tile == 0 ? 0 : ReadEnd(tile - 1);
-    const uint64_t end = ReadEnd(tile);
-    const std::span<const uint8_t> all = payload_.subspan(layout_.codes_at());
-    if (begin > end || end > all.size()) {
-      return BadPayload("the codes of tile " + std::to_string(tile) + " end at " +
-                        std::to_string(end) + ", outside their place");
-    }
-    return all.subspan(begin, end - begin);
-  }
-
   float ReadNorm(size_t bucket) const {
     float norm;
     std::memcpy(&norm, payload_.data() + layout_.norms_at() + bucket * sizeof(norm),
                 sizeof(norm));
     return norm;
   }
-  uint64_t ReadEnd(size_t tile) const {
-    uint64_t end;
-    std::memcpy(&end, payload_.data() + layout_.ends_at() + tile * sizeof(end), sizeof(end));
-    return end;
-  }
 
   const ElasticFormat& format_;
   const ElasticLayout layout_;
   const std::span<const uint8_t> payload_;
+  const TileReader tiles_;
   const LaneKeys keys_;
   const DecodeSink& sink_;
   Workspace& work_;

@@ -36,7 +36,8 @@ class ElasticEncoder {
         values_(values),
         keys_(MakeLaneKeys(key)),
         work_(work),
-        payload_(payload) {}
+        payload_(payload),
+        tiles_(layout_.places(), payload, work.threads() == 1) {}
 
   Result<size_t> Run() {
     WriteLevels();
@@ -47,8 +48,7 @@ class ElasticEncoder {
     const auto encode = [this](size_t tile, int thread) { EncodeTile(tile, thread); };
     work_.ParallelFor(layout_.tiles(), std::cref(encode));
     EQ_RETURN_IF_ERROR(error_.status());
-    return format_.coding == IndexCoding::kFixed ? layout_.WorstCodesAt(layout_.tiles())
-                                                 : CloseGaps();
+    return tiles_.Finish();
   }
 
  private:
@@ -62,14 +62,13 @@ class ElasticEncoder {
     const Piece piece = layout_.Tile(tile);
     const std::span<uint8_t> codes = work_.Scratch(thread, kMaxTile).first(piece.size);
     if (!QuantizeTile(tile, piece, codes)) return;
-    const auto out = payload_.subspan(layout_.WorstCodesAt(tile), layout_.WorstBytes(tile));
     // What this thread is likely to take next.
     const size_t next = tile + static_cast<size_t>(work_.threads());
     const float* soon = next < layout_.tiles() ? &values_[layout_.Tile(next).begin] : nullptr;
-    const Result<size_t> size =
-        EncodeIndices(format_.coding, codes, format_.bits, layout_.run(), out, soon);
+    const Result<size_t> size = EncodeIndices(format_.coding, codes, format_.bits,
+                                              layout_.run(), tiles_.Room(tile), soon);
     if (!size.ok()) return error_.Report(piece.begin, size.status());
-    if (format_.coding != IndexCoding::kFixed) WriteEnd(tile, *size);
+    if (format_.coding != IndexCoding::kFixed) tiles_.Wrote(tile, *size);
   }
 
   bool QuantizeTile(size_t tile, Piece piece, std::span<uint8_t> codes) {
@@ -192,28 +191,6 @@ class ElasticEncoder {
                 sizeof(norm));
   }
 
-  uint64_t ReadEnd(size_t tile) const {
-    uint64_t end;
-    std::memcpy(&end, payload_.data() + layout_.ends_at() + tile * sizeof(end), sizeof(end));
-    return end;
-  }
-  void WriteEnd(size_t tile, uint64_t end) {
-    std::memcpy(payload_.data() + layout_.ends_at() + tile * sizeof(end), &end, sizeof(end));
-  }
-
-  // Moves the tiles' codes together and turns their sizes into ends.
-  size_t CloseGaps() {
-    uint8_t* codes = payload_.data() + layout_.codes_at();
-    uint64_t end = 0;
-    for (size_t tile = 0; tile < layout_.tiles(); ++tile) {
-      const uint64_t size = ReadEnd(tile);
-      std::memmove(codes + end, payload_.data() + layout_.WorstCodesAt(tile), size);
-      end += size;
-      WriteEnd(tile, end);
-    }
-    return layout_.codes_at() + end;
-  }
-
   const ElasticFormat& format_;
   const LevelTable& table_;
   const ElasticLayout layout_;
@@ -223,6 +200,7 @@ class ElasticEncoder {
   const LaneKeys keys_;
   Workspace& work_;
   const std::span<uint8_t> payload_;
+  TileWriter tiles_;
   FirstError error_;
 };
 
@@ -231,7 +209,7 @@ class ElasticEncoder {
 size_t MaxElasticFrameBytes(const ElasticFormat& format, size_t n) {
   const ElasticLayout layout(format, n);
   return FramePayloadOffset(kElasticParameterBytes) + TensorListBytes(format.tensors.size()) +
-         layout.WorstCodesAt(layout.tiles());
+         layout.places().MaxPayloadBytes();
 }
 
 Result<size_t> EncodeElasticFrame(const ElasticFormat& format, const LevelTable& table,

@@ -183,22 +183,18 @@ Status ReadTensorList(std::span<const uint8_t> payload, size_t elements, size_t 
 ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
     : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements,
                    format.tensors),
-      coding_(format.coding),
-      bits_(format.bits) {
-  ends_at_ = format.listed().size_bytes();
-  norms_at_ = ends_at_ + (coding_ == IndexCoding::kFixed ? 0 : tiles() * sizeof(uint64_t));
-  codes_at_ = norms_at_ + buckets() * sizeof(float);
-  full_tile_bytes_ = MaxTileBytes(tile());
-  last_tile_bytes_ = tiles() == 0 ? 0 : MaxTileBytes(elements - (tiles() - 1) * tile());
-}
+      places_(PlacesOf(format, elements)) {}
 
-size_t ElasticLayout::MaxTileBytes(size_t size) const {
-  return MaxIndexBytes(coding_, size, bits_, CeilDivide(size, run()));
-}
-
-size_t ElasticLayout::WorstCodesAt(size_t tile) const {
-  if (tile < tiles() || tile == 0) return codes_at_ + tile * full_tile_bytes_;
-  return codes_at_ + (tiles() - 1) * full_tile_bytes_ + last_tile_bytes_;
+TilePlaces ElasticLayout::PlacesOf(const ElasticFormat& format, size_t elements) {
+  const auto most = [&](size_t size) {
+    return MaxIndexBytes(format.coding, size, format.bits, CeilDivide(size, run()));
+  };
+  const TileTable table =
+      format.coding == IndexCoding::kFixed ? TileTable::kNone : TileTable::kEnds;
+  const size_t table_at = format.listed().size_bytes();
+  norms_at_ = table_at + TilePlaces::TableBytes(table, tiles());
+  return {table,   table_at,     norms_at_ + buckets() * sizeof(float),
+          tiles(), most(tile()), tiles() == 0 ? 0 : most(elements - (tiles() - 1) * tile())};
 }
 
 }  // namespace elastiquant

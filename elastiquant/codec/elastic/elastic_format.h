@@ -10,6 +10,7 @@
 #include "elastiquant/codec/bucket_norm.h"
 #include "elastiquant/codec/levels.h"
 #include "elastiquant/codec/tile_geometry.h"
+#include "elastiquant/codec/tiled_payload.h"
 #include "elastiquant/coding/index_coding.h"
 
 namespace elastiquant {
@@ -81,21 +82,14 @@ class ElasticLayout : public TileGeometry {
 
   // These are offsets in the payload.
   size_t levels_at() const { return 0; }
-  size_t ends_at() const { return ends_at_; }
   size_t norms_at() const { return norms_at_; }
-  size_t codes_at() const { return codes_at_; }
-  // Returns where a tile's codes are if all tiles before it have the most bytes possible, which
-  // under kFixed they always have. tile <= tiles().
-  size_t WorstCodesAt(size_t tile) const;
-  size_t WorstBytes(size_t tile) const { return WorstCodesAt(tile + 1) - WorstCodesAt(tile); }
+  const TilePlaces& places() const { return places_; }
 
  private:
-  size_t MaxTileBytes(size_t size) const;
+  TilePlaces PlacesOf(const ElasticFormat& format, size_t elements);
 
-  IndexCoding coding_;
-  int bits_;
-  size_t ends_at_, norms_at_, codes_at_;
-  size_t full_tile_bytes_, last_tile_bytes_;
+  size_t norms_at_;
+  TilePlaces places_;
 };
 
 }  // namespace elastiquant
