@@ -4,25 +4,16 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
-#include "elastiquant/base/bytes.h"
 #include "elastiquant/ddp/engine_ties.h"
-#include "elastiquant/ddp/layout_section.h"
 
 namespace elastiquant {
 namespace {
 
 // For which the verdict on a lost worker is awaited, beyond the time that one may be silent.
 constexpr std::chrono::seconds kBeyondTimeout{2};
-
-constexpr char kIdentitySection[] = "identity";
-constexpr char kStepSection[] = "step";
-constexpr char kUnitsSection[] = "units";
-constexpr char kLayoutSection[] = "layout";
-constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
 
 std::exception_ptr ToException(const Status& status) {
   const std::string words = "elastiquant: " + status.message();
@@ -171,7 +162,7 @@ DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& g
     begun_ = false;
     const std::lock_guard lock(mutex_);
     finish_ = true;
-    calling_ = exact_;
+    exact_step_.SetRollIsDue(exact_);
     changed_.notify_all();
   }
   return future;
@@ -201,7 +192,7 @@ Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
 Status DdpEngine::StartStep() {
   std::unique_lock lock(mutex_);
   // What workers say to each other between steps must not mix with that.
-  changed_.wait(lock, [&] { return !calling_ || !error_.ok(); });
+  changed_.wait(lock, [&] { return !exact_step_.roll_is_due() || !error_.ok(); });
   EQ_RETURN_IF_ERROR(error_);
   if (in_step_) return Internal("a backward began before the last one had ended");
   arrivals_.clear();
@@ -243,10 +234,7 @@ Status DdpEngine::BeginReduction() {
   if (exact_) {
     reduction_->BeginExactStep();
     const std::lock_guard lock(mutex_);
-    is_exact_ = all_finite_ = true;
-    all_begun_ = false;
-    sum_error_ = {};
-    under_way_ = 0;
+    exact_step_.Begin();
   } else {
     EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_));
   }
@@ -347,9 +335,7 @@ Status DdpEngine::SendAsItIs(size_t index, bool last, const at::Tensor& gradient
   {
     const std::lock_guard lock(mutex_);
     EQ_RETURN_IF_ERROR(error_);
-    ++under_way_;
-    all_begun_ = last;
-    since_last_ = Stopwatch();
+    exact_step_.StartSum(last);
   }
   try {
     gradients.div_(world_size_);
@@ -374,10 +360,8 @@ void DdpEngine::OnSummed(size_t index, const at::Tensor& mean) {
   {
     const std::lock_guard lock(mutex_);
     if (!error_.ok()) return;
-    all_finite_ &= finite;
     future = std::exchange(arrivals_[index].future, nullptr);
-    const bool is_last = --under_way_ == 0 && all_begun_;
-    if (is_last && sum_error_.ok()) FinishExactStep();
+    if (exact_step_.FinishSum(finite)) FinishExactStep();
     changed_.notify_all();
   }
   future->markCompleted(mean);
@@ -386,8 +370,7 @@ void DdpEngine::OnSummed(size_t index, const at::Tensor& mean) {
 // CallTheRoll tells why: who was lost says more than how the sum has failed.
 void DdpEngine::OnSumFailed(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (sum_error_.ok()) sum_error_ = AllReduceFailed(why);
-  --under_way_;
+  exact_step_.FailSum(AllReduceFailed(why));
   changed_.notify_all();
 }
 
@@ -398,11 +381,11 @@ Status DdpEngine::CallTheRoll() {
   Status failure;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return under_way_ == 0 || !error_.ok() || stop_; });
+    changed_.wait(lock, [&] { return exact_step_.sums() == 0 || !error_.ok() || stop_; });
     EQ_RETURN_IF_ERROR(error_);
-    failure = sum_error_;
+    failure = exact_step_.failure();
     if (failure.ok()) {
-      calling_ = false;
+      exact_step_.SetRollIsDue(false);
       changed_.notify_all();
       return {};
     }
@@ -414,16 +397,18 @@ Status DdpEngine::CallTheRoll() {
 // With the mutex locked.
 void DdpEngine::FinishExactStep() {
   ++step_;
-  if (all_finite_ && reduction_->layers().flushes()) reduction_->layers().CommitFlushed();
+  if (exact_step_.all_finite() && reduction_->layers().flushes())
+    reduction_->layers().CommitFlushed();
   units_.AfterStep(reduction_->layers());
   ++stats_.steps;
   ++stats_.exact_steps;
   stats_.reducer.coordinates += reduction_->coordinates();
-  stats_.reducer.wait_seconds += since_last_.Seconds();
+  stats_.reducer.wait_seconds += exact_step_.SecondsSinceLast();
   const uint64_t sent = CountUncompressed();
   stats_.traffic.bytes_up += sent;
   stats_.traffic.bytes_down += sent;
-  in_step_ = is_exact_ = false;
+  in_step_ = false;
+  exact_step_.End();
   comm_->SetActivity("between two backwards");
 }
 
@@ -441,7 +426,7 @@ uint64_t DdpEngine::CountUncompressed() {
 void DdpEngine::OnPeerLost(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    if (!in_step_ || !is_exact_) return;
+    if (!in_step_ || !exact_step_.is_under_way()) return;
   }
   Fail(status);
 }
@@ -558,9 +543,10 @@ void DdpEngine::Fail(const Status& status) {
     const std::lock_guard lock(mutex_);
     closing = stop_;
     if (error_.ok()) error_ = status;
-    if (is_exact_ && under_way_ > 0) KeepForEver(options_.all_reduce);
+    if (exact_step_.is_under_way() && exact_step_.sums() > 0) KeepForEver(options_.all_reduce);
     arrivals = std::exchange(arrivals_, {});
-    in_step_ = is_exact_ = false;
+    in_step_ = false;
+    exact_step_.End();
     changed_.notify_all();
   }
   // A lost worker is known to all; what went wrong here is not.
@@ -596,84 +582,33 @@ std::vector<nlohmann::json> DdpEngine::Layers() {
                                                   codecs_->epoch());
 }
 
-StateIdentity DdpEngine::Identity() const {
-  StateIdentity identity{.rank = rank_, .world_size = world_size_, .layers = {}};
-  for (const DdpParameter& p : parameters_) {
-    identity.layers.push_back({p.shape.name, p.shape.elements, p.codec});
-  }
-  return identity;
-}
-
-Status DdpEngine::CheckMemory(const Sections& sections) const {
-  for (const DdpParameter& p : parameters_) {
-    const std::vector<std::string> fields = codecs_->asked().at(p.codec)->StateFields();
-    EQ_RETURN_IF_ERROR(CodecMemory::Check(p.shape, fields, sections));
-  }
-  return {};
-}
+DdpStateOwner DdpEngine::Owner() const { return {parameters_, rank_, world_size_, *codecs_}; }
 
 Sections DdpEngine::SaveState() {
-  Sections state = loaded_;
-  if (reduction_) {
-    reduction_->layers().SaveMemory(&state);
-  } else if (loaded_.empty()) {
-    for (const DdpParameter& p : parameters_) {
-      CodecMemory::SaveEmpty(p.shape, codecs_->asked().at(p.codec)->StateFields(), &state);
-    }
-  }
-  state[kIdentitySection] = IdentitySection(Identity());
-  state[kLayoutSection] =
-      LayoutSection(reduction_ ? reduction_->layout() : remembered_, parameters_);
-  for (const auto& [spec, fitted] : codecs_->Fitted()) {
-    state[kCodecSection + spec].assign(fitted.begin(), fitted.end());
-  }
-  state[kStepSection] = BytesOf(std::span<const uint64_t>(&step_, 1));
-  state[kUnitsSection] = BytesOf(units_.of_memory());
-  return state;
+  const std::span<const double> units = units_.of_memory();
+  DdpState state{.step = step_,
+                 .layout = reduction_ ? reduction_->layout() : remembered_,
+                 .units = {units.begin(), units.end()},
+                 .fitted = codecs_->Fitted(),
+                 .memory = loaded_};
+  if (reduction_) reduction_->layers().SaveMemory(&state.memory);
+  return SaveDdpState(std::move(state), Owner());
 }
 
 Status DdpEngine::LoadState(const Sections& sections) {
-  Sections memory = sections;
-  const auto identity = memory.extract(kIdentitySection);
-  if (identity.empty()) {
-    return CorruptData("section identity is missing: nothing tells whose state it is");
-  }
-  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
-  const auto step = memory.extract(kStepSection);
-  if (step.empty() || step.mapped().size() != sizeof(step_)) {
-    return CorruptData("section step is missing or has a wrong size");
-  }
-  const auto units = memory.extract(kUnitsSection);
-  std::vector<double> units_of_memory(parameters_.size());
-  if (units.empty() || units.mapped().size() != units_of_memory.size() * sizeof(double)) {
-    return CorruptData("section units is missing or has a wrong size");
-  }
-  std::memcpy(units_of_memory.data(), units.mapped().data(), units.mapped().size());
-  std::map<std::string, std::string> fitted = codecs_->Fitted();
-  for (auto& [spec, text] : fitted) {
-    const auto section = memory.extract(kCodecSection + spec);
-    if (section.empty()) {
-      return CorruptData("section " + (kCodecSection + spec) +
-                         " is missing: the state is of another codec");
-    }
-    text.assign(section.mapped().begin(), section.mapped().end());
-  }
-  const auto layout = memory.extract(kLayoutSection);
-  if (layout.empty()) return CorruptData("section layout is missing");
-  EQ_ASSIGN_OR_RETURN(DdpLayout remembered, ReadLayoutSection(layout.mapped(), parameters_));
-  EQ_RETURN_IF_ERROR(CheckMemory(memory));
+  EQ_ASSIGN_OR_RETURN(DdpState state, ReadDdpState(sections, Owner()));
   MemoryUnits checked = units_;
-  EQ_RETURN_IF_ERROR(checked.SetOfMemory(std::move(units_of_memory)));
-  EQ_RETURN_IF_ERROR(codecs_->UseFitted(fitted));
+  EQ_RETURN_IF_ERROR(checked.SetOfMemory(std::move(state.units)));
+  EQ_RETURN_IF_ERROR(codecs_->UseFitted(state.fitted));
   units_ = std::move(checked);
-  std::memcpy(&step_, step.mapped().data(), sizeof(step_));
+  step_ = state.step;
   if (reduction_ == nullptr) {
-    remembered_ = std::move(remembered);  // none is known before the first step
-    loaded_ = std::move(memory);
+    remembered_ = std::move(state.layout);  // none is known before the first step
+    loaded_ = std::move(state.memory);
     return {};
   }
   EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(codecs_->Now()));
-  return reduction_->layers().LoadMemory(memory);
+  return reduction_->layers().LoadMemory(state.memory);
 }
 
 void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {

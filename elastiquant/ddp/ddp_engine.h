@@ -21,11 +21,12 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/ddp_reduction.h"
+#include "elastiquant/ddp/ddp_state.h"
+#include "elastiquant/ddp/exact_step.h"
 #include "elastiquant/ddp/payoff.h"
 #include "elastiquant/ddp/regrouped.h"
 #include "elastiquant/layers/memory_units.h"
 #include "elastiquant/layers/run_codecs.h"
-#include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
@@ -175,8 +176,7 @@ class DdpEngine {
   Status MakeReduction(const DdpLayout& layout);
   Status WeighExact();
   Status BeginReduction();
-  StateIdentity Identity() const;
-  Status CheckMemory(const Sections& sections) const;
+  DdpStateOwner Owner() const;
   void OnReduced(size_t bucket, bool is_mean);
   void Return(size_t bucket, bool is_mean);
   void FinishLoop();
@@ -222,14 +222,7 @@ class DdpEngine {
   std::vector<Reduced> ahead_;     // buckets that are done before DDP's has arrived
   bool in_step_ = false;
   bool finish_ = false;  // whether all buckets of the step are on their way
-  // These are for a step that goes as it is.
-  bool is_exact_ = false;  // whether this step is one
-  bool all_begun_ = false;
-  size_t under_way_ = 0;  // DDP's buckets that are being summed
-  bool all_finite_ = true;
-  Status sum_error_;      // of the first sum that failed
-  bool calling_ = false;  // from the last bucket on, until all workers are known to be there
-  Stopwatch since_last_;  // since the last bucket was sent
+  ExactStep exact_step_;
   bool stop_ = false;
   Status error_;
   DdpStats stats_;

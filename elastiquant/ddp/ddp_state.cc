@@ -1,0 +1,102 @@
+#include "elastiquant/ddp/ddp_state.h"
+
+#include <cstring>
+#include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/ddp/layout_section.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr char kIdentitySection[] = "identity";
+constexpr char kStepSection[] = "step";
+constexpr char kUnitsSection[] = "units";
+constexpr char kLayoutSection[] = "layout";
+constexpr char kCodecSection[] = "codec/";  // then the spec that parameters name
+
+std::vector<std::string> FieldsOf(const DdpParameter& parameter, const DdpStateOwner& owner) {
+  return owner.codecs.asked().at(parameter.codec)->StateFields();
+}
+
+Status ReadStep(Sections* sections, uint64_t* step) {
+  const auto section = sections->extract(kStepSection);
+  if (section.empty() || section.mapped().size() != sizeof(*step)) {
+    return CorruptData("section step is missing or has a wrong size");
+  }
+  std::memcpy(step, section.mapped().data(), sizeof(*step));
+  return {};
+}
+
+Status ReadUnits(Sections* sections, std::span<double> units) {
+  const auto section = sections->extract(kUnitsSection);
+  if (section.empty() || section.mapped().size() != units.size_bytes()) {
+    return CorruptData("section units is missing or has a wrong size");
+  }
+  std::memcpy(units.data(), section.mapped().data(), units.size_bytes());
+  return {};
+}
+
+// `fitted` has the specs whose levels are fitted.
+Status ReadFitted(Sections* sections, std::map<std::string, std::string>* fitted) {
+  for (auto& [spec, text] : *fitted) {
+    const auto section = sections->extract(kCodecSection + spec);
+    if (section.empty()) {
+      return CorruptData("section " + (kCodecSection + spec) +
+                         " is missing: the state is of another codec");
+    }
+    text.assign(section.mapped().begin(), section.mapped().end());
+  }
+  return {};
+}
+
+}  // namespace
+
+StateIdentity DdpStateOwner::Identity() const {
+  StateIdentity identity{.rank = rank, .world_size = world_size, .layers = {}};
+  for (const DdpParameter& p : parameters) {
+    identity.layers.push_back({p.shape.name, p.shape.elements, p.codec});
+  }
+  return identity;
+}
+
+Sections SaveDdpState(DdpState state, const DdpStateOwner& owner) {
+  Sections sections = std::move(state.memory);
+  if (sections.empty()) {
+    for (const DdpParameter& p : owner.parameters) {
+      CodecMemory::SaveEmpty(p.shape, FieldsOf(p, owner), &sections);
+    }
+  }
+  sections[kIdentitySection] = IdentitySection(owner.Identity());
+  sections[kLayoutSection] = LayoutSection(state.layout, owner.parameters);
+  for (const auto& [spec, fitted] : state.fitted) {
+    sections[kCodecSection + spec].assign(fitted.begin(), fitted.end());
+  }
+  sections[kStepSection] = BytesOf(std::span<const uint64_t>(&state.step, 1));
+  sections[kUnitsSection] = BytesOf(std::span<const double>(state.units));
+  return sections;
+}
+
+Result<DdpState> ReadDdpState(Sections sections, const DdpStateOwner& owner) {
+  const auto identity = sections.extract(kIdentitySection);
+  if (identity.empty()) {
+    return CorruptData("section identity is missing: nothing tells whose state it is");
+  }
+  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), owner.Identity()));
+  DdpState state;
+  state.units.resize(owner.parameters.size());
+  state.fitted = owner.codecs.Fitted();
+  EQ_RETURN_IF_ERROR(ReadStep(&sections, &state.step));
+  EQ_RETURN_IF_ERROR(ReadUnits(&sections, state.units));
+  EQ_RETURN_IF_ERROR(ReadFitted(&sections, &state.fitted));
+  const auto layout = sections.extract(kLayoutSection);
+  if (layout.empty()) return CorruptData("section layout is missing");
+  EQ_ASSIGN_OR_RETURN(state.layout, ReadLayoutSection(layout.mapped(), owner.parameters));
+  for (const DdpParameter& p : owner.parameters) {
+    EQ_RETURN_IF_ERROR(CodecMemory::Check(p.shape, FieldsOf(p, owner), sections));
+  }
+  state.memory = std::move(sections);
+  return state;
+}
+
+}  // namespace elastiquant
