@@ -238,20 +238,20 @@ Command MakeAnalyzeCommand(CLI::App& program) {
                                 kAnalyzeExample);
   app->add_option("IN", options->inputs, ".npy files, or folders of them");
   app->add_option("--codec", options->codecs,
-                  "Codec to measure; may be repeated. Default: every registered one")
+                  "Codec to measure; may be repeated. By default every registered one")
       ->take_all()
       ->allow_extra_args(false);
   app->add_flag("--rates", options->rates,
-                "Every registered codec at all its usual rates, beside --codec");
-  app->add_option("--gaussian", options->gaussian, "Also this many Gaussian values")
+                "Measure every registered codec at all its usual rates, beside --codec");
+  app->add_option("--gaussian", options->gaussian, "Measure on this many Gaussian values too")
       ->check(CLI::Range(size_t{1}, kMaxFrameElements));
-  app->add_option("--draws", options->analysis.draws, "Encodings of each vector")
+  app->add_option("--draws", options->analysis.draws, "How often each vector is encoded")
       ->check(CLI::Range(2, 1'000'000))
       ->capture_default_str();
   app->add_option("--seed", options->analysis.seed, "Seed of the rounding and of --gaussian")
       ->capture_default_str();
   AddComputeOptions(app, &options->compute);
-  app->add_flag("--json", options->json, "A JSON object");
+  app->add_flag("--json", options->json, "Print a JSON object");
   app->add_option(
       "--plot", options->plot,
       "Draw NMSE against bits: writes PLOT.json, and PLOT.png and .svg, one of each "

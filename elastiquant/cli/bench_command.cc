@@ -166,9 +166,9 @@ Command MakeBenchCommand(CLI::App& program) {
   CLI::App* app =
       AddSubcommand(program, "bench", "Measure codecs: speed, size and error", kBenchExample);
   app->add_option("--codec", options->codecs,
-                  "Codec to measure; may be repeated. Default: every registered one")
+                  "Codec to measure; may be repeated. By default every registered one")
       ->take_all();
-  app->add_flag("--all", options->all, "Every registered codec, beside --codec");
+  app->add_flag("--all", options->all, "Measure every registered codec, beside --codec");
   app->add_option("--elements", options->elements,
                   "Length of the vector; a file's values are repeated. Default: 25000000 "
                   "Gaussian values (100 MB), or the file as it is")
@@ -176,12 +176,13 @@ Command MakeBenchCommand(CLI::App& program) {
   app->add_option("--input", options->input, "Measure on this .npy file, such as a gradient");
   AddComputeOptions(app, &options->compute);
   app->add_option("--repetitions", options->bench.repetitions,
-                  "Repetitions; 0: as many as fit in a second or so, at least 5")
+                  "How often each codec is measured; 0: as often as fits into about a second, "
+                  "but at least 5 times")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app->add_option("--seed", options->bench.seed, "Seed of the vector and of the rounding")
       ->capture_default_str();
-  app->add_flag("--json", options->json, "A JSON object");
+  app->add_flag("--json", options->json, "Print a JSON object");
   app->add_flag("--list-targets", options->list_targets,
                 "Print the SIMD targets of this machine, best first, one a line");
   return {app, [options] {

@@ -154,8 +154,9 @@ Command MakeCodecsCommand(CLI::App& program) {
   auto modifiers = std::make_shared<bool>(false);
   CLI::App* app = AddSubcommand(
       program, "codecs", "List codecs, what they promise, and their keys", kCodecsExample);
-  app->add_flag("--json", *json, "A JSON list");
-  app->add_flag("--modifiers", *modifiers, "What may follow any codec, in place of the codecs");
+  app->add_flag("--json", *json, "Print a JSON list");
+  app->add_flag("--modifiers", *modifiers,
+                "List what may follow any codec, in place of the codecs");
   return {app, [json, modifiers]() -> Status {
             if (*modifiers) {
               *json ? PrintModifiersJson() : PrintModifiers();

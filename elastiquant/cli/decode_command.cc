@@ -61,7 +61,8 @@ Command MakeDecodeCommand(CLI::App& program) {
   CLI::App* app =
       AddSubcommand(program, "decode", "Decode a frame to a .npy file", kDecodeExample);
   app->add_option("--max-elements", options->max_elements,
-                  "Values that the frame may claim to have; raise it for frames you trust")
+                  "Most values that the frame may claim to have; raise it only for frames that "
+                  "you trust")
       ->capture_default_str();
   AddComputeOptions(app, &options->compute);
   app->add_option("IN", options->in, "The frame")->required();

@@ -111,9 +111,9 @@ Command MakeEncodeCommand(CLI::App& program) {
                   "Seed of the random rounding: the same seed gives the same bytes")
       ->capture_default_str();
   app->add_option("--step", options->step,
-                  "Training step, mixed into the seed; if not given, the number of messages "
-                  "before this one in its stream, or 0");
-  app->add_option("--worker", options->worker, "Worker's number, mixed into the seed")
+                  "Training step, mixed into the seed; by default the number of messages "
+                  "before this one in --stream, or 0");
+  app->add_option("--worker", options->worker, "Number of the worker, mixed into the seed")
       ->capture_default_str();
   app->add_option("--stream", options->stream,
                   "File of what codecs such as topk|ef and dgc remember for the next message: "

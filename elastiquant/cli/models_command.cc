@@ -35,7 +35,7 @@ Command MakeModelsCommand(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
   CLI::App* app = AddSubcommand(program, "models", "List models and their parameter counts",
                                 kModelsExample);
-  app->add_flag("--json", *json, "A JSON object: name to number of parameters");
+  app->add_flag("--json", *json, "Print a JSON object of names and numbers of parameters");
   return {app, [json] {
             *json ? PrintJson() : PrintText();
             return Status::Ok();

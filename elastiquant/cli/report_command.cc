@@ -40,16 +40,18 @@ Command MakeReportCommand(CLI::App& program) {
                                 kReportExample);
   app->add_option("RUN", options->runs, "Folders written by `elastiquant train --out`")
       ->required();
-  app->add_option("--out", options->out, "Folder to write into; made if it is not there")
+  app->add_option("--out", options->out, "Folder to write to, which is created if need be")
       ->required();
-  app->add_option("--title", options->title, "What the runs have in common, for the report");
+  app->add_option("--title", options->title,
+                  "Title of the report: what its runs have in common");
   app->add_option("--per", options->per, "What the table's seconds are for: step or epoch")
       ->check(CLI::IsMember({"step", "epoch"}))
       ->capture_default_str();
   app->add_option("--python", options->python,
                   "Python with matplotlib; default: .venv/bin/python above this program, "
                   "else python3");
-  app->add_flag("--no-plots", options->no_plots, "Tables only: needs no matplotlib");
+  app->add_flag("--no-plots", options->no_plots,
+                "Write tables only, for which matplotlib is not needed");
   return {app, [options] { return RunReport(*options); }};
 }
 

@@ -267,16 +267,22 @@ void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
                   "Predict bits and time over this access link: RATE[,DELAY], as 20mbit,10ms");
   app->add_option("--parameters", o->cluster.parameters, "Parameters of the model")
       ->capture_default_str();
-  app->add_option("--workers", o->cluster.workers, "Replicas, 2 or more")
+  app->add_option("--workers", o->cluster.workers, "Workers that train together, 2 or more")
       ->capture_default_str();
-  app->add_option("--compute", o->cluster.compute_seconds, "Seconds a step without the link")
+  app->add_option("--compute", o->cluster.compute_seconds, "Seconds that a step computes")
       ->capture_default_str();
-  app->add_option("--target", o->target, "The gap f(x) - f* to reach")->capture_default_str();
-  app->add_option("--smoothness", o->problem.smoothness, "L")->capture_default_str();
-  app->add_option("--distance", o->problem.distance, "R = |x_0 - x*|")->capture_default_str();
-  app->add_option("--noise", o->problem.noise, "E|g - grad f|^2 of one worker")
+  app->add_option("--target", o->target, "Gap f(x) - f* to the best loss that is to be reached")
       ->capture_default_str();
-  app->add_option("--second-moment", o->problem.second_moment, "E|g|^2 of one worker")
+  app->add_option("--smoothness", o->problem.smoothness, "Smoothness L of the loss")
+      ->capture_default_str();
+  app->add_option("--distance", o->problem.distance,
+                  "Distance R = |x_0 - x*| of the first weights from the best ones")
+      ->capture_default_str();
+  app->add_option("--noise", o->problem.noise,
+                  "Variance E|g - grad f|^2 of one worker's gradient")
+      ->capture_default_str();
+  app->add_option("--second-moment", o->problem.second_moment,
+                  "Second moment E|g|^2 of one worker's gradient")
       ->capture_default_str();
 }
 
@@ -284,23 +290,24 @@ void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
 
 Command MakeTheoryCommand(CLI::App& program) {
   auto options = std::make_shared<TheoryOptions>();
-  CLI::App* app =
-      AddSubcommand(program, "theory",
-                    "Bounds and worst cases of a quantiser, before it is run", kTheoryExample);
+  CLI::App* app = AddSubcommand(
+      program, "theory", "Compute bounds and worst cases of a quantiser, before it is run",
+      kTheoryExample);
   TheorySetting& setting = options->setting;
   app->add_option("--levels", setting.levels,
-                  "exp, uniform, minimax (of least worst case), or a list: 0.1/0.3/1")
+                  "Levels: exp, uniform, minimax (with the smallest worst case), or a list "
+                  "such as 0.1/0.3/1")
       ->capture_default_str();
   app->add_option("--p", setting.p, "Ratio of exponential levels, or auto")
       ->capture_default_str();
-  app->add_option("--bits", setting.bits, "2 to 8: bits of a code, its sign included")
+  app->add_option("--bits", setting.bits, "Bits of a code, its sign included: 2 to 8")
       ->capture_default_str();
   app->add_option("--bucket", setting.bucket, "Values that share a norm")
       ->capture_default_str();
-  app->add_option("--norm", setting.norm, "l1, l2, linf, or l<q>, such as l3")
+  app->add_option("--norm", setting.norm, "Norm of a bucket: l1, l2, linf, or l<q>, such as l3")
       ->capture_default_str();
   AddProblemOptions(app, options.get());
-  app->add_flag("--json", options->json, "A JSON object");
+  app->add_flag("--json", options->json, "Print a JSON object");
   app->add_option("--plot", options->plot,
                   "Draw variance against bits for families of levels: PLOT.png and .svg, and "
                   "their figures in .json");

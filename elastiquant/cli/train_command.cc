@@ -120,46 +120,54 @@ Status RunTrain(const TrainFlags& flags) {
 }
 
 void AddData(CLI::App& app, DataOptions& o) {
-  app.add_option("--data", o.data, "'generated', or a folder of CIFAR, idx or JPEG files")
+  app.add_option("--data", o.data, "'generated', or a folder with CIFAR, idx or JPEG files")
       ->capture_default_str();
   app.add_flag("--augment,!--no-augment", o.augment, "Augment training images (the default)");
   app.add_option("--generated-train", o.generated_train, "Images in the generated training set")
       ->capture_default_str();
   app.add_option("--generated-test", o.generated_test, "Images in the generated test set")
       ->capture_default_str();
-  app.add_option("--data-seed", o.data_seed, "Seed of the generated set")
+  app.add_option("--data-seed", o.data_seed, "Seed of the generated data set")
       ->capture_default_str();
-  app.add_option("--image-size", o.image_size, "Pixels on a side, for JPEG folders");
+  app.add_option("--image-size", o.image_size,
+                 "Pixels along each side to which JPEG files are scaled");
 }
 
 void AddUpdate(CLI::App& app, UpdateOptions& o) {
-  app.add_option("--model", o.model, "Network; `elastiquant models` lists them")
+  app.add_option("--model", o.model, "Network to train; `elastiquant models` lists them")
       ->capture_default_str();
-  app.add_option("--init", o.init,
-                 "Begin with the weights of this safetensors file; default: made from --seed");
-  app.add_option("--steps", o.steps, "Steps to train; overrides --epochs");
+  app.add_option(
+      "--init", o.init,
+      "Start from the weights in this safetensors file; by default they are drawn from --seed");
+  app.add_option("--steps", o.steps, "Steps to train, in place of --epochs");
   app.add_option("--epochs", o.epochs, "Passes over the training set")->capture_default_str();
-  app.add_option("--batch", o.batch, "Images a worker and step")->capture_default_str();
-  app.add_option("--seed", o.seed, "Of weights, data order, augmentation and codec")
+  app.add_option("--batch", o.batch, "Images per worker and step")->capture_default_str();
+  app.add_option("--seed", o.seed,
+                 "Seed of the weights, the order of the data, augmentation and the codec")
       ->capture_default_str();
-  app.add_option("--lr", o.learning_rate, "Learning rate after warm-up, of the mean gradient")
+  app.add_option("--lr", o.learning_rate,
+                 "Learning rate for the mean gradient, after the warm-up")
       ->capture_default_str();
-  app.add_option("--momentum", o.momentum)->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay)->capture_default_str();
+  app.add_option("--momentum", o.momentum, "Momentum of SGD")->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "Weight decay")->capture_default_str();
   app.add_flag("--decay-1d,!--no-decay-1d", o.decay_1d,
-               "Weight decay of biases and norms too (the default)");
-  app.add_flag("--nesterov", o.nesterov, "Nesterov momentum");
+               "Apply weight decay to biases and norms too (the default)");
+  app.add_flag("--nesterov", o.nesterov, "Use Nesterov momentum");
   app.add_option("--update", o.update,
-                 "sgd, or powersgd: the gradient is added to the momentum, as published")
+                 "Update rule: sgd, or powersgd, which adds the gradient to the momentum as "
+                 "PowerSGD's authors do")
       ->capture_default_str();
-  app.add_option("--schedule", o.schedule, "constant, step or cosine")->capture_default_str();
+  app.add_option("--schedule", o.schedule,
+                 "How the learning rate changes: constant, step or cosine")
+      ->capture_default_str();
   app.add_option("--warmup", o.warmup_steps, "Steps over which the learning rate rises")
       ->capture_default_str();
   app.add_option("--milestones", o.milestones,
-                 "Of --schedule step: where it falls, in fractions of the run")
+                 "Where --schedule step lowers the learning rate, as fractions of the run")
       ->delimiter(',')
       ->default_str("0.5,0.75");
-  app.add_option("--step-factor", o.step_factor, "Of --schedule step: by how much it falls")
+  app.add_option("--step-factor", o.step_factor,
+                 "What --schedule step multiplies the learning rate by")
       ->capture_default_str();
 }
 
@@ -168,30 +176,35 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   flags.workers_given =
       app.add_option("--workers", o.workers, "Processes to start on this machine")
           ->capture_default_str();
-  app.add_option("--codec", o.codec, "Spec of the gradients' codec; `elastiquant codecs`")
+  app.add_option("--codec", o.codec,
+                 "Codec of the gradients, as `elastiquant codecs` lists them")
       ->capture_default_str();
   app.add_option("--exact", o.exact,
-                 "Gradients that stay fp32: none, 1d (biases and norms), name patterns; commas")
+                 "Gradients that stay fp32: none, 1d (biases and norms), or patterns of names, "
+                 "separated by commas")
       ->capture_default_str();
   app.add_option("--exchange", o.exchange,
-                 "How means come about: auto (by codec and number of workers), codec (as it "
-                 "asks for), two-phase, all-gather, sparse-scatter, integer-sum")
+                 "How the workers average: auto (by codec and number of workers), codec (as "
+                 "the codec asks for), two-phase, all-gather, sparse-scatter or integer-sum")
       ->capture_default_str();
   app.add_option("--codec-down", o.codec_down,
-                 "Spec that means travel back under, of two phases; default: --codec's");
+                 "Codec under which means travel back in a two-phase exchange; by default that "
+                 "of --codec");
   app.add_option("--adapt-every", o.adapt_every,
-                 "Steps after which alq and amq fit their levels; 0: 100, 2000, each 10000")
+                 "Steps between the fits of alq's and amq's levels; 0: after 100 and 2000 "
+                 "steps, then every 10000")
       ->capture_default_str();
-  app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradient that travel together")
+  app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradients that travel together")
       ->capture_default_str();
-  app.add_option("--link", o.link, "Emulate an access link: RATE[,DELAY], as 20mbit,10ms");
-  app.add_option("--port", flags.port, "Where the workers meet; default: a free one");
+  app.add_option("--link", o.link,
+                 "Emulate an access link of this RATE[,DELAY], such as 20mbit,10ms");
+  app.add_option("--port", flags.port, "Port at which the workers meet; by default a free one");
   app.add_option("--timeout", o.timeout_seconds,
-                 "Seconds of silence after which a worker is lost")
+                 "Seconds of silence after which a worker counts as lost")
       ->capture_default_str();
-  app.add_option("--stall-timeout", o.stall_timeout_seconds,
-                 "Seconds that others wait for a worker that lives but gets on with nothing; "
-                 "0: for ever")
+  app.add_option(
+         "--stall-timeout", o.stall_timeout_seconds,
+         "Seconds to wait for a worker that is alive but makes no progress; 0: for ever")
       ->capture_default_str();
 }
 
@@ -199,30 +212,35 @@ void AddRun(CLI::App& app, TrainFlags& flags) {
   RunOptions& o = flags.train;
   app.add_option("--out", o.out, "Folder for metrics, summary and checkpoints")
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "Of libtorch, a worker; default: cores / workers");
-  app.add_option("--codec-threads", o.codec_threads)->capture_default_str();
-  app.add_option("--loader-threads", o.loader_threads)->capture_default_str();
+  app.add_option("--threads", o.threads,
+                 "Threads of libtorch per worker; by default the cores divided by the workers");
+  app.add_option("--codec-threads", o.codec_threads, "Threads of the codec per worker")
+      ->capture_default_str();
+  app.add_option("--loader-threads", o.loader_threads, "Threads that load data per worker")
+      ->capture_default_str();
   app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0: none")
       ->capture_default_str();
-  app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint in --out");
+  app.add_flag("--resume", o.resume, "Continue from the newest good checkpoint in --out");
   app.add_flag("--forget-memory", o.forget_memory,
                "Resume without what the codecs remember, such as the residual of |ef");
-  app.add_flag("--overwrite", o.overwrite, "Replace a run in --out that has checkpoints");
-  app.add_option("--eval-every", o.eval_every, "Epochs between evaluations; 0: at the end only")
+  app.add_flag("--overwrite", o.overwrite, "Replace the run in --out, checkpoints included");
+  app.add_option("--eval-every", o.eval_every, "Epochs between evaluations; 0: only at the end")
       ->capture_default_str();
   app.add_option("--check-replicas", o.check_replicas,
-                 "When to compare the workers' weights: epoch (and at the end) or every (step)")
+                 "When to compare the workers' weights: epoch (after each, and at the end) or "
+                 "every (step)")
       ->capture_default_str();
   app.add_option("--measure-every", o.measure_every,
                  "Steps between measurements of the codec's error; 0: never")
       ->capture_default_str();
-  app.add_option("--max-skipped", o.max_skipped,
-                 "Steps skipped in a row for NaN or infinity after which the run gives up")
+  app.add_option(
+         "--max-skipped", o.max_skipped,
+         "Steps in a row that may be skipped for NaN or infinity before the run gives up")
       ->capture_default_str();
   app.add_option("--dump-gradients", o.dump_gradients,
-                 "Write worker 0's gradients of these steps, before compression, to "
-                 "OUT/gradients: step numbers or per cent of the run, as 1,390,50%,100%");
-  app.add_flag("--quiet", o.quiet, "A line an epoch instead of a live bar");
+                 "Write worker 0's gradients, before compression, to OUT/gradients at these "
+                 "steps: numbers or per cent of the run, such as 1,390,50%,100%");
+  app.add_flag("--quiet", o.quiet, "Print a line per epoch instead of a progress bar");
   app.add_option("--inject", o.inject)->group("");
   app.add_option("--worker-rank", flags.worker_rank)->group("");
   app.add_option("--store-port", flags.store_port)->group("");
