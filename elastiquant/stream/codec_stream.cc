@@ -160,8 +160,10 @@ Status CodecStream::Load(std::span<const uint8_t> bytes) {
     return InvalidArgument("the state is that of messages of " + std::to_string(elements) +
                            " values, the stream has " + std::to_string(elements_));
   }
-  if (reader.remaining() != names_.size() * elements_ * sizeof(float)) {
-    return Bad("it has not the length of so many values");
+  const size_t expected = names_.size() * elements_ * sizeof(float);
+  if (reader.remaining() != expected) {
+    return Bad("it has " + std::to_string(reader.remaining()) + " bytes of values, not " +
+               std::to_string(expected));
   }
   std::vector<std::vector<float>> fields(names_.size(), std::vector<float>(elements_));
   for (std::vector<float>& field : fields) {

@@ -159,7 +159,8 @@ Status DecodeEden(const FrameView& frame, const DecodeSink& sink, Workspace& wor
   }
   const size_t n = frame.elements, coded = CodedSize(n);
   if (frame.payload.size() != PayloadBytes(n, rate)) {
-    return BadPayload("it has not the length of so many coordinates");
+    return BadPayload("it has " + std::to_string(frame.payload.size()) + " bytes, not " +
+                      std::to_string(PayloadBytes(n, rate)));
   }
   const std::span<float> rotated = SharedFloats(work, coded);
   std::atomic<bool> valid{true};
