@@ -30,7 +30,9 @@ target_compile_options(elastiquant_warnings INTERFACE
   $<$<BOOL:${ELASTIQUANT_WERROR}>:-Werror>)
 if(ELASTIQUANT_SANITIZE)
   target_compile_options(elastiquant_options INTERFACE
-    -fsanitize=${ELASTIQUANT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    -fsanitize=${ELASTIQUANT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    # For the kernels. It must come after what it takes back.
+    $<$<BOOL:$<TARGET_PROPERTY:EQ_TRUST_REFERENCES>>:-fno-sanitize=null,alignment,object-size,pointer-overflow>)
   target_link_options(elastiquant_options INTERFACE -fsanitize=${ELASTIQUANT_SANITIZE})
 endif()
 

@@ -18,8 +18,6 @@ namespace elastiquant {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-using Vectors = std::vector<std::vector<float>>;
-
 uint32_t Hash(const Vectors& vectors) {
   uint32_t crc = 0;
   for (const auto& v : vectors) {

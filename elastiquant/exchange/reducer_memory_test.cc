@@ -1,6 +1,7 @@
 // Codecs that remember, and codecs whose frames go to all, in the compressed all-reduce.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -12,8 +13,6 @@
 
 namespace elastiquant {
 namespace {
-
-using Vectors = std::vector<std::vector<float>>;
 
 constexpr size_t kMemoryLengths[] = {7, 3000, 20011};
 
@@ -183,8 +182,8 @@ TEST(SetCodec, TakesOneThatFitsAndKeepsWhatIsRemembered) {
     EXPECT_EQ(worker.Remembered(), before);
     Fill(worker.gradients, comm.rank(), 1);
     EXPECT_FALSE(worker.Step(1).skipped);
-    const auto sums = comm.AllGather(static_cast<uint64_t>(
-        std::accumulate(worker.gradients[1].begin(), worker.gradients[1].end(), 0.0) * 1e6));
+    const auto sums = comm.AllGather(std::bit_cast<uint64_t>(
+        std::accumulate(worker.gradients[1].begin(), worker.gradients[1].end(), 0.0)));
     EXPECT_EQ((*sums)[0], (*sums)[1]);
   });
 }
