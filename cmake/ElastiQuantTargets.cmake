@@ -31,7 +31,7 @@ target_compile_options(elastiquant_warnings INTERFACE
 if(ELASTIQUANT_SANITIZE)
   target_compile_options(elastiquant_options INTERFACE
     -fsanitize=${ELASTIQUANT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-    # For the kernels. It must come after what it takes back.
+    # A target may switch these checks off; that must follow the option which switches them on.
     $<$<BOOL:$<TARGET_PROPERTY:EQ_TRUST_REFERENCES>>:-fno-sanitize=null,alignment,object-size,pointer-overflow>)
   target_link_options(elastiquant_options INTERFACE -fsanitize=${ELASTIQUANT_SANITIZE})
 endif()
@@ -43,11 +43,6 @@ function(eq_library name)
   target_link_libraries(elastiquant_${name}
     PUBLIC elastiquant_options ${ARG_DEPS}
     PRIVATE $<BUILD_INTERFACE:elastiquant_warnings>)
-endfunction()
-
-# Builds file by file what cannot be joined with its neighbours (CMAKE_UNITY_BUILD).
-function(eq_keep_files_apart target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
 endfunction()
 
 # Compiles these headers of others, such as <nlohmann/json.hpp>, once for all of a target's sources:

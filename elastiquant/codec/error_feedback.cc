@@ -212,7 +212,7 @@ Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Cod
   EQ_RETURN_IF_ERROR(CheckLossy(*inner, "ef"));
   const std::string_view lr = SpecValue(part, "lr", IsEfSign(*inner) ? "inside" : "outside");
   if (lr != "inside" && lr != "outside") {
-    return BadModifierValue("ef", "lr", lr, "inside (of the memory) or outside");
+    return BadValueOf("modifier 'ef'", "lr", lr, "inside (of the memory) or outside");
   }
   return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), lr == "inside")};
 }
@@ -224,17 +224,18 @@ Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
   const std::string_view momentum = SpecValue(part, "momentum", "0.9");
   if (!ParseNumber(momentum, &options.momentum) ||
       !(options.momentum >= 0 && options.momentum < 1)) {
-    return BadModifierValue("dgc", "momentum", momentum, "a number from 0 to below 1");
+    return BadValueOf("modifier 'dgc'", "momentum", momentum, "a number from 0 to below 1");
   }
   const std::string_view nesterov = SpecValue(part, "nesterov", "no");
-  if (nesterov != "yes" && nesterov != "no")
-    return BadModifierValue("dgc", "nesterov", nesterov, "yes or no");
+  if (nesterov != "yes" && nesterov != "no") {
+    return BadValueOf("modifier 'dgc'", "nesterov", nesterov, "yes or no");
+  }
   options.nesterov = nesterov == "yes";
   const std::string_view clip = SpecValue(part, "clip", "0");
   if (!ParseNumber(clip, &options.clip) || !(options.clip >= 0) ||
       !std::isfinite(options.clip)) {
-    return BadModifierValue("dgc", "clip", clip,
-                            "the largest norm a message may have, or 0 for any");
+    return BadValueOf("modifier 'dgc'", "clip", clip,
+                      "the largest norm a message may have, or 0 for any");
   }
   return {std::make_shared<DgcMemoryCodec>(std::move(inner), options)};
 }

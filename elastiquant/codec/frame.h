@@ -56,8 +56,8 @@ constexpr size_t FramePayloadOffset(size_t parameter_bytes) {
   return kFrameHeaderBytes + parameter_bytes;
 }
 
-// The errors, of kCorruptData, of a frame whose parameters or payload cannot be right; `what`
-// says in a few words what is wrong with them.
+// Return the error, of kCorruptData, for a frame whose parameters or payload cannot be right.
+// `what` says in a few words what is wrong with them.
 Status BadParameters(std::string_view what);
 Status BadPayload(std::string_view what);
 

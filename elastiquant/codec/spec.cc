@@ -85,9 +85,9 @@ std::string_view SpecValue(const SpecPart& part, std::string_view key,
   return fallback;
 }
 
-Status BadModifierValue(std::string_view modifier, std::string_view key, std::string_view value,
-                        std::string_view valid) {
-  return InvalidArgument("modifier '" + std::string(modifier) + "': " + std::string(key) + "=" +
+Status BadValueOf(std::string_view owner, std::string_view key, std::string_view value,
+                  std::string_view valid) {
+  return InvalidArgument(std::string(owner) + ": " + std::string(key) + "=" +
                          std::string(value) + " is not valid; use " + std::string(valid));
 }
 

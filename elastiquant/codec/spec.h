@@ -28,8 +28,9 @@ Result<Spec> ParseSpec(std::string_view text);
 std::string_view SpecValue(const SpecPart& part, std::string_view key,
                            std::string_view fallback);
 
-// The error of a modifier's key whose value is none of the valid ones, which `valid` tells.
-Status BadModifierValue(std::string_view modifier, std::string_view key, std::string_view value,
-                        std::string_view valid);
+// Returns the error of a key whose value is not valid. `owner` is what has the key, such as
+// "codec 'laq'" or "modifier 'ef'", and `valid` lists the values that it may have.
+Status BadValueOf(std::string_view owner, std::string_view key, std::string_view value,
+                  std::string_view valid);
 
 }  // namespace elastiquant

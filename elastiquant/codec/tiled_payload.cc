@@ -66,40 +66,36 @@ Status TileReader::Check() const {
                       std::to_string(size));
   }
   if (payload_.size() < places_.tiles_at()) return BadPayload("it ends before its tiles begin");
-  const uint64_t end = places_.tiles() == 0 ? 0 : End(places_.tiles() - 1);
+  // A table of sizes leaves the last tile what remains.
+  if (places_.table() == TileTable::kSizes && places_.tiles() > 0) return Status::Ok();
+  const uint64_t end = Begin(places_.tiles());
   if (end == payload_.size() - places_.tiles_at()) return Status::Ok();
   return BadPayload("its tiles do not end where it does");
 }
 
 Result<std::span<const uint8_t>> TileReader::Tile(size_t tile) const {
   const std::span<const uint8_t> all = payload_.subspan(places_.tiles_at());
-  const uint64_t begin = Begin(tile), end = End(tile);
+  const uint64_t begin = Begin(tile), end = End(tile, begin);
   if (begin <= end && end <= all.size()) return all.subspan(begin, end - begin);
   return BadPayload("tile " + std::to_string(tile) + " lies outside of it");
 }
 
 uint64_t TileReader::Begin(size_t tile) const {
   if (places_.table() == TileTable::kNone) return places_.MaxAt(tile) - places_.tiles_at();
-  if (places_.table() == TileTable::kEnds) return tile == 0 ? 0 : End(tile - 1);
+  if (places_.table() == TileTable::kEnds) {
+    return tile == 0 ? 0 : ReadEntry<uint64_t>(Table(), tile - 1);
+  }
   uint64_t begin = 0;
   for (size_t t = 0; t < tile; ++t) {
-    begin += ReadEntry<uint32_t>(payload_.data() + places_.table_at(), t);
+    begin += ReadEntry<uint32_t>(Table(), t);
   }
   return begin;
 }
 
-uint64_t TileReader::End(size_t tile) const {
-  const uint8_t* const table = payload_.data() + places_.table_at();
-  switch (places_.table()) {
-    case TileTable::kNone:
-      return places_.MaxAt(tile + 1) - places_.tiles_at();
-    case TileTable::kEnds:
-      return ReadEntry<uint64_t>(table, tile);
-    case TileTable::kSizes:
-      break;
-  }
+uint64_t TileReader::End(size_t tile, uint64_t begin) const {
+  if (places_.table() != TileTable::kSizes) return Begin(tile + 1);
   if (tile + 1 == places_.tiles()) return payload_.size() - places_.tiles_at();
-  return Begin(tile) + ReadEntry<uint32_t>(table, tile);
+  return begin + ReadEntry<uint32_t>(Table(), tile);
 }
 
 }  // namespace elastiquant

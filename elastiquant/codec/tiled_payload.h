@@ -39,6 +39,7 @@ class TilePlaces {
   TileTable table() const { return table_; }
   size_t tiles() const { return tiles_; }
   size_t table_at() const { return table_at_; }
+  size_t table_end() const { return table_at_ + TableBytes(table_, tiles_); }
   size_t tiles_at() const { return tiles_at_; }
   // Returns the most bytes that a tile can have.
   size_t MaxBytes(size_t tile) const { return tile + 1 == tiles_ ? last_bytes_ : full_bytes_; }
@@ -101,9 +102,12 @@ class TileReader {
   Result<std::span<const uint8_t>> Tile(size_t tile) const;
 
  private:
-  // As the table has them, from where the tiles begin. Nothing is sure of them.
+  const uint8_t* Table() const { return payload_.data() + places_.table_at(); }
+  // Return where a tile begins and ends as the table says, counted from the first tile. What
+  // the table says may be wrong. A tile ends where the next begins; Begin takes tile <=
+  // tiles().
   uint64_t Begin(size_t tile) const;
-  uint64_t End(size_t tile) const;
+  uint64_t End(size_t tile, uint64_t begin) const;
 
   const TilePlaces& places_;
   const std::span<const uint8_t> payload_;

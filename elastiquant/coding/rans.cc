@@ -254,10 +254,12 @@ Status DecodeRans(std::span<const uint8_t> in, int bits, std::span<uint8_t> code
 
   BitReader reader(in);
   RansFrequencies frequencies;
-  if (!ReadRansTable(reader, bits, &frequencies))
+  if (!ReadRansTable(reader, bits, &frequencies)) {
     return CorruptRans("the frequency table is wrong");
-  if (reader.Overrun() || !reader.SkipToByte())
+  }
+  if (reader.Overrun() || !reader.SkipToByte()) {
     return CorruptRans("the table is not filled with zeros");
+  }
   RansDecoderTable table;
   MakeRansDecoderTable(frequencies, &table);
   in = in.subspan(reader.position() / 8);

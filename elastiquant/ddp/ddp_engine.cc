@@ -397,8 +397,9 @@ Status DdpEngine::CallTheRoll() {
 // With the mutex locked.
 void DdpEngine::FinishExactStep() {
   ++step_;
-  if (exact_step_.all_finite() && reduction_->layers().flushes())
+  if (exact_step_.all_finite() && reduction_->layers().flushes()) {
     reduction_->layers().CommitFlushed();
+  }
   units_.AfterStep(reduction_->layers());
   ++stats_.steps;
   ++stats_.exact_steps;

@@ -11,22 +11,27 @@
 
 namespace elastiquant {
 
-// How far such a step has come. Its user locks it.
+// Counts how far such a step has come. It is not safe for several threads: its user locks it.
 class ExactStep {
  public:
-  void Begin() { *this = ExactStep(/*under_way=*/true, roll_is_due_); }
-  // All buckets are averaged, or the step has failed.
+  void Begin() {
+    const bool roll_is_due = roll_is_due_;
+    *this = {};
+    is_under_way_ = true;
+    roll_is_due_ = roll_is_due;
+  }
+  // Must be called when all buckets are averaged, or the step has failed.
   void End() { is_under_way_ = false; }
   bool is_under_way() const { return is_under_way_; }
 
-  // One more bucket is being summed, the step's last one if `last`.
+  // Counts one more bucket that is being summed; `last` says that it is the step's last one.
   void StartSum(bool last) {
     ++sums_;
     all_started_ = last;
     since_last_ = Stopwatch();
   }
-  // A bucket has its mean, and whether all of it is finite. Returns whether that was the last
-  // one, and none has failed.
+  // Counts a bucket that has its mean; `finite` says whether all values of it are finite.
+  // Returns whether the whole step is averaged now, and no sum has failed.
   bool FinishSum(bool finite) {
     all_finite_ &= finite;
     return --sums_ == 0 && all_started_ && failure_.ok();
@@ -47,12 +52,7 @@ class ExactStep {
   void SetRollIsDue(bool due) { roll_is_due_ = due; }
   bool roll_is_due() const { return roll_is_due_; }
 
-  ExactStep() = default;
-
  private:
-  ExactStep(bool under_way, bool roll_is_due)
-      : is_under_way_(under_way), roll_is_due_(roll_is_due) {}
-
   bool is_under_way_ = false;
   bool all_started_ = false;
   size_t sums_ = 0;

@@ -11,7 +11,6 @@
 #include "elastiquant/coding/elias_omega.h"
 #include "elastiquant/theory/omega_hull.h"
 #include "elastiquant/theory/theory_test_util.h"
-#include "elastiquant/theory/theory_testing.h"
 
 namespace elastiquant::theory {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "elastiquant/theory/theory_testing.h"
+#include "elastiquant/theory/theory_test_util.h"
 #include "elastiquant/theory/worst_case.h"
 
 namespace elastiquant::theory {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -13,6 +14,9 @@
 #include "elastiquant/theory/level_search.h"
 
 namespace elastiquant::theory {
+
+// As the order of a norm it means the largest magnitude.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 inline ElasticFormat FormatOf(const std::string& spec) {
   return ParseElasticSpec(*ParseSpec(spec)).value().format;

@@ -9,7 +9,6 @@
 
 #include "elastiquant/theory/exact_variance.h"
 #include "elastiquant/theory/theory_test_util.h"
-#include "elastiquant/theory/theory_testing.h"
 #include "elastiquant/theory/worst_vector.h"
 
 namespace elastiquant::theory {

@@ -215,8 +215,7 @@ Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> 
 
 Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,
               std::string_view valid) {
-  return InvalidArgument("codec '" + part.name + "': " + std::string(key) + "=" +
-                         std::string(value) + " is not valid; use " + std::string(valid));
+  return BadValueOf("codec '" + part.name + "'", key, value, valid);
 }
 
 Result<uint32_t> ParseBucketKey(const SpecPart& part, uint32_t fallback, uint32_t most,

@@ -84,9 +84,9 @@ Status FillTable(std::span<const float> upper, BucketFormat* format) {
 
 BucketLayout::BucketLayout(const BucketFormat& format, size_t elements)
     : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements),
-      places_(PlacesOf(format, elements)) {}
+      places_(PlacesOf(format)) {}
 
-TilePlaces BucketLayout::PlacesOf(const BucketFormat& format, size_t elements) {
+TilePlaces BucketLayout::PlacesOf(const BucketFormat& format) const {
   const bool coded = format.coding != IndexCoding::kFixed;
   const auto most = [&](size_t size) {
     return coded ? MaxIndexBytes(format.coding, size, format.bits(), 1)
@@ -94,9 +94,10 @@ TilePlaces BucketLayout::PlacesOf(const BucketFormat& format, size_t elements) {
   };
   const TileTable table = coded ? TileTable::kEnds : TileTable::kNone;
   const size_t table_at = format.listed() * sizeof(float);
-  side_at_ = table_at + TilePlaces::TableBytes(table, tiles());
-  return {table,   table_at,     side_at_ + buckets() * format.side() * sizeof(float),
-          tiles(), most(tile()), tiles() == 0 ? 0 : most(elements - (tiles() - 1) * tile())};
+  const size_t tiles_at = table_at + TilePlaces::TableBytes(table, tiles()) +
+                          buckets() * format.side() * sizeof(float);
+  const size_t last = tiles() == 0 ? 0 : most(Tile(tiles() - 1).size);
+  return {table, table_at, tiles_at, tiles(), most(tile()), last};
 }
 
 }  // namespace elastiquant

@@ -59,13 +59,12 @@ class BucketLayout : public TileGeometry {
   BucketLayout(const BucketFormat& format, size_t elements);
 
   // An offset in the payload.
-  size_t side_at() const { return side_at_; }
+  size_t side_at() const { return places_.table_end(); }
   const TilePlaces& places() const { return places_; }
 
  private:
-  TilePlaces PlacesOf(const BucketFormat& format, size_t elements);
+  TilePlaces PlacesOf(const BucketFormat& format) const;
 
-  size_t side_at_;
   TilePlaces places_;
 };
 

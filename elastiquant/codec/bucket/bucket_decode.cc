@@ -29,8 +29,9 @@ Status CheckFields(CodecId codec, const BucketFields& f) {
   const int radix = f.top + 1;
   // Sums of digits (shared_scale.h) have any base above 2, and are never packed.
   const bool any = codec == CodecId::kInnovation && f.coding != 0 && radix > 2;
-  if (!any && !IsDigitBase(radix))
+  if (!any && !IsDigitBase(radix)) {
     return BadParameters("the base of the digits is none in use");
+  }
   if (FixedRadix(codec) != 0 && radix != FixedRadix(codec)) {
     return BadParameters("the base of the digits does not fit the codec");
   }
@@ -131,8 +132,9 @@ class BucketDecoder {
     const auto of_tile = [tile] { return " of tile " + std::to_string(tile); };
     EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> in, tiles_.Tile(tile));
     if (!coded()) {
-      if (UnpackDigits(in.data(), digits.size(), format_.radix, digits.data()))
+      if (UnpackDigits(in.data(), digits.size(), format_.radix, digits.data())) {
         return Status::Ok();
+      }
       return BadPayload("a group of digits" + of_tile() + " is too large or its filling not 0");
     }
     EQ_RETURN_IF_ERROR(

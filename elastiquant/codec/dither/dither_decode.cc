@@ -71,8 +71,9 @@ class TileDecoder {
       return BadPayload("a class is unknown");
     }
     const size_t states = reader_.lanes * sizeof(uint32_t);
-    if (in.size() - kDitherTileHeader < states)
+    if (in.size() - kDitherTileHeader < states) {
       return BadPayload("a tile ends before its states");
+    }
     for (size_t s = 0; s < reader_.lanes; ++s) {
       uint32_t state;
       std::memcpy(&state, in.data() + kDitherTileHeader + 4 * s, sizeof(state));
@@ -205,8 +206,9 @@ Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& w
     return Status::Ok();
   };
   EQ_RETURN_IF_ERROR(TryParallelFor(work, layout.tiles(), decode));
-  if (dithered != format.dithered)
+  if (dithered != format.dithered) {
     return BadPayload("the number of dithered coordinates is wrong");
+  }
   return Status::Ok();
 }
 

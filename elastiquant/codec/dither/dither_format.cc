@@ -21,8 +21,9 @@ std::array<uint8_t, kDitherParameterBytes> WriteDitherParameters(const DitherFor
 
 Result<DitherFormat> ReadDitherParameters(const FrameView& frame) {
   if (frame.flags != 0) return BadParameters("dither has no flags");
-  if (frame.parameters.size() != kDitherParameterBytes)
+  if (frame.parameters.size() != kDitherParameterBytes) {
     return BadParameters("dither has 12 bytes");
+  }
   ByteReader reader(frame.parameters);
   uint8_t density = 0, phase = 0;
   uint16_t reserved = 0;
@@ -35,8 +36,9 @@ Result<DitherFormat> ReadDitherParameters(const FrameView& frame) {
   if (density > 1) return BadParameters("the model is unknown");
   if (phase >= kDitherPhases) return BadParameters("the phase is too large");
   if (reserved != 0) return BadParameters("the reserved bytes are not 0");
-  if (!(format.step >= 0) || !std::isfinite(format.step))
+  if (!(format.step >= 0) || !std::isfinite(format.step)) {
     return BadParameters("the step is not a step");
+  }
   if ((format.step == 0) != (format.dithered == 0) || format.dithered > frame.elements) {
     return BadParameters("step and dithered coordinates contradict each other");
   }

@@ -40,8 +40,9 @@ Status CheckFields(const ElasticFields& f) {
   }
   if (family != LevelFamily::kExponential && f.p != 0) return BadParameters("p is not zero");
   if (f.norm == static_cast<uint8_t>(NormKind::kLq)) {
-    if (!(std::isfinite(f.q) && f.q >= 1))
+    if (!(std::isfinite(f.q) && f.q >= 1)) {
       return BadParameters("the order of the norm is not >= 1");
+    }
   } else if (f.q != 0) {
     return BadParameters("the order of the norm is not zero");
   }
@@ -183,18 +184,19 @@ Status ReadTensorList(std::span<const uint8_t> payload, size_t elements, size_t 
 ElasticLayout::ElasticLayout(const ElasticFormat& format, size_t elements)
     : TileGeometry(format.bucket, format.coding != IndexCoding::kFixed, elements,
                    format.tensors),
-      places_(PlacesOf(format, elements)) {}
+      places_(PlacesOf(format)) {}
 
-TilePlaces ElasticLayout::PlacesOf(const ElasticFormat& format, size_t elements) {
+TilePlaces ElasticLayout::PlacesOf(const ElasticFormat& format) const {
   const auto most = [&](size_t size) {
     return MaxIndexBytes(format.coding, size, format.bits, CeilDivide(size, run()));
   };
   const TileTable table =
       format.coding == IndexCoding::kFixed ? TileTable::kNone : TileTable::kEnds;
   const size_t table_at = format.listed().size_bytes();
-  norms_at_ = table_at + TilePlaces::TableBytes(table, tiles());
-  return {table,   table_at,     norms_at_ + buckets() * sizeof(float),
-          tiles(), most(tile()), tiles() == 0 ? 0 : most(elements - (tiles() - 1) * tile())};
+  const size_t tiles_at =
+      table_at + TilePlaces::TableBytes(table, tiles()) + buckets() * sizeof(float);
+  const size_t last = tiles() == 0 ? 0 : most(Tile(tiles() - 1).size);
+  return {table, table_at, tiles_at, tiles(), most(tile()), last};
 }
 
 }  // namespace elastiquant

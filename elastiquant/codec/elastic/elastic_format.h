@@ -82,13 +82,12 @@ class ElasticLayout : public TileGeometry {
 
   // These are offsets in the payload.
   size_t levels_at() const { return 0; }
-  size_t norms_at() const { return norms_at_; }
+  size_t norms_at() const { return places_.table_end(); }
   const TilePlaces& places() const { return places_; }
 
  private:
-  TilePlaces PlacesOf(const ElasticFormat& format, size_t elements);
+  TilePlaces PlacesOf(const ElasticFormat& format) const;
 
-  size_t norms_at_;
   TilePlaces places_;
 };
 

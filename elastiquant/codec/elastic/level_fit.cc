@@ -10,7 +10,7 @@ namespace elastiquant {
 namespace {
 
 // The histogram counts what is below this as 0.
-constexpr double kLeast = 1.0 / (1 << MagnitudeHistogram::kOctaves);
+constexpr double kLeastCounted = 1.0 / (1 << MagnitudeHistogram::kOctaves);
 
 // Returns what a first level l in place of zero costs for all that lies below it: l^2 - r^2
 // each.
@@ -179,7 +179,7 @@ void Fit::Descend(double largest_first) {
 // from l to c. The former grows with l, and the latter falls.
 double Fit::BestFirst(double largest) const {
   const double c = place_[1];
-  double low = kLeast, high = std::min(largest, c);
+  double low = kLeastCounted, high = std::min(largest, c);
   for (int halving = 0; halving < 24; ++halving) {
     const double l = (low + high) / 2;
     const Moments to_l = histogram_.Below(l);
@@ -199,7 +199,7 @@ double Fit::Cost() const {
 LevelSet Fit::Levels() const {
   LevelSet levels;
   levels.count = count_;
-  double before = kLeast;
+  double before = kLeastCounted;
   for (size_t j = has_zero_ ? 1 : 0; j < count_; ++j) {
     before = std::max(place_[j], before * (1 + 0x1p-18));
     levels.values[j] = static_cast<float>(before);

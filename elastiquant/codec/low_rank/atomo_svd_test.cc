@@ -20,7 +20,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<double> Filled(const std::vector<double>& magnitudes, double budget) {
+std::vector<double> FilledRates(const std::vector<double>& magnitudes, double budget) {
   std::vector<double> p(magnitudes.size());
   WaterFill(magnitudes, budget, p);
   return p;
@@ -36,11 +36,11 @@ double Variance(const std::vector<double>& magnitudes, const std::vector<double>
 
 TEST(WaterFill, GivesThePublishedExample) {
   const auto near = [](double v) { return DoubleNear(v, 1e-12); };
-  EXPECT_THAT(Filled({5, 1, 0.5, 0.25}, 2),
+  EXPECT_THAT(FilledRates({5, 1, 0.5, 0.25}, 2),
               ElementsAre(1, near(4 / 7.0), near(2 / 7.0), near(1 / 7.0)));
-  EXPECT_THAT(Filled({5, 4, 0, 0}, 3), ElementsAre(1, 1, 0, 0));
-  EXPECT_THAT(Filled({0, 0}, 1), ElementsAre(0, 0));
-  EXPECT_THAT(Filled({3, 3, 3, 3}, 2), ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(FilledRates({5, 4, 0, 0}, 3), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(FilledRates({0, 0}, 1), ElementsAre(0, 0));
+  EXPECT_THAT(FilledRates({3, 3, 3, 3}, 2), ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
 // Moving probability from any component to any other one raises the variance.
@@ -52,7 +52,7 @@ TEST(WaterFill, NoOtherProbabilitiesAreBetter) {
     for (double& m : magnitudes) m = std::pow(exponential(generator), 3);
     std::ranges::sort(magnitudes, std::greater());
     const double budget = 1 + round % static_cast<int>(magnitudes.size());
-    const std::vector<double> p = Filled(magnitudes, budget);
+    const std::vector<double> p = FilledRates(magnitudes, budget);
     EXPECT_NEAR(std::accumulate(p.begin(), p.end(), 0.0), budget, 1e-9);
     const double least = Variance(magnitudes, p);
     for (size_t from = 0; from < p.size(); ++from) {
@@ -136,7 +136,7 @@ TEST(AtomoSvd, VarianceAndSizeAreThoseOfTheFormula) {
       triples += static_cast<double>(draws.frame_bytes() - LowRankNumbersOffset(1)) / (4 * 80);
       for (size_t i = 0; i < mean.size(); ++i) mean[i] += decoded[i];
     }
-    const double variance = Variance(singular, Filled(singular, 2));
+    const double variance = Variance(singular, FilledRates(singular, 2));
     EXPECT_NEAR(error / kDraws, variance, 0.05 * variance);
     EXPECT_NEAR(triples / kDraws, 2, 0.05);
     double bias = 0;

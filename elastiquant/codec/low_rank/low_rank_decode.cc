@@ -19,8 +19,9 @@ struct Parameters {
 };
 Result<Parameters> ReadParameters(const FrameView& frame) {
   if (frame.flags != 0) return BadParameters("low-rank frames have no flags");
-  if (frame.parameters.size() != kLowRankParameters)
+  if (frame.parameters.size() != kLowRankParameters) {
     return BadParameters("low-rank frames have 8 bytes");
+  }
   ByteReader reader(frame.parameters);
   uint8_t format = 0, reserved[3];
   uint32_t tensors = 0;

@@ -108,12 +108,13 @@ Result<std::shared_ptr<const Codec>> WrapRotate(std::shared_ptr<const Codec> inn
     if (block == std::to_string(1 << 2 * k)) log4_block = k;
   }
   if (log4_block == 0) {
-    return BadModifierValue("rotate", "block", block,
-                            "64, 256, 1024, 4096, 16384, 65536, 262144 or 1048576");
+    return BadValueOf("modifier 'rotate'", "block", block,
+                      "64, 256, 1024, 4096, 16384, 65536, 262144 or 1048576");
   }
   const std::string_view rounds = SpecValue(part, "rounds", "1");
-  if (rounds != "1" && rounds != "2")
-    return BadModifierValue("rotate", "rounds", rounds, "1 or 2");
+  if (rounds != "1" && rounds != "2") {
+    return BadValueOf("modifier 'rotate'", "rounds", rounds, "1 or 2");
+  }
   return {std::make_shared<RotatedCodec>(std::move(inner), log4_block, rounds[0] - '0')};
 }
 

@@ -81,8 +81,9 @@ class ListedDecoder {
       if (Last(s) >= sink_.size() || (s > 0 && Last(s) <= Last(s - 1))) {
         return BadPayload("the last positions of its segments are out of order");
       }
-      if (End(s) < end || End(s) > data_.size())
+      if (End(s) < end || End(s) > data_.size()) {
         return BadPayload("a segment lies outside of it");
+      }
       end = End(s);
     }
     if (end != data_.size()) return BadPayload("its segments do not end where it does");
@@ -101,8 +102,9 @@ class ListedDecoder {
                      {marks, format_.marked() ? size : 0})) {
       return BadPayload("a segment's positions do not end with its last");
     }
-    if (reader.Overrun() || !reader.SkipToByte())
+    if (reader.Overrun() || !reader.SkipToByte()) {
       return BadPayload("a segment's bits are too few");
+    }
     size_t valued = size;
     for (size_t i = 0; format_.marked() && i < size; ++i) {
       valued -= marks[i] != GapMark::kNone ? 1 : 0;

@@ -21,8 +21,9 @@ std::array<uint8_t, kSparseParameterBytes> WriteSparseParameters(const SparseFor
 
 Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
   if (frame.flags != 0) return BadParameters("sparse has no flags");
-  if (frame.parameters.size() != kSparseParameterBytes)
+  if (frame.parameters.size() != kSparseParameterBytes) {
     return BadParameters("sparse has 12 bytes");
+  }
   ByteReader reader(frame.parameters);
   uint8_t placement = 0, bits = 0;
   int16_t exponent = 0;
@@ -40,8 +41,9 @@ Result<SparseFormat> ReadSparseParameters(const FrameView& frame) {
                             ? exponent >= kMinSparseExponent && exponent <= kMaxSparseExponent
                             : exponent == 0;
   if (!in_range) return BadParameters("the exponent is out of range");
-  if (format.dropped > frame.elements)
+  if (format.dropped > frame.elements) {
     return BadParameters("more coordinates are dropped than there are");
+  }
   if (!std::isfinite(format.magnitude) || std::signbit(format.magnitude)) {
     return BadParameters("the magnitude is not one");
   }
