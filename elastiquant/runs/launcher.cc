@@ -129,7 +129,8 @@ class Launcher {
         continue;
       worker.running = false;
       --running_;
-      if (!first_) first_ = rank;
+      const bool by_itself = phase_ != Phase::kStopping && phase_ != Phase::kKilled;
+      if (worker.status == 0 && by_itself && !left_) left_ = rank;
       if (worker.status == 0 && phase_ == Phase::kRunning) {
         phase_ = Phase::kLeaving;
         due_ = Clock::now() + options_.linger;
@@ -181,9 +182,11 @@ class Launcher {
       return Unavailable("worker " + std::to_string(*stuck_) +
                          " did not answer and had to be killed; the others have ended");
     }
+    // What failed, failed because another was lost: one that ended well, or none that we know.
+    // Which of them is seen to end first tells nothing, as the others may notice before us.
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       if (workers_[rank].status == 0) continue;
-      return workers_[*first_].status == 0 ? LeftEarly(*first_) : Describe(rank);
+      return left_ ? LeftEarly(*left_) : Describe(rank);
     }
     return Status::Ok();
   }
@@ -227,7 +230,7 @@ class Launcher {
   int running_ = 0;
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> due_;
-  std::optional<size_t> first_;    // to end, however
+  std::optional<size_t> left_;     // the first to end well, without being told to
   std::optional<size_t> culprit_;  // the first to fail of itself
   std::optional<size_t> stuck_;    // the first that only SIGKILL could end
   int interrupted_ = 0;

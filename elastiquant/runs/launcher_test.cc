@@ -1,0 +1,98 @@
+#include "elastiquant/runs/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace elastiquant {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+// What each worker does, by rank: "3@0 0@200" means that worker 0 ends with exit code 3 at
+// once, and worker 1 with exit code 0 after 200 ms. A negative code is a signal that it sends
+// itself: -9 kills it, -19 stops it.
+constexpr char kScript[] = "EQ_LAUNCHER_TEST_SCRIPT";
+
+// The launcher starts this very program again, as a worker. It is told to run only the test
+// below, which then plays the worker's part and never returns.
+Status Launch(int workers, const std::string& script) {
+  setenv(kScript, script.c_str(), 1);
+  // Of a program whose tests are run in parts, the worker runs all.
+  unsetenv("GTEST_TOTAL_SHARDS");
+  LaunchOptions options;
+  options.command = {"launcher_test", "--gtest_filter=LauncherTest.DISABLED_PlaysAWorker",
+                     "--gtest_also_run_disabled_tests"};
+  options.workers = workers;
+  options.grace = 500ms;
+  options.linger = 1000ms;
+  return LaunchWorkers(options);
+}
+
+int RankOfThisWorker() {
+  // GoogleTest keeps the arguments that it does not know.
+  const auto arguments = testing::internal::GetArgvs();
+  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] == "--worker-rank") return std::stoi(arguments[i + 1]);
+  }
+  return -1;
+}
+
+TEST(LauncherTest, DISABLED_PlaysAWorker) {
+  std::istringstream script(std::getenv(kScript));
+  int code = 0, milliseconds = 0;
+  char at = 0;
+  for (int rank = RankOfThisWorker(); rank >= 0; --rank) script >> code >> at >> milliseconds;
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  if (code < 0) kill(getpid(), -code);
+  _exit(code);
+}
+
+TEST(LauncherTest, AllEndWell) { EXPECT_TRUE(Launch(3, "0@0 0@100 0@0").ok()); }
+
+TEST(LauncherTest, NamesTheOneThatWasKilledThoughOthersEndBefore) {
+  const Status status = Launch(3, "3@0 3@0 -9@300");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 2 was killed by SIGKILL"));
+}
+
+TEST(LauncherTest, NamesTheOneThatLeftThoughOthersAreSeenToEndBefore) {
+  const Status status = Launch(3, "3@0 3@0 0@300");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 2 ended, with exit code 0, before"));
+}
+
+TEST(LauncherTest, NamesTheOneThatLeftFirst) {
+  const Status status = Launch(3, "0@0 3@300 3@300");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 0 ended, with exit code 0, before"));
+}
+
+TEST(LauncherTest, AnErrorOfAllIsNoSingleOnes) {
+  const Status status = Launch(2, "5@0 5@100");
+  EXPECT_EQ(status.code(), StatusCode::kNonFinite);
+  EXPECT_THAT(status.message(), HasSubstr("all workers ended with exit code 5"));
+}
+
+TEST(LauncherTest, TheCodeOfTheOneThatFailedOfItself) {
+  const Status status = Launch(3, "3@0 4@100 3@0");
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("worker 1 ended with exit code 4"));
+}
+
+TEST(LauncherTest, OneThatIsStuckIsKilledAndNamed) {
+  const Status status = Launch(2, "3@0 -19@0");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 1 did not answer and had to be killed"));
+}
+
+}  // namespace
+}  // namespace elastiquant
