@@ -42,7 +42,9 @@ class FailedTransfer final : public Incoming {
  public:
   explicit FailedTransfer(Status status) : status_(std::move(status)) {}
   Result<size_t> Wait() override { return status_; }
+  Result<bool> WaitUntil(Deadline) override { return status_; }
   std::span<const uint8_t> bytes() const override { return {}; }
+  int from() const override { return kAnyPeer; }
 
  private:
   Status status_;
@@ -76,7 +78,8 @@ class LoneCommunicator final : public Communicator {
  private:
   static std::unique_ptr<Incoming> NoSuchPeer(int peer) {
     return std::make_unique<FailedTransfer>(
-        InvalidArgument("a job of one worker has no peer " + std::to_string(peer)));
+        InvalidArgument("a job of one worker has no peer" +
+                        (peer == kAnyPeer ? std::string() : " " + std::to_string(peer))));
   }
 };
 
@@ -109,6 +112,7 @@ class NetworkCommunicator final : public Communicator {
   void OnLost(const Status& verdict);
   Status Begin(int peer, Way way);
   Status CheckPeer(int peer, uint32_t tag, size_t size) const;
+  static Status CheckMessage(uint32_t tag, size_t size);
   Status PeerError(int peer, const Status& status);
   // The control plane: past the uplink, not counted.
   struct Control {
@@ -120,7 +124,8 @@ class NetworkCommunicator final : public Communicator {
   Control SendControl(int to, uint32_t tag, std::span<const uint8_t> bytes);
   Control ReceiveControl(int from, uint32_t tag, std::span<uint8_t> bytes);
   static Status AwaitControl(std::vector<Control> messages);
-  void AwaitDownlink(const MessageHeader& header);
+  std::optional<LinkTime> ReserveDownlink(const MessageHeader& header);
+  bool AwaitDownlink(std::optional<LinkTime> release, Deadline deadline);
 
   const CommunicatorOptions options_;
   // Destroyed from the last to the first.
@@ -145,9 +150,7 @@ class Entry {
  public:
   Entry(std::shared_ptr<Ledger> ledger, int peer, Way way)
       : ledger_(std::move(ledger)), peer_(peer), way_(way) {}
-  ~Entry() {
-    if (ledger_) ledger_->End(peer_, way_);
-  }
+  ~Entry() { End(kAnyPeer); }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
@@ -155,8 +158,10 @@ class Entry {
     ledger_->BeginWait(peer_);
     auto result = wait();
     ledger_->EndWait(peer_);
-    std::exchange(ledger_, nullptr)->End(peer_, way_);
     return result;
+  }
+  void End(int came_from) {
+    if (ledger_) std::exchange(ledger_, nullptr)->End(peer_, way_, came_from);
   }
 
  private:
@@ -180,6 +185,7 @@ class NetworkCommunicator::SendTransfer final : public Transfer {
 
   Result<size_t> Wait() override {
     const Status s = entry_.Wait([&] { return message_->Complete(); });
+    entry_.End(to_);
     if (!s.ok()) return comm_->PeerError(to_, s);
     return size_;
   }
@@ -205,22 +211,41 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
   ~ReceiveTransfer() override { comm_->flights_.Remove(&message_); }
 
   Result<size_t> Wait() override {
-    const Result<MessageHeader> header = entry_.Wait([&] { return message_.Complete(); });
-    if (!header.ok()) return comm_->PeerError(from_, header.status());
-    if (is_data_) {
-      comm_->bytes_down_ += kMessageHeaderBytes + header->size;
-      comm_->AwaitDownlink(*header);
-    }
-    return static_cast<size_t>(header->size);
+    EQ_RETURN_IF_ERROR(WaitUntil(kNoDeadline).status());
+    return static_cast<size_t>(header_->size);
+  }
+  Result<bool> WaitUntil(Deadline deadline) override {
+    if (!header_) EQ_RETURN_IF_ERROR(Complete(deadline));
+    return header_ && comm_->AwaitDownlink(release_, deadline);
   }
   std::span<const uint8_t> bytes() const override { return message_.bytes(); }
+  int from() const override { return from_ == kAnyPeer ? message_.from() : from_; }
 
  private:
+  // Takes the header and the downlink's time, if the message is there by the deadline.
+  Status Complete(Deadline deadline) {
+    auto header = entry_.Wait([&] { return message_.CompleteUntil(deadline); });
+    if (!header.ok()) {
+      entry_.End(kAnyPeer);
+      return comm_->PeerError(from_, header.status());
+    }
+    header_ = *header;
+    if (!header_) return {};
+    entry_.End(from());
+    if (is_data_) {
+      comm_->bytes_down_ += kMessageHeaderBytes + header_->size;
+      release_ = comm_->ReserveDownlink(*header_);
+    }
+    return {};
+  }
+
   NetworkCommunicator* const comm_;
   const int from_;
   const bool is_data_;  // counted, and slowed by an emulated link
   IncomingMessage message_;
   Entry entry_;
+  std::optional<MessageHeader> header_;  // once it has come
+  std::optional<LinkTime> release_;      // when the emulated link has carried it
 };
 
 std::string NetworkCommunicator::StoreName() const {
@@ -297,6 +322,10 @@ Status NetworkCommunicator::CheckPeer(int peer, uint32_t tag, size_t size) const
                            std::to_string(options_.world_size) + " has no peer " +
                            std::to_string(peer));
   }
+  return CheckMessage(tag, size);
+}
+
+Status NetworkCommunicator::CheckMessage(uint32_t tag, size_t size) {
   if (tag >= kTagEnd) {
     return InvalidArgument("tag " + std::to_string(tag) + " is not below " +
                            std::to_string(kTagEnd));
@@ -307,7 +336,8 @@ Status NetworkCommunicator::CheckPeer(int peer, uint32_t tag, size_t size) const
 
 Status NetworkCommunicator::PeerError(int peer, const Status& status) {
   if (status.code() != StatusCode::kUnavailable) return status;
-  return liveness_->Blame(peer, status.message());
+  return peer == kAnyPeer ? liveness_->Explain(status.message())
+                          : liveness_->Blame(peer, status.message());
 }
 
 std::unique_ptr<Transfer> NetworkCommunicator::Send(int to, uint32_t tag,
@@ -323,7 +353,7 @@ std::unique_ptr<Transfer> NetworkCommunicator::Send(int to, uint32_t tag,
 }
 
 std::unique_ptr<Incoming> NetworkCommunicator::Receive(int from, uint32_t tag, size_t room) {
-  Status s = CheckPeer(from, tag, room);
+  Status s = from == kAnyPeer ? CheckMessage(tag, room) : CheckPeer(from, tag, room);
   if (s.ok()) s = Begin(from, Way::kReceive);
   if (!s.ok()) return std::make_unique<FailedTransfer>(s);
   return std::make_unique<ReceiveTransfer>(this, from, tag, room, /*is_data=*/true);
@@ -331,17 +361,30 @@ std::unique_ptr<Incoming> NetworkCommunicator::Receive(int from, uint32_t tag, s
 
 // A message that came at t kept the downlink busy until one frame later, unless others came
 // with it.
-void NetworkCommunicator::AwaitDownlink(const MessageHeader& header) {
-  if (!options_.link) return;
+std::optional<LinkTime> NetworkCommunicator::ReserveDownlink(const MessageHeader& header) {
+  if (!options_.link) return {};
   const uint64_t size = kMessageHeaderBytes + header.size;
   const auto duration = WireTime(*options_.link, size);
   // A sender whose clock is ahead of ours cannot make the message come later than it did.
   const LinkTime arrival = std::min(LinkTime(std::chrono::nanoseconds(header.arrival_ns)),
                                     LinkTime(LinkClock::now()));
+  std::lock_guard lock(downlink_mutex_);
+  return downlink_.Reserve(arrival - duration + FrameTime(*options_.link, size), duration);
+}
+
+// Returns whether the link has carried the message by the deadline.
+bool NetworkCommunicator::AwaitDownlink(std::optional<LinkTime> release, Deadline deadline) {
+  if (!release) return true;
+  const auto left = *release - LinkClock::now();
+  const bool in_time = deadline == kNoDeadline || Deadline::clock::now() + left <= deadline;
   std::unique_lock lock(downlink_mutex_);
-  const LinkTime release =
-      downlink_.Reserve(arrival - duration + FrameTime(*options_.link, size), duration);
-  downlink_changed_.wait_until(lock, release, [&] { return aborted_; });
+  const auto aborted = [&] { return aborted_; };
+  if (!in_time) {
+    downlink_changed_.wait_until(lock, deadline, aborted);
+  } else if (left.count() > 0) {
+    downlink_changed_.wait_until(lock, *release, aborted);
+  }
+  return in_time;
 }
 
 NetworkCommunicator::Control NetworkCommunicator::SendControl(int to, uint32_t tag,

@@ -16,6 +16,7 @@
 #include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/network.h"
+#include "elastiquant/net/transport.h"
 
 namespace elastiquant {
 
@@ -62,8 +63,12 @@ class Transfer {
 // A message that comes in. It holds the memory that the message comes into.
 class Incoming : public Transfer {
  public:
-  // Returns what came. Valid after Wait().
+  // Returns whether the message has come by the deadline, as soon as it has. It may be called
+  // again and again; Wait() must be called all the same, and returns at once if it has come.
+  virtual Result<bool> WaitUntil(Deadline deadline) = 0;
+  // Return what came, and the rank that it came from. Valid after Wait().
   virtual std::span<const uint8_t> bytes() const = 0;
+  virtual int from() const = 0;
 };
 
 // What a worker sends and receives by. It is thread-safe: any thread may post messages, and
@@ -82,9 +87,11 @@ class Communicator {
 
   // Send posts a message of at least one byte. It copies the bytes, so that the span may be
   // written to again. Receive posts room for one, which may be more than the message needs, but
-  // never less. tag < 2^24. Waiting for a transfer has no time limit of its own, because a slow
-  // link may need long: it ends with the message, or with an error when a worker is lost or
-  // stuck. Every transfer must be waited for, unless a worker was lost.
+  // never less. `from` may be kAnyPeer: the message is then the first that any worker sends
+  // with this tag, which must not be used to receive from one in particular. tag < 2^24.
+  // Waiting for a transfer has no time limit of its own, because a slow link may need long: it
+  // ends with the message, or with an error when a worker is lost or stuck. Every transfer must
+  // be waited for, unless a worker was lost.
   virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
                                          std::span<const uint8_t> bytes) = 0;
   virtual std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) = 0;

@@ -7,7 +7,7 @@ namespace elastiquant {
 bool Ledger::Begin(int peer, Way way) {
   const std::lock_guard lock(mutex_);
   if (closed_) return false;
-  Peer& p = peers_[static_cast<size_t>(peer)];
+  Peer& p = At(peer);
   if (way == Way::kSend) {
     ++p.begun.sent;
   } else {
@@ -17,20 +17,21 @@ bool Ledger::Begin(int peer, Way way) {
   return true;
 }
 
-void Ledger::End(int peer, Way way) {
+void Ledger::End(int peer, Way way, int came_from) {
   const std::lock_guard lock(mutex_);
   ++ended_;
-  if (way == Way::kReceive) --peers_[static_cast<size_t>(peer)].receives_under_way;
+  if (way == Way::kReceive) --At(peer).receives_under_way;
+  if (peer == kAnyPeer && came_from != kAnyPeer) ++At(came_from).begun.received;
 }
 
 void Ledger::BeginWait(int peer) {
   const std::lock_guard lock(mutex_);
-  ++peers_[static_cast<size_t>(peer)].waits;
+  ++At(peer).waits;
 }
 
 void Ledger::EndWait(int peer) {
   const std::lock_guard lock(mutex_);
-  --peers_[static_cast<size_t>(peer)].waits;
+  --At(peer).waits;
 }
 
 std::vector<Ledger::Account> Ledger::accounts() const {
@@ -50,7 +51,7 @@ std::set<int> Ledger::waits_for() const {
   const std::lock_guard lock(mutex_);
   std::set<int> ranks;
   for (size_t r = 0; r < peers_.size(); ++r) {
-    if (peers_[r].waits > 0) ranks.insert(static_cast<int>(r));
+    if (any_.waits > 0 || peers_[r].waits > 0) ranks.insert(static_cast<int>(r));
   }
   return ranks;
 }
@@ -60,10 +61,15 @@ bool Ledger::receives_from(int peer) const {
   return peers_[static_cast<size_t>(peer)].receives_under_way > 0;
 }
 
+bool Ledger::receives_from_any() const {
+  const std::lock_guard lock(mutex_);
+  return any_.receives_under_way > 0;
+}
+
 bool Ledger::CloseIfIdle() {
   const std::lock_guard lock(mutex_);
   const auto idle = [](const Peer& p) { return p.receives_under_way == 0; };
-  closed_ = closed_ || std::ranges::all_of(peers_, idle);
+  closed_ = closed_ || (idle(any_) && std::ranges::all_of(peers_, idle));
   return closed_;
 }
 

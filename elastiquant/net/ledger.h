@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "elastiquant/net/transport.h"
+
 namespace elastiquant {
 
 enum class Way { kSend, kReceive };
@@ -15,7 +17,8 @@ enum class Way { kSend, kReceive };
 // The ledger of one worker. It is thread-safe.
 class Ledger {
  public:
-  // How many messages were ever begun with one peer.
+  // How many messages were ever begun with one peer. What is received from any counts when it
+  // is known whose it is.
   struct Account {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -23,11 +26,14 @@ class Ledger {
 
   explicit Ledger(int world_size) : peers_(static_cast<size_t>(world_size)) {}
 
+  // In all four, a receive may be from kAnyPeer.
+  //
   // Notes that a message is posted. Once the ledger is closed it notes nothing, and returns
   // false.
   bool Begin(int peer, Way way);
-  // Notes that a message has come, has gone, has failed, or was given up.
-  void End(int peer, Way way);
+  // Notes that a message has come, has gone, has failed, or was given up. `came_from` is the
+  // peer whose message a receive from any took, or kAnyPeer if it took none.
+  void End(int peer, Way way, int came_from = kAnyPeer);
   // Note that a thread begins to wait for a message from or to the peer, and that it has ended.
   void BeginWait(int peer);
   void EndWait(int peer);
@@ -35,9 +41,10 @@ class Ledger {
   std::vector<Account> accounts() const;  // by rank
   // Returns how many messages ever ended: if it grows, this worker makes progress.
   uint64_t ended() const;
-  // Returns the ranks of the peers that some thread waits for.
+  // Returns the ranks that some thread waits for: all of them, if it waits for any.
   std::set<int> waits_for() const;
-  bool receives_from(int peer) const;  // whether a message from it is under way
+  bool receives_from(int peer) const;  // whether a message from it in particular is under way
+  bool receives_from_any() const;
   // Closes the ledger, so that no message can be begun any more, if no message to this worker
   // is under way. Returns whether it is closed.
   bool CloseIfIdle();
@@ -49,8 +56,11 @@ class Ledger {
     uint64_t waits = 0;
   };
 
+  Peer& At(int peer) { return peer == kAnyPeer ? any_ : peers_[static_cast<size_t>(peer)]; }
+
   mutable std::mutex mutex_;
   std::vector<Peer> peers_;
+  Peer any_;
   uint64_t ended_ = 0;
   bool closed_ = false;
 };

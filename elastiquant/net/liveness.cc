@@ -114,6 +114,7 @@ WorkerState Liveness::MyState() {
   WorkerState mine{.beats = ++beats_,
                    .ended = options_.ledger->ended(),
                    .waits_for = options_.ledger->waits_for()};
+  mine.waits_for.erase(options_.rank);
   bool leaving;
   {
     const std::lock_guard lock(mutex_);
@@ -123,7 +124,8 @@ WorkerState Liveness::MyState() {
   }
   for (int r = 0; r < options_.world_size; ++r) {
     if (r == options_.rank || !peers_[static_cast<size_t>(r)].state.departure) continue;
-    bool released = !options_.ledger->receives_from(r);
+    bool released = !options_.ledger->receives_from(r) &&
+                    !(options_.ledger->receives_from_any() && HasMoreForUs(r));
     if (HostsStore(r)) {
       if (leaving) continue;  // and needs the store for that
       {
@@ -170,16 +172,23 @@ Result<std::string> Liveness::PublishAccusation() {
 }
 
 void Liveness::LookAtPeers() {
+  int last_to_leave = -1;
+  bool may_get_more = false;  // from any
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
     if (r == options_.rank) continue;
+    if (!peer.state.departure || HasMoreForUs(r)) may_get_more = true;
     if (peer.state.departure) {
+      last_to_leave = r;
       if (HasNotSentEnough(r)) return Accuse(r, WordsOfDeparture(r));
     } else if (IsSilent(peer)) {
       return Accuse(r, WorkerName(r) + " has not been heard of for " +
                            Seconds(clock_.now() - peer.beaten) +
                            ": it may have died, frozen or lost its network");
     }
+  }
+  if (options_.ledger->receives_from_any() && !may_get_more) {
+    Accuse(last_to_leave, WordsOfDeparture(last_to_leave));
   }
 }
 
@@ -207,6 +216,14 @@ bool Liveness::HasNotSentEnough(int rank) const {
   const Ledger::Account theirs = left.accounts[static_cast<size_t>(options_.rank)];
   const Ledger::Account mine = options_.ledger->accounts()[static_cast<size_t>(rank)];
   return mine.received > theirs.sent || mine.sent > theirs.received;
+}
+
+// This worker, which has left, has sent messages that nothing has received yet: a receive from
+// any may take them.
+bool Liveness::HasMoreForUs(int rank) const {
+  const Departure& left = *peers_[static_cast<size_t>(rank)].state.departure;
+  return left.accounts[static_cast<size_t>(options_.rank)].sent >
+         options_.ledger->accounts()[static_cast<size_t>(rank)].received;
 }
 
 // By anybody who lives, after this worker has left.
@@ -355,6 +372,13 @@ Status Liveness::Blame(int peer, const std::string& why) {
   lock.unlock();
   EQ_RETURN_IF_ERROR(HostHasLeft());
   return Unavailable(WorkerName(peer) + " was lost after this worker had left: " + why);
+}
+
+Status Liveness::Explain(const std::string& why) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience_, [&] { return told_; });
+  if (!verdict_.ok()) return verdict_;
+  return Unavailable("waiting for a message from any worker failed: " + why);
 }
 
 Status Liveness::HostHasLeft() {

@@ -73,6 +73,8 @@ class Liveness {
 
   // Reports that an operation with this peer failed. Returns the verdict once it is settled.
   Status Blame(int peer, const std::string& why);
+  // The same of an operation with no peer in particular, which accuses nobody.
+  Status Explain(const std::string& why);
 
   // Returns the error of whatever is begun after the ledger was closed: the verdict if there is
   // one, or else that the host of the store has left. Calls on_lost in the second case.
@@ -114,6 +116,7 @@ class Liveness {
   void LookForStall(const WorkerState& mine);
   bool IsSilent(const Peer& peer) const { return clock_.now() - peer.beaten > patience_; }
   bool HasNotSentEnough(int rank) const;
+  bool HasMoreForUs(int rank) const;
   bool IsNeeded() const;
   Status Go(WorkerState mine);
   std::string WordsOfDeparture(int rank) const;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "elastiquant/net/store_contract.h"
+#include "elastiquant/net/transport_contract.h"
 
 namespace elastiquant {
 namespace {
@@ -30,6 +31,13 @@ Bytes Numbered(int number) {
 TEST(MemoryNetwork, KeepsTheContractOfStores) {
   MemoryNetwork network;
   ExpectStoreContract(*network.At());
+}
+
+TEST(MemoryNetwork, KeepsTheContractOfTransports) {
+  MemoryNetwork network;
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < 3; ++rank) transports.push_back(Connect(network, rank));
+  ExpectTransportContract(transports);
 }
 
 TEST(MemoryNetwork, SaysWhereThereIsNoStoreOrNoPort) {
@@ -56,12 +64,18 @@ TEST(MemoryNetwork, KeepsOrderWhateverTheDelay) {
   constexpr int kMessages = 60;
   for (int m = 0; m < kMessages; ++m) {
     const Bytes bytes = Numbered(m);
-    EXPECT_TRUE(from->Send(1, static_cast<uint32_t>(m % 2), bytes).value()->Wait().ok());
+    EXPECT_TRUE(from->Send(1, static_cast<uint32_t>(m % 2), bytes)
+                    .value()
+                    ->WaitUntil(kNoDeadline)
+                    .ok());
   }
   for (const int tag : {1, 0}) {
     for (int m = tag; m < kMessages; m += 2) {
       Bytes room(8);
-      ASSERT_TRUE(to->Receive(0, static_cast<uint32_t>(tag), room).value()->Wait().ok());
+      ASSERT_TRUE(to->Receive(0, static_cast<uint32_t>(tag), room)
+                      .value()
+                      ->WaitUntil(kNoDeadline)
+                      .ok());
       EXPECT_TRUE(std::equal(room.begin(), room.begin() + m % 7 + 1, Numbered(m).begin()));
     }
   }
@@ -73,8 +87,8 @@ TEST(MemoryNetwork, TakesTheDelay) {
   const auto begin = Clock::now();
   Bytes room(1);
   const auto receive = to->Receive(0, 0, room).value();
-  ASSERT_TRUE(from->Send(1, 0, Bytes{5}).value()->Wait().ok());
-  ASSERT_TRUE(receive->Wait().ok());
+  ASSERT_TRUE(from->Send(1, 0, Bytes{5}).value()->WaitUntil(kNoDeadline).ok());
+  ASSERT_TRUE(receive->WaitUntil(kNoDeadline).ok());
   EXPECT_GE(Clock::now() - begin, milliseconds(40));
   EXPECT_EQ(room[0], 5);
 }
@@ -84,8 +98,8 @@ TEST(MemoryNetwork, RefusesAMessageForWhichThereIsNoRoom) {
   const auto from = Connect(network, 0), to = Connect(network, 1);
   Bytes room(3);
   const auto receive = to->Receive(0, 0, room).value();
-  ASSERT_TRUE(from->Send(1, 0, Bytes(4)).value()->Wait().ok());
-  EXPECT_EQ(receive->Wait().code(), StatusCode::kUnavailable);
+  ASSERT_TRUE(from->Send(1, 0, Bytes(4)).value()->WaitUntil(kNoDeadline).ok());
+  EXPECT_EQ(receive->WaitUntil(kNoDeadline).status().code(), StatusCode::kUnavailable);
 }
 
 // A buffer whose posting is gone is not written to: under AddressSanitizer that would show.
@@ -96,12 +110,12 @@ TEST(MemoryNetwork, ForgetsAReceiveThatWasGivenUp) {
     Bytes gone(4);
     const auto receive = to->Receive(0, 0, gone).value();
     receive->Abort();
-    EXPECT_FALSE(receive->Wait().ok());
+    EXPECT_FALSE(receive->WaitUntil(kNoDeadline).ok());
   }
   Bytes room(4);
   const auto receive = to->Receive(0, 0, room).value();
-  ASSERT_TRUE(from->Send(1, 0, Bytes{1, 2, 3, 4}).value()->Wait().ok());
-  ASSERT_TRUE(receive->Wait().ok());
+  ASSERT_TRUE(from->Send(1, 0, Bytes{1, 2, 3, 4}).value()->WaitUntil(kNoDeadline).ok());
+  ASSERT_TRUE(receive->WaitUntil(kNoDeadline).ok());
   EXPECT_EQ(room, (Bytes{1, 2, 3, 4}));
 }
 
@@ -115,8 +129,10 @@ TEST(MemoryNetwork, AKilledWorkerIsGoneForAll) {
   const auto receive = alive->Receive(2, 0, room).value();
   const auto victims_receive = victim->Receive(0, 0, victims).value();
   network.Kill(2);
-  EXPECT_NE(receive->Wait().message().find("closed by the peer"), std::string::npos);
-  EXPECT_NE(victims_receive->Wait().message().find("killed"), std::string::npos);
+  EXPECT_NE(receive->WaitUntil(kNoDeadline).status().message().find("closed by the peer"),
+            std::string::npos);
+  EXPECT_NE(victims_receive->WaitUntil(kNoDeadline).status().message().find("killed"),
+            std::string::npos);
   EXPECT_FALSE(alive->Send(2, 0, Bytes(1)).ok());
   EXPECT_FALSE(victim->Send(0, 0, Bytes(1)).ok());
   EXPECT_EQ(store->Set("a", "1").code(), StatusCode::kUnavailable);
@@ -131,10 +147,10 @@ TEST(MemoryNetwork, AFrozenWorkerStandsStillUntilItThaws) {
   Bytes room(1);
   const auto receive = frozen->Receive(0, 0, room).value();
   network.Freeze(1);
-  ASSERT_TRUE(from->Send(1, 0, Bytes{9}).value()->Wait().ok());
+  ASSERT_TRUE(from->Send(1, 0, Bytes{9}).value()->WaitUntil(kNoDeadline).ok());
   std::optional<Clock::time_point> waited, stored;
   std::thread waiter([&] {
-    EXPECT_TRUE(receive->Wait().ok());
+    EXPECT_TRUE(receive->WaitUntil(kNoDeadline).ok());
     waited = Clock::now();
   });
   std::thread setter([&] {
@@ -159,15 +175,15 @@ TEST(MemoryNetwork, ACutPathLosesMessagesBothWaysAndNoOthers) {
   const auto a_waits = a->Receive(1, 0, at_a).value();
   const auto b_waits = b->Receive(0, 0, at_b).value();
   const auto c_waits = c->Receive(0, 0, at_c).value();
-  ASSERT_TRUE(a->Send(1, 0, Bytes{1}).value()->Wait().ok());
-  ASSERT_TRUE(b->Send(0, 0, Bytes{1}).value()->Wait().ok());
-  ASSERT_TRUE(a->Send(2, 0, Bytes{3}).value()->Wait().ok());
-  ASSERT_TRUE(c_waits->Wait().ok());
+  ASSERT_TRUE(a->Send(1, 0, Bytes{1}).value()->WaitUntil(kNoDeadline).ok());
+  ASSERT_TRUE(b->Send(0, 0, Bytes{1}).value()->WaitUntil(kNoDeadline).ok());
+  ASSERT_TRUE(a->Send(2, 0, Bytes{3}).value()->WaitUntil(kNoDeadline).ok());
+  ASSERT_TRUE(c_waits->WaitUntil(kNoDeadline).ok());
   EXPECT_EQ(at_c[0], 3);
   a_waits->Abort();
   b_waits->Abort();
-  EXPECT_EQ(a_waits->Wait().message(), "aborted");
-  EXPECT_EQ(b_waits->Wait().message(), "aborted");
+  EXPECT_EQ(a_waits->WaitUntil(kNoDeadline).status().message(), "aborted");
+  EXPECT_EQ(b_waits->WaitUntil(kNoDeadline).status().message(), "aborted");
 }
 
 TEST(MemoryNetwork, EndsAllWaitsWhenItGoes) {
@@ -175,7 +191,7 @@ TEST(MemoryNetwork, EndsAllWaitsWhenItGoes) {
   const auto end = Connect(*network, 0);
   Bytes room(1);
   const auto receive = end->Receive(1, 0, room).value();
-  std::thread waiter([&] { EXPECT_FALSE(receive->Wait().ok()); });
+  std::thread waiter([&] { EXPECT_FALSE(receive->WaitUntil(kNoDeadline).ok()); });
   network.reset();
   waiter.join();
   EXPECT_FALSE(end->Send(1, 0, Bytes(1)).ok());

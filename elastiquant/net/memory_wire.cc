@@ -10,6 +10,7 @@ namespace elastiquant {
 // What a posting waits for.
 struct MemoryWire::Slot {
   std::span<uint8_t> room;  // of a receive
+  int peer = kAnyPeer;
   bool done = false;
   bool abandoned = false;  // the posting is gone, and its room with it
   Status status;
@@ -29,17 +30,28 @@ class MemoryWire::Waiting final : public Posting {
     slot_->abandoned = true;
   }
 
-  Status Wait() override {
+  Result<bool> WaitUntil(Deadline deadline) override {
     std::unique_lock lock(hosts_->mutex);
-    hosts_->changed.wait(
-        lock, [&] { return slot_->done || hosts_->closed || hosts_->dead.contains(rank_); });
+    const auto over = [&] {
+      return slot_->done || hosts_->closed || hosts_->dead.contains(rank_);
+    };
+    if (deadline == kNoDeadline) {
+      hosts_->changed.wait(lock, over);
+    } else {
+      hosts_->changed.wait_until(lock, deadline, over);
+    }
     EQ_RETURN_IF_ERROR(hosts_->Live(lock, rank_));
-    return slot_->status;
+    EQ_RETURN_IF_ERROR(slot_->status);
+    return slot_->done;
   }
   void Abort() override {
     std::lock_guard lock(hosts_->mutex);
     if (!slot_->done) slot_->Finish(Unavailable("aborted"));
     hosts_->changed.notify_all();
+  }
+  int peer() const override {
+    std::lock_guard lock(hosts_->mutex);
+    return slot_->peer;
   }
 
  private:
@@ -94,6 +106,7 @@ std::shared_ptr<MemoryWire::Slot> MemoryWire::Post(const std::string& job, int f
                                                    uint32_t tag,
                                                    std::span<const uint8_t> bytes) {
   auto slot = std::make_shared<Slot>();
+  slot->peer = to;
   slot->Finish({});
   if (cut_.contains({std::min(from, to), std::max(from, to)})) return slot;
   const Box box{job, from, to, tag};
@@ -111,14 +124,31 @@ std::shared_ptr<MemoryWire::Slot> MemoryWire::Expect(const std::string& job, int
                                                      uint32_t tag, std::span<uint8_t> room) {
   auto slot = std::make_shared<Slot>();
   slot->room = room;
-  auto& arrived = arrived_[{job, from, to, tag}];
-  if (arrived.empty()) {
-    expected_[{job, from, to, tag}].push_back(slot);
+  slot->peer = from;
+  const bool any = from == kAnyPeer;
+  auto* arrived = any ? Earliest({job, to, tag}, &from) : &arrived_[{job, from, to, tag}];
+  if (arrived != nullptr && !arrived->empty()) {
+    Fill(*slot, from, arrived->front().bytes);
+    arrived->pop_front();
+  } else if (any) {
+    expected_from_any_[{job, to, tag}].push_back(slot);
   } else {
-    Fill(*slot, arrived.front());
-    arrived.pop_front();
+    expected_[{job, from, to, tag}].push_back(slot);
   }
   return slot;
+}
+
+// The messages of the peer that has waited longest to be received, or null if there is none.
+std::deque<MemoryWire::Arrived>* MemoryWire::Earliest(const AnyBox& box, int* from) {
+  std::deque<Arrived>* earliest = nullptr;
+  for (auto& [sender, arrived] : arrived_) {
+    const auto& [job, rank, to, tag] = sender;
+    if (AnyBox(job, to, tag) != box || arrived.empty()) continue;
+    if (earliest != nullptr && earliest->front().number < arrived.front().number) continue;
+    earliest = &arrived;
+    *from = rank;
+  }
+  return earliest;
 }
 
 MemoryWire::Clock::time_point MemoryWire::Arrival(Pair pair) {
@@ -139,18 +169,29 @@ MemoryWire::Clock::time_point MemoryWire::Arrival(Pair pair) {
 }
 
 void MemoryWire::Arrive(const Box& box, std::vector<uint8_t> bytes) {
-  auto& expected = expected_[box];
-  while (!expected.empty()) {
-    const std::shared_ptr<Slot> slot = std::move(expected.front());
-    expected.pop_front();
-    if (slot->abandoned || slot->done) continue;
-    Fill(*slot, bytes);
-    return;
+  const auto& [job, from, to, tag] = box;
+  std::shared_ptr<Slot> slot = TakeWaiting(expected_[box]);
+  if (slot == nullptr) slot = TakeWaiting(expected_from_any_[{job, to, tag}]);
+  if (slot == nullptr) {
+    arrived_[box].push_back({arrivals_++, std::move(bytes)});
+  } else {
+    Fill(*slot, from, bytes);
   }
-  arrived_[box].push_back(std::move(bytes));
 }
 
-void MemoryWire::Fill(Slot& slot, const std::vector<uint8_t>& bytes) {
+// Takes the first receive that has not been given up, or returns null.
+std::shared_ptr<MemoryWire::Slot> MemoryWire::TakeWaiting(
+    std::deque<std::shared_ptr<Slot>>& slots) {
+  while (!slots.empty()) {
+    std::shared_ptr<Slot> slot = std::move(slots.front());
+    slots.pop_front();
+    if (!slot->abandoned && !slot->done) return slot;
+  }
+  return nullptr;
+}
+
+void MemoryWire::Fill(Slot& slot, int from, const std::vector<uint8_t>& bytes) {
+  slot.peer = from;
   if (bytes.size() > slot.room.size()) {
     slot.Finish(Unavailable("a message of " + std::to_string(bytes.size()) +
                             " bytes came where there is room for " +

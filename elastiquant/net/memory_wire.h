@@ -54,6 +54,7 @@ class MemoryWire {
   using Clock = std::chrono::steady_clock;
   using Pair = std::pair<int, int>;                         // from, to
   using Box = std::tuple<std::string, int, int, uint32_t>;  // the job, from, to, tag
+  using AnyBox = std::tuple<std::string, int, uint32_t>;    // the job, to, tag
   struct Slot;
   class Waiting;
   class End;
@@ -61,14 +62,20 @@ class MemoryWire {
     Box box;
     std::vector<uint8_t> bytes;
   };
+  struct Arrived {
+    uint64_t number;  // counts what has arrived anywhere
+    std::vector<uint8_t> bytes;
+  };
 
   std::shared_ptr<Slot> Post(const std::string& job, int from, int to, uint32_t tag,
                              std::span<const uint8_t> bytes);
   std::shared_ptr<Slot> Expect(const std::string& job, int from, int to, uint32_t tag,
                                std::span<uint8_t> room);
+  std::deque<Arrived>* Earliest(const AnyBox& box, int* from);
+  static std::shared_ptr<Slot> TakeWaiting(std::deque<std::shared_ptr<Slot>>& slots);
   Clock::time_point Arrival(Pair pair);
   void Arrive(const Box& box, std::vector<uint8_t> bytes);
-  void Fill(Slot& slot, const std::vector<uint8_t>& bytes);
+  static void Fill(Slot& slot, int from, const std::vector<uint8_t>& bytes);
   void Deliver();
 
   const std::shared_ptr<MemoryHosts> hosts_;
@@ -77,8 +84,10 @@ class MemoryWire {
   std::map<Pair, uint64_t> posted_;                 // how many messages have ever been sent
   std::map<Pair, Clock::time_point> last_arrival_;  // so that none overtakes another
   std::multimap<Clock::time_point, Flight> flights_;
-  std::map<Box, std::deque<std::vector<uint8_t>>> arrived_;
+  uint64_t arrivals_ = 0;
+  std::map<Box, std::deque<Arrived>> arrived_;
   std::map<Box, std::deque<std::shared_ptr<Slot>>> expected_;
+  std::map<AnyBox, std::deque<std::shared_ptr<Slot>>> expected_from_any_;
   std::thread deliverer_;
 };
 

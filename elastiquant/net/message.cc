@@ -49,7 +49,7 @@ Status OutgoingMessage::Complete() {
   state_ = State::kCompleting;
   Status status = status_;
   lock.unlock();
-  if (status.ok()) status = work_->Wait();
+  if (status.ok()) status = work_->WaitUntil(kNoDeadline).status();
   lock.lock();
   status_ = status;
   if (status.ok()) wire_ = {};  // long before the message goes
@@ -73,9 +73,10 @@ IncomingMessage::IncomingMessage(Transport& transport, int from, uint32_t tag, s
   if (work.ok()) work_ = std::move(*work);
 }
 
-Result<MessageHeader> IncomingMessage::Complete() {
+Result<std::optional<MessageHeader>> IncomingMessage::CompleteUntil(Deadline deadline) {
   EQ_RETURN_IF_ERROR(status_);
-  EQ_RETURN_IF_ERROR(work_->Wait());
+  EQ_ASSIGN_OR_RETURN(const bool has_come, work_->WaitUntil(deadline));
+  if (!has_come) return std::optional<MessageHeader>();
   const size_t room = wire_.span().size() - kMessageHeaderBytes;
   const MessageHeader header = ReadHeader(wire_.span().first<kMessageHeaderBytes>());
   if (header.size > room) {
@@ -83,7 +84,7 @@ Result<MessageHeader> IncomingMessage::Complete() {
                        " bytes, but at most " + std::to_string(room) + " can come");
   }
   size_ = header.size;
-  return header;
+  return std::optional(header);
 }
 
 std::span<const uint8_t> IncomingMessage::bytes() const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -64,14 +65,16 @@ class OutgoingMessage final : public Message {
 
 class IncomingMessage final : public Message {
  public:
-  // Posts the receive of a message of at most `room` bytes.
+  // Posts the receive of a message of at most `room` bytes. `from` may be kAnyPeer.
   IncomingMessage(Transport& transport, int from, uint32_t tag, size_t room, BufferPool& pool);
 
-  // Returns when all of the message has come. Fails with kCorruptData if its header claims more
-  // bytes than there is room for. Must be called once.
-  Result<MessageHeader> Complete();
-  // Returns what has come. Valid after Complete().
+  // Returns the header when all of the message has come, or nothing at the deadline. Fails with
+  // kCorruptData if the header claims more bytes than there is room for. Must not be called
+  // again once it has returned a header or an error.
+  Result<std::optional<MessageHeader>> CompleteUntil(Deadline deadline);
+  // Return what has come, and from whom. Valid after CompleteUntil() has returned a header.
   std::span<const uint8_t> bytes() const;
+  int from() const { return work_->peer(); }
   void Abort() override;
 
  private:

@@ -13,13 +13,25 @@
 
 namespace elastiquant {
 
-// A message that has been posted. Wait() returns when it has been sent or has come, and may be
-// called once. Abort() makes it return, and may be called from any thread.
+// When waits end at the latest.
+using Deadline = std::chrono::steady_clock::time_point;
+inline constexpr Deadline kNoDeadline = Deadline::max();
+
+// In place of the rank of a peer: a message that may come from any of them.
+inline constexpr int kAnyPeer = -1;
+
+// A message that has been posted.
 class Posting {
  public:
   virtual ~Posting() = default;
-  virtual Status Wait() = 0;
+  // Returns true when the message has been sent or has come, and false at the deadline: it is
+  // posted still, and may be waited for again. A wait takes a millisecond at least before it
+  // gives up. Must not be called again once it has returned true or an error.
+  virtual Result<bool> WaitUntil(Deadline deadline) = 0;
+  // Makes the wait end with kUnavailable. May be called from any thread.
   virtual void Abort() = 0;
+  // Returns the rank at the other end. That of a receive from any is known once it has come.
+  virtual int peer() const = 0;
 };
 
 // One worker's connections to all others.
@@ -30,7 +42,9 @@ class Transport {
   // Post a message of at least one byte, and the receive of one. The bytes must stay valid
   // until the posting is done or destroyed. A receive may have more room than the message
   // needs, but never less. Messages between a pair with the same tag keep their order. On a
-  // broken connection they fail with kUnavailable.
+  // broken connection they fail with kUnavailable. With kAnyPeer a receive takes a message from
+  // whichever peer sends one with this tag. It does not fail when one of them is lost, and a
+  // tag must be received either always from any or never.
   virtual Result<std::unique_ptr<Posting>> Send(int to, uint32_t tag,
                                                 std::span<const uint8_t> bytes) = 0;
   virtual Result<std::unique_ptr<Posting>> Receive(int from, uint32_t tag,

@@ -1,0 +1,34 @@
+#include "elastiquant/c10d/gloo_network.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "elastiquant/c10d/testing.h"
+#include "elastiquant/net/transport_contract.h"
+
+namespace elastiquant {
+namespace {
+
+TEST(GlooNetwork, KeepsTheContractOfTransports) {
+  constexpr int kWorkers = 3;
+  Transports transports(kWorkers);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kWorkers; ++rank) {
+    threads.emplace_back([rank, &transports] {
+      const TransportOptions options{rank,
+                                     kWorkers,
+                                     "127.0.0.1",
+                                     TestTcpStore().port(),
+                                     "gloo_network_test/",
+                                     std::chrono::seconds(60),
+                                     true};
+      transports[static_cast<size_t>(rank)] = MakeGlooNetwork()->Connect(options).value();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ExpectTransportContract(transports);
+}
+
+}  // namespace
+}  // namespace elastiquant
