@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <memory>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -19,14 +18,14 @@ inline Deadline DeadlineIn(std::chrono::milliseconds time) {
   return Deadline::clock::now() + time;
 }
 
-inline void ExpectToSend(Transport& from, int to, uint32_t tag,
-                         const std::vector<uint8_t>& bytes) {
-  const auto done = from.Send(to, tag, bytes).value()->WaitUntil(kNoDeadline);
+inline void ExpectToEnd(Posting& posting) {
+  const auto done = posting.WaitUntil(kNoDeadline);
   ASSERT_TRUE(done.ok()) << done.status().ToString();
   EXPECT_TRUE(*done);
 }
 
-// A deadline ends the waiting, not the receive.
+// A deadline ends the waiting, not the receive. A send is waited for last, because it may end
+// only when its message has been asked for.
 inline void ExpectDeadlines(const Transports& transports) {
   std::vector<uint8_t> room(5);
   const auto receive = transports[0]->Receive(1, 7, room).value();
@@ -38,17 +37,21 @@ inline void ExpectDeadlines(const Transports& transports) {
   }
   EXPECT_GE(Deadline::clock::now() - begin, std::chrono::milliseconds(60));
   EXPECT_FALSE(receive->WaitUntil(begin).value());
-  ExpectToSend(*transports[1], 0, 7, {1, 2, 3});
+  const std::vector<uint8_t> bytes{1, 2, 3};
+  const auto send = transports[1]->Send(0, 7, bytes).value();
   const auto come = receive->WaitUntil(DeadlineIn(std::chrono::seconds(60)));
   ASSERT_TRUE(come.ok()) << come.status().ToString();
   EXPECT_TRUE(*come);
   EXPECT_EQ(room, (std::vector<uint8_t>{1, 2, 3, 0, 0}));
   EXPECT_EQ(receive->peer(), 1);
+  ExpectToEnd(*send);
+  EXPECT_EQ(send->peer(), 0);
 }
 
 // What came before anybody looked is seen also by whoever has no time to wait.
 inline void ExpectPolling(const Transports& transports) {
-  ExpectToSend(*transports[1], 0, 8, {4});
+  const std::vector<uint8_t> bytes{4};
+  const auto send = transports[1]->Send(0, 8, bytes).value();
   std::vector<uint8_t> room(1);
   const auto receive = transports[0]->Receive(1, 8, room).value();
   const auto patience = DeadlineIn(std::chrono::seconds(60));
@@ -56,33 +59,38 @@ inline void ExpectPolling(const Transports& transports) {
     ASSERT_LT(Deadline::clock::now(), patience);
   }
   EXPECT_EQ(room[0], 4);
+  ExpectToEnd(*send);
 }
 
 inline void ExpectReceivesFromAny(const Transports& transports) {
-  std::vector<uint8_t> early(4), late(4);
-  const auto waiting = transports[0]->Receive(kAnyPeer, 9, early).value();
+  std::vector<uint8_t> room(4);
+  const std::vector<uint8_t> early{2, 2};
+  const auto waiting = transports[0]->Receive(kAnyPeer, 9, room).value();
   EXPECT_FALSE(waiting->WaitUntil(DeadlineIn(std::chrono::milliseconds(20))).value());
-  ExpectToSend(*transports[2], 0, 9, {2, 2});
-  ASSERT_TRUE(waiting->WaitUntil(kNoDeadline).ok());
+  const auto send = transports[2]->Send(0, 9, early).value();
+  ExpectToEnd(*waiting);
   EXPECT_EQ(waiting->peer(), 2);
-  EXPECT_EQ(early, (std::vector<uint8_t>{2, 2, 0, 0}));
+  EXPECT_EQ(room, (std::vector<uint8_t>{2, 2, 0, 0}));
+  ExpectToEnd(*send);
 
-  // These come before they are asked for, each peer's in its order.
-  for (const int salt : {10, 20}) {
-    for (const int peer : {1, 2}) {
-      const std::vector<uint8_t> bytes{static_cast<uint8_t>(peer + salt)};
-      ExpectToSend(*transports[static_cast<size_t>(peer)], 0, 9, bytes);
-    }
+  // These are sent before they are asked for. Those of each peer keep their order.
+  const std::vector<std::vector<uint8_t>> of_1{{11}, {21}}, of_2{{12}, {22}};
+  std::vector<std::unique_ptr<Posting>> sends;
+  for (size_t m = 0; m < 2; ++m) {
+    sends.push_back(transports[1]->Send(0, 9, of_1[m]).value());
+    sends.push_back(transports[2]->Send(0, 9, of_2[m]).value());
   }
-  std::vector<std::vector<int>> came(3);
-  for (int message = 0; message < 4; ++message) {
-    const auto receive = transports[0]->Receive(kAnyPeer, 9, late).value();
-    ASSERT_TRUE(receive->WaitUntil(kNoDeadline).ok());
+  std::vector<std::vector<std::vector<uint8_t>>> came(3);
+  for (size_t m = 0; m < 4; ++m) {
+    std::vector<uint8_t> one(1);
+    const auto receive = transports[0]->Receive(kAnyPeer, 9, one).value();
+    ExpectToEnd(*receive);
     ASSERT_TRUE(receive->peer() == 1 || receive->peer() == 2);
-    came[static_cast<size_t>(receive->peer())].push_back(late[0]);
+    came[static_cast<size_t>(receive->peer())].push_back(one);
   }
-  EXPECT_EQ(came[1], (std::vector<int>{11, 21}));
-  EXPECT_EQ(came[2], (std::vector<int>{12, 22}));
+  EXPECT_EQ(came[1], of_1);
+  EXPECT_EQ(came[2], of_2);
+  for (const auto& each : sends) ExpectToEnd(*each);
 }
 
 inline void ExpectAborts(const Transports& transports, int from, uint32_t tag) {

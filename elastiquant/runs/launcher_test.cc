@@ -28,6 +28,7 @@ Status Launch(int workers, const std::string& script) {
   setenv(kScript, script.c_str(), 1);
   // Of a program whose tests are run in parts, the worker runs all.
   unsetenv("GTEST_TOTAL_SHARDS");
+  unsetenv("GTEST_SHARD_INDEX");
   LaunchOptions options;
   options.command = {"launcher_test", "--gtest_filter=LauncherTest.DISABLED_PlaysAWorker",
                      "--gtest_also_run_disabled_tests"};
