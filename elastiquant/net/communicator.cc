@@ -215,6 +215,7 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
     return static_cast<size_t>(header_->size);
   }
   Result<bool> WaitUntil(Deadline deadline) override {
+    EQ_RETURN_IF_ERROR(failure_);
     if (!header_) EQ_RETURN_IF_ERROR(Complete(deadline));
     return header_ && comm_->AwaitDownlink(release_, deadline);
   }
@@ -227,7 +228,7 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
     auto header = entry_.Wait([&] { return message_.CompleteUntil(deadline); });
     if (!header.ok()) {
       entry_.End(kAnyPeer);
-      return comm_->PeerError(from_, header.status());
+      return failure_ = comm_->PeerError(from_, header.status());
     }
     header_ = *header;
     if (!header_) return {};
@@ -244,6 +245,7 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
   const bool is_data_;  // counted, and slowed by an emulated link
   IncomingMessage message_;
   Entry entry_;
+  Status failure_;
   std::optional<MessageHeader> header_;  // once it has come
   std::optional<LinkTime> release_;      // when the emulated link has carried it
 };

@@ -63,8 +63,9 @@ class Transfer {
 // A message that comes in. It holds the memory that the message comes into.
 class Incoming : public Transfer {
  public:
-  // Returns whether the message has come by the deadline, as soon as it has. It may be called
-  // again and again; Wait() must be called all the same, and returns at once if it has come.
+  // Returns true as soon as the message has come, or false at the deadline. It may be called
+  // again and again, from one thread at a time. Wait() must be called all the same, and returns
+  // at once if the message has come.
   virtual Result<bool> WaitUntil(Deadline deadline) = 0;
   // Return what came, and the rank that it came from. Valid after Wait().
   virtual std::span<const uint8_t> bytes() const = 0;
