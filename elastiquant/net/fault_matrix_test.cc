@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -131,13 +132,17 @@ class FaultMatrix : public testing::TestWithParam<Case> {
       failing.join();
       return status;
     }
+    if (place == Place::kWhileOthersLeave) others_done_.wait();
     Fail(comm);
     if (GetParam().failure == Failure::kLeaves) return {};
     return comm.Barrier();
   }
 
   Status Other(Communicator& comm) {
-    for (uint32_t round = 0; round < 3; ++round) EQ_RETURN_IF_ERROR(Exchange(comm, round));
+    Status met;
+    for (uint32_t round = 0; met.ok() && round < 3; ++round) met = Exchange(comm, round);
+    others_done_.count_down();
+    EQ_RETURN_IF_ERROR(met);
     if (GetParam().place != Place::kWhileOthersLeave) return Exchange(comm, 3);
     // They are done, and leave, but for one that still needs the victim.
     const int victim = GetParam().victim;
@@ -146,6 +151,7 @@ class FaultMatrix : public testing::TestWithParam<Case> {
   }
 
   MemoryNetwork network_;
+  std::latch others_done_{GetParam().world - 1};  // with what they need of all
 };
 
 TEST_P(FaultMatrix, TheOthersEndInTimeAndNameTheWorker) {
