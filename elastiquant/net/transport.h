@@ -18,8 +18,8 @@ namespace elastiquant {
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
-// In place of the rank of a peer: a message that may come from any of them. It is no number that
-// a slip such as `rank - 1` gives, for which there must be an error and not a wait.
+// In place of the rank of a peer: a message that may come from any of them. It is no number
+// that a slip such as `rank - 1` gives, for which there must be an error and not a wait.
 inline constexpr int kAnyPeer = std::numeric_limits<int>::min();
 
 // A message that has been posted.
