@@ -172,14 +172,14 @@ Result<std::string> Liveness::PublishAccusation() {
 }
 
 void Liveness::LookAtPeers() {
-  int last_to_leave = -1;
-  bool may_get_more = false;  // from any
+  int departed = -1;
+  bool may_get_more = false;  // by a receive from any
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
     if (r == options_.rank) continue;
     if (!peer.state.departure || HasMoreForUs(r)) may_get_more = true;
     if (peer.state.departure) {
-      last_to_leave = r;
+      departed = r;
       if (HasNotSentEnough(r)) return Accuse(r, WordsOfDeparture(r));
     } else if (IsSilent(peer)) {
       return Accuse(r, WorkerName(r) + " has not been heard of for " +
@@ -188,7 +188,7 @@ void Liveness::LookAtPeers() {
     }
   }
   if (options_.ledger->receives_from_any() && !may_get_more) {
-    Accuse(last_to_leave, WordsOfDeparture(last_to_leave));
+    Accuse(departed, WordsOfDeparture(departed));
   }
 }
 
@@ -218,8 +218,8 @@ bool Liveness::HasNotSentEnough(int rank) const {
   return mine.received > theirs.sent || mine.sent > theirs.received;
 }
 
-// This worker, which has left, has sent messages that nothing has received yet: a receive from
-// any may take them.
+// Returns whether this worker, which has left, has sent messages that have not been received
+// yet, so that a receive from any may still take them.
 bool Liveness::HasMoreForUs(int rank) const {
   const Departure& left = *peers_[static_cast<size_t>(rank)].state.departure;
   return left.accounts[static_cast<size_t>(options_.rank)].sent >

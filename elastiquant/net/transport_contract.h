@@ -48,7 +48,7 @@ inline void ExpectDeadlines(const Transports& transports) {
   EXPECT_EQ(send->peer(), 0);
 }
 
-// What came before anybody looked is seen also by whoever has no time to wait.
+// A message that has come is found also by a wait whose deadline has passed already.
 inline void ExpectPolling(const Transports& transports) {
   const std::vector<uint8_t> bytes{4};
   const auto send = transports[1]->Send(0, 8, bytes).value();
@@ -73,7 +73,7 @@ inline void ExpectReceivesFromAny(const Transports& transports) {
   EXPECT_EQ(room, (std::vector<uint8_t>{2, 2, 0, 0}));
   ExpectToEnd(*send);
 
-  // These are sent before they are asked for. Those of each peer keep their order.
+  // These messages are sent before they are asked for. Those of each peer keep their order.
   const std::vector<std::vector<uint8_t>> of_1{{11}, {21}}, of_2{{12}, {22}};
   std::vector<std::unique_ptr<Posting>> sends;
   for (size_t m = 0; m < 2; ++m) {

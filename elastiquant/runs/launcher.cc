@@ -182,8 +182,9 @@ class Launcher {
       return Unavailable("worker " + std::to_string(*stuck_) +
                          " did not answer and had to be killed; the others have ended");
     }
-    // What failed, failed because another was lost: one that ended well, or none that we know.
-    // Which of them is seen to end first tells nothing, as the others may notice before us.
+    // All that failed did so because they had lost another worker. If one ended well by itself,
+    // it is the cause, even if others were seen to end before it: they may notice the loss
+    // before the launcher sees that it has ended.
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       if (workers_[rank].status == 0) continue;
       return left_ ? LeftEarly(*left_) : Describe(rank);

@@ -26,7 +26,7 @@ constexpr char kScript[] = "EQ_LAUNCHER_TEST_SCRIPT";
 // below, which then plays the worker's part and never returns.
 Status Launch(int workers, const std::string& script) {
   setenv(kScript, script.c_str(), 1);
-  // Of a program whose tests are run in parts, the worker runs all.
+  // ctest runs this program's tests in parts. The worker must not be given such a part.
   unsetenv("GTEST_TOTAL_SHARDS");
   unsetenv("GTEST_SHARD_INDEX");
   LaunchOptions options;
@@ -57,42 +57,41 @@ TEST(LauncherTest, DISABLED_PlaysAWorker) {
   _exit(code);
 }
 
+void ExpectEnd(const Status& status, StatusCode code, const std::string& words) {
+  EXPECT_EQ(status.code(), code);
+  EXPECT_THAT(status.message(), HasSubstr(words));
+}
+
 TEST(LauncherTest, AllEndWell) { EXPECT_TRUE(Launch(3, "0@0 0@100 0@0").ok()); }
 
 TEST(LauncherTest, NamesTheOneThatWasKilledThoughOthersEndBefore) {
-  const Status status = Launch(3, "3@0 3@0 -9@300");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("worker 2 was killed by SIGKILL"));
+  ExpectEnd(Launch(3, "3@0 3@0 -9@300"), StatusCode::kUnavailable,
+            "worker 2 was killed by SIGKILL");
 }
 
 TEST(LauncherTest, NamesTheOneThatLeftThoughOthersAreSeenToEndBefore) {
-  const Status status = Launch(3, "3@0 3@0 0@300");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("worker 2 ended, with exit code 0, before"));
+  ExpectEnd(Launch(3, "3@0 3@0 0@300"), StatusCode::kUnavailable,
+            "worker 2 ended, with exit code 0, before");
 }
 
 TEST(LauncherTest, NamesTheOneThatLeftFirst) {
-  const Status status = Launch(3, "0@0 3@300 3@300");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("worker 0 ended, with exit code 0, before"));
+  ExpectEnd(Launch(3, "0@0 3@300 3@300"), StatusCode::kUnavailable,
+            "worker 0 ended, with exit code 0, before");
 }
 
 TEST(LauncherTest, AnErrorOfAllIsNoSingleOnes) {
-  const Status status = Launch(2, "5@0 5@100");
-  EXPECT_EQ(status.code(), StatusCode::kNonFinite);
-  EXPECT_THAT(status.message(), HasSubstr("all workers ended with exit code 5"));
+  ExpectEnd(Launch(2, "5@0 5@100"), StatusCode::kNonFinite,
+            "all workers ended with exit code 5");
 }
 
 TEST(LauncherTest, TheCodeOfTheOneThatFailedOfItself) {
-  const Status status = Launch(3, "3@0 4@100 3@0");
-  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
-  EXPECT_THAT(status.message(), HasSubstr("worker 1 ended with exit code 4"));
+  ExpectEnd(Launch(3, "3@0 4@100 3@0"), StatusCode::kCorruptData,
+            "worker 1 ended with exit code 4");
 }
 
 TEST(LauncherTest, OneThatIsStuckIsKilledAndNamed) {
-  const Status status = Launch(2, "3@0 -19@0");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("worker 1 did not answer and had to be killed"));
+  ExpectEnd(Launch(2, "3@0 -19@0"), StatusCode::kUnavailable,
+            "worker 1 did not answer and had to be killed");
 }
 
 }  // namespace
