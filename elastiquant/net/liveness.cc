@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 
 constexpr char kBlameKey[] = "blame";
 constexpr char kNobody[] = "nobody";
+constexpr char kLives = '+';  // follows the rank of a blamed worker whose heart still beats
 constexpr char kStarting[] = "about to begin";
 constexpr milliseconds kEnding{500};
 constexpr std::chrono::minutes kLongestFarewell{30};
@@ -155,10 +156,12 @@ void Liveness::TakeIn(const std::vector<std::string>& states) {
 // of it is not accused again.
 Result<std::string> Liveness::PublishAccusation() {
   int accused;
+  bool lives;
   std::string why;
   {
     std::lock_guard lock(mutex_);
     accused = accused_;
+    lives = accused_lives_;
     why = accusation_;
   }
   if (accused < 0) return std::string(kNobody);
@@ -166,7 +169,8 @@ Result<std::string> Liveness::PublishAccusation() {
   if (accused != options_.rank && peers_[static_cast<size_t>(accused)].state.departure) {
     why = WordsOfDeparture(accused);
   }
-  const std::string blame = std::to_string(accused) + ":" + why;
+  const std::string blame =
+      std::to_string(accused) + (lives ? std::string(1, kLives) : "") + ":" + why;
   EQ_ASSIGN_OR_RETURN(std::string stands, store_->CompareSet(kBlameKey, kNobody, blame));
   return stands;
 }
@@ -207,7 +211,7 @@ void Liveness::LookForStall(const WorkerState& mine) {
   }
   const Stall stall = FindStall(states, still, options_.rank,
                                 Seconds(options_.stall_timeout) + " (stall_timeout)");
-  Accuse(stall.culprit, stall.words);
+  Accuse(stall.culprit, stall.words, /*lives=*/true);
 }
 
 // We wait for a message that this worker, which has left, will never send or take.
@@ -260,8 +264,11 @@ std::string Liveness::WordsOfDeparture(int rank) const {
 
 void Liveness::Convict(const std::string& blame) {
   const size_t colon = blame.find(':');
+  std::string_view rank = std::string_view(blame).substr(0, colon);
+  const bool lives = rank.ends_with(kLives);
+  if (lives) rank.remove_suffix(1);
   int culprit = -1;
-  if (!ParseNumber(std::string_view(blame).substr(0, colon), &culprit)) {
+  if (!ParseNumber(rank, &culprit)) {
     return Settle(Unavailable(options_.store_name + " holds a blame that no worker writes: \"" +
                               blame + "\""));
   }
@@ -270,7 +277,7 @@ void Liveness::Convict(const std::string& blame) {
     std::lock_guard lock(mutex_);
     failing = failing_;
   }
-  LetOthersLearn(culprit, /*linger=*/failing || HostsStore(options_.rank));
+  LetOthersLearn(lives ? -1 : culprit, /*linger=*/failing || HostsStore(options_.rank));
   const bool mine = culprit == options_.rank && !failing;
   const std::string why = blame.substr(colon + 1);
   Settle(Unavailable(mine ? "the other workers gave this one up: " + why : why));
@@ -278,14 +285,14 @@ void Liveness::Convict(const std::string& blame) {
 
 // Whoever hosts the store must not end before the others have read the blame there, or they
 // would take the missing store for the cause. Nor should the one that failed, because the end
-// of its process may make a launcher end theirs before they have said why.
-void Liveness::LetOthersLearn(int culprit, bool linger) {
+// of its process may make a launcher end theirs before they have said why. `dead` will read
+// nothing any more (-1: all live, for example when two wait for each other).
+void Liveness::LetOthersLearn(int dead, bool linger) {
   if (!store_->Set(LearntKey(options_.rank), "1").ok() || !linger) return;
   std::vector<std::string> others;
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
-    if (r != culprit && !peer.state.departure && !IsSilent(peer))
-      others.push_back(LearntKey(r));
+    if (r != dead && !peer.state.departure && !IsSilent(peer)) others.push_back(LearntKey(r));
   }
   (void)store_->WaitFor(others, 2 * interval_ + milliseconds(500));
 }
@@ -346,10 +353,11 @@ void Liveness::Settle(const Status& verdict) {
   changed_.notify_all();
 }
 
-void Liveness::Accuse(int rank, std::string why) {
+void Liveness::Accuse(int rank, std::string why, bool lives) {
   std::lock_guard lock(mutex_);
   if (accused_ >= 0) return;
   accused_ = rank;
+  accused_lives_ = lives;
   accusation_ = std::move(why);
   changed_.notify_all();
 }

@@ -121,11 +121,11 @@ class Liveness {
   Status Go(WorkerState mine);
   std::string WordsOfDeparture(int rank) const;
   void Convict(const std::string& blame);
-  void LetOthersLearn(int culprit, bool linger);
+  void LetOthersLearn(int dead, bool linger);
   void StoreFailed(const std::string& why);
   void Finish();
   void Settle(const Status& verdict);
-  void Accuse(int rank, std::string why);
+  void Accuse(int rank, std::string why, bool lives = false);
   bool HostsStore(int rank) const { return options_.rank_0_hosts_store && rank == 0; }
 
   const LivenessOptions options_;
@@ -146,6 +146,7 @@ class Liveness {
   std::condition_variable changed_;
   uint64_t rounds_ = 0;
   int accused_ = -1;
+  bool accused_lives_ = false;  // and is to learn of it, like the others
   std::string accusation_;
   std::string activity_ = "about to begin";
   std::string farewell_ = "it needs the others no more";
