@@ -16,10 +16,14 @@ if cmake -S . -B "$work/no-torch" -G Ninja -DELASTIQUANT_WHEEL=ON \
 fi
 grep -q 'Install torch >= 2.4 first' "$work/log" || { cat "$work/log" >&2; exit 1; }
 
-# With the release build's compiler: pip takes the one that Python was built with.
+# With the release build's compiler (pip takes the one that Python was built with), and in a folder
+# as deep as build/release is, so that ccache knows what that build has compiled.
 export CXX=${CXX:-c++}
-SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON;CMAKE_UNITY_BUILD=ON" \
+rm -rf build/check_wheel
+SKBUILD_BUILD_DIR=build/check_wheel \
+  SKBUILD_CMAKE_DEFINE="ELASTIQUANT_WHEEL=ON;ELASTIQUANT_WERROR=ON;CMAKE_UNITY_BUILD=ON" \
   scripts/wheel.sh "$work"
+rm -rf build/check_wheel
 .venv/bin/python -m venv "$work/venv"
 python=$work/venv/bin/python
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
