@@ -33,7 +33,7 @@ class CompressedReducer final : public GradientReducer {
   ~CompressedReducer() override;
 
   Status BeginStep(uint64_t step) override;
-  Status MarkReady(size_t bucket) override;
+  Status MarkReady(size_t bucket, uint16_t metric) override;
   Result<StepOutcome> Finish() override;
   Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override;
   std::vector<std::span<float>> Memory(size_t bucket) override;
@@ -137,7 +137,7 @@ Status CompressedReducer::BeginStep(uint64_t step) {
   return {};
 }
 
-Status CompressedReducer::MarkReady(size_t bucket) {
+Status CompressedReducer::MarkReady(size_t bucket, uint16_t metric) {
   std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(error_);
   if (bucket >= ready_.size() || !in_step_ || ready_[bucket]) {
@@ -146,6 +146,9 @@ Status CompressedReducer::MarkReady(size_t bucket) {
                     (bucket >= ready_.size() ? "no such bucket"
                      : !in_step_             ? "outside a step"
                                              : "twice in a step"));
+  }
+  for (size_t p = pieces_.first(bucket); p < pieces_.end(bucket); ++p) {
+    stages_.SetMetric(p, metric);
   }
   ready_[bucket] = true;
   changed_.notify_all();

@@ -114,8 +114,11 @@ class GradientReducer {
   // any order, but the same order on every worker overlaps best. They are reduced in index
   // order.
   virtual Status BeginStep(uint64_t step) = 0;
-  virtual Status MarkReady(size_t bucket) = 0;  // thread-safe, returns at once
-  virtual Result<StepOutcome> Finish() = 0;     // blocks until all buckets hold the mean
+  // Thread-safe, returns at once. `metric` names the metric that the bucket's values have been
+  // converted to (layers/metric.h); 0 means that they are gradients as they are. Workers that
+  // give different ones fail in Finish.
+  virtual Status MarkReady(size_t bucket, uint16_t metric = 0) = 0;
+  virtual Result<StepOutcome> Finish() = 0;  // blocks until all buckets hold the mean
 
   // Makes this worker encode the bucket under another codec from the next step on, which
   // remembers the same and goes the same way. One of the bucket's ladder may be this worker's

@@ -128,12 +128,12 @@ class SpoilingCommunicator final : public Communicator {
       : comm_(comm), spoil_(std::move(spoil)) {}
   int rank() const override { return comm_->rank(); }
   int world_size() const override { return comm_->world_size(); }
-  std::unique_ptr<Transfer> Send(int to, uint32_t tag,
-                                 std::span<const uint8_t> bytes) override {
+  std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes,
+                                 uint16_t metric) override {
     const std::lock_guard lock(mutex_);
     Bytes sent(bytes.begin(), bytes.end());
     spoil_(tag, sent);
-    return comm_->Send(to, tag, sent);
+    return comm_->Send(to, tag, sent, metric);
   }
   std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override {
     return comm_->Receive(from, tag, room);

@@ -92,7 +92,7 @@ Status IntegerSum::Encode() {
     if (r == shared_.rank) {
       Keep(room.first(size));
     } else {
-      EQ_RETURN_IF_ERROR(stage.sends.Send(r, Tag(Mail::kParts), room.first(size)));
+      EQ_RETURN_IF_ERROR(Send(stage.sends, r, Mail::kParts, room.first(size)));
     }
   }
   return {};

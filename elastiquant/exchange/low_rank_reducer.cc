@@ -42,7 +42,7 @@ class LowRankReducer final : public GradientReducer {
   Status Start();
 
   Status BeginStep(uint64_t step) override;
-  Status MarkReady(size_t bucket) override;
+  Status MarkReady(size_t bucket, uint16_t metric) override;
   Result<StepOutcome> Finish() override;
   std::vector<std::span<float>> Memory(size_t bucket) override;
   Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override;
@@ -73,7 +73,11 @@ class LowRankReducer final : public GradientReducer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> marked_;  // by bucket: in this step
-  std::deque<size_t> queue_;  // marked, but not yet projected
+  struct Marked {
+    size_t bucket = 0;
+    uint16_t metric = 0;
+  };
+  std::deque<Marked> queue_;  // not yet projected
   bool in_step_ = false;
   bool stop_ = false;
   uint64_t step_ = 0;
@@ -156,8 +160,8 @@ Status LowRankReducer::BeginStep(uint64_t step) {
   return {};
 }
 
-Status LowRankReducer::MarkReady(size_t bucket) {
-  if (bucket < buckets_.size() && !factors_[bucket]) return inner_->MarkReady(bucket);
+Status LowRankReducer::MarkReady(size_t bucket, uint16_t metric) {
+  if (bucket < buckets_.size() && !factors_[bucket]) return inner_->MarkReady(bucket, metric);
   const std::lock_guard lock(mutex_);
   if (bucket >= marked_.size() || !in_step_ || marked_[bucket]) {
     return Internal("MarkReady of bucket " + std::to_string(bucket) + " of " +
@@ -167,7 +171,7 @@ Status LowRankReducer::MarkReady(size_t bucket) {
                                               : "twice in a step"));
   }
   marked_[bucket] = true;
-  queue_.push_back(bucket);
+  queue_.push_back({bucket, metric});
   changed_.notify_all();
   return {};
 }
@@ -175,24 +179,26 @@ Status LowRankReducer::MarkReady(size_t bucket) {
 // On a thread of its own, as backward must not wait for it.
 void LowRankReducer::RunProjections() {
   for (;;) {
-    size_t bucket = 0;
+    Marked marked;
     StreamKey key;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
       if (stop_) return;
-      bucket = queue_.front();
+      marked = queue_.front();
       queue_.pop_front();
-      key = DeriveKey(options_.seed, step_, ~uint64_t{0}, bucket);  // no worker's own
+      key = DeriveKey(options_.seed, step_, ~uint64_t{0}, marked.bucket);  // no worker's own
     }
+    const auto [bucket, metric] = marked;
     const Stopwatch watch;
     factors_[bucket]->Project(key, project_work_);
     tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
     // If the inner reducer has failed, Finish() tells of it.
-    (void)inner_->MarkReady(bucket);
+    (void)inner_->MarkReady(bucket, metric);
     for (size_t i = buckets_.size(); i < inner_buckets_.size(); ++i) {
       const InnerBucket& inner = inner_buckets_[i];
-      if (inner.bucket == bucket && inner.cargo == Cargo::kDense) (void)inner_->MarkReady(i);
+      if (inner.bucket == bucket && inner.cargo == Cargo::kDense)
+        (void)inner_->MarkReady(i, metric);
     }
   }
 }

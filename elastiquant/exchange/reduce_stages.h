@@ -31,6 +31,9 @@ class ReduceStages {
     return !slots_[index]->strategy->may_overlap() || shared_.options.on_reduced;
   }
 
+  // Names the metric of a bucket in this step. No stage may have come to it.
+  void SetMetric(size_t index, uint16_t metric) { slots_[index]->state.metric = metric; }
+
   // Posts the first receives of a step. No stage may be running.
   void BeginStep(uint64_t step);
   // Whether the next bucket may be encoded though Reduce has not caught up: of a frame that it

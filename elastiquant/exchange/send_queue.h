@@ -28,7 +28,7 @@ class SendQueue {
 
   // Sends a message, and before that waits for the oldest ones until there is room. Returns the
   // error of one of those, if one has failed.
-  Status Send(int to, uint32_t tag, std::span<const uint8_t> bytes) {
+  Status Send(int to, uint32_t tag, std::span<const uint8_t> bytes, uint16_t metric) {
     while (!under_way_.empty() &&
            (bytes_ + bytes.size() > kMostBytes || under_way_.size() >= kMostMessages)) {
       const UnderWay oldest = std::move(under_way_.front());
@@ -36,7 +36,7 @@ class SendQueue {
       bytes_ -= oldest.size;
       EQ_RETURN_IF_ERROR(oldest.transfer->Wait().status());
     }
-    under_way_.push_back({comm_->Send(to, tag, bytes), bytes.size()});
+    under_way_.push_back({comm_->Send(to, tag, bytes, metric), bytes.size()});
     bytes_ += bytes.size();
     return {};
   }

@@ -32,7 +32,7 @@ Status SparseScatter::Encode() {
     const Chunk chunk = ChunkOfRank(r);
     if (chunk.size == 0) continue;
     EQ_ASSIGN_OR_RETURN(const Frame part, PartOf(whole, decoded, notice, chunk));
-    EQ_RETURN_IF_ERROR(stage.sends.Send(r, Tag(Mail::kParts), part));
+    EQ_RETURN_IF_ERROR(Send(stage.sends, r, Mail::kParts, part));
   }
   EQ_ASSIGN_OR_RETURN(const Frame own, PartOf(whole, decoded, notice, own_));
   Keep(own);

@@ -107,13 +107,22 @@ Status Strategy::Measure(Chunk part, Phase phase, std::span<const float> values,
 Result<Strategy::Frame> Strategy::Take(int rank, Mail mail) {
   Incoming& receive = *state_.receives[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
   const Status status = receive.Wait().status();
+  if (status.ok() && receive.metric() != state_.metric) {
+    return FrameError(rank, InvalidArgument("it is in another metric than worker " +
+                                            std::to_string(shared_.rank) +
+                                            "'s: the state of their optimisers differs"));
+  }
   if (status.ok()) return receive.bytes();
   return status.code() == StatusCode::kUnavailable ? status : FrameError(rank, status);
 }
 
+Status Strategy::Send(SendQueue& sends, int to, Mail mail, Frame frame) {
+  return sends.Send(to, TagOf(state_.index, mail), frame, state_.metric);
+}
+
 Status Strategy::SendToAll(SendQueue& sends, Mail mail, Frame frame) {
   for (int n = 1; n < shared_.world_size; ++n) {
-    EQ_RETURN_IF_ERROR(sends.Send(NthPeer(n), Tag(mail), frame));
+    EQ_RETURN_IF_ERROR(Send(sends, NthPeer(n), mail, frame));
   }
   return {};
 }

@@ -45,6 +45,7 @@ struct BucketState {
   BufferPool::Buffer kept;         // the frame of ours that Reduce adds with the others'
   // By rank: what has been posted in this step.
   std::vector<std::array<std::unique_ptr<Incoming>, kMails>> receives;
+  uint16_t metric = 0;              // of this step's gradient (GradientReducer::MarkReady)
   std::atomic<bool> reduced{true};  // whether all workers could encode it in this step
 };
 
@@ -98,7 +99,6 @@ class Strategy {
   bool measuring() const { return shared_.measuring && !bucket().derived; }
   // Each worker begins with the next one, so that no link is asked by all at once.
   int NthPeer(int n) const { return (shared_.rank + n) % shared_.world_size; }
-  uint32_t Tag(Mail mail) const { return TagOf(state_.index, mail); }
 
   // Returns the codec under which this worker encodes the frames of a phase.
   const Codec& codec(Phase phase) const {
@@ -135,7 +135,9 @@ class Strategy {
                  ReduceShared::Stage& stage);
 
   // Waits for what comes from a worker. It is valid until the stage that takes it has returned.
+  // Fails if the worker has sent it in another metric than this one has.
   Result<Frame> Take(int rank, Mail mail);
+  Status Send(SendQueue& sends, int to, Mail mail, Frame frame);
   Status SendToAll(SendQueue& sends, Mail mail, Frame frame);
   // Keeps a frame of ours until Reduce is done with the bucket.
   void Keep(Frame frame);

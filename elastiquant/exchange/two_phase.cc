@@ -31,7 +31,7 @@ Status TwoPhase::Encode() {
     if (measuring()) {
       EQ_RETURN_IF_ERROR(Measure(part, Phase::kContribute, values, frame, stage));
     }
-    EQ_RETURN_IF_ERROR(stage.sends.Send(r, Tag(Mail::kParts), frame));
+    EQ_RETURN_IF_ERROR(Send(stage.sends, r, Mail::kParts, frame));
   }
   return {};
 }

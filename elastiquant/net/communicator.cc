@@ -45,6 +45,7 @@ class FailedTransfer final : public Incoming {
   Result<bool> WaitUntil(Deadline) override { return status_; }
   std::span<const uint8_t> bytes() const override { return {}; }
   int from() const override { return kAnyPeer; }
+  uint16_t metric() const override { return 0; }
 
  private:
   Status status_;
@@ -55,7 +56,8 @@ class LoneCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  std::unique_ptr<Transfer> Send(int to, uint32_t, std::span<const uint8_t>) override {
+  std::unique_ptr<Transfer> Send(int to, uint32_t, std::span<const uint8_t>,
+                                 uint16_t) override {
     return NoSuchPeer(to);
   }
   std::unique_ptr<Incoming> Receive(int from, uint32_t, size_t) override {
@@ -91,7 +93,8 @@ class NetworkCommunicator final : public Communicator {
 
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
-  std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes) override;
+  std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes,
+                                 uint16_t metric) override;
   std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override;
   Status Barrier() override { return AllGather(0).status(); }
   Result<std::vector<uint64_t>> AllGather(uint64_t value) override;
@@ -221,6 +224,7 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
   }
   std::span<const uint8_t> bytes() const override { return message_.bytes(); }
   int from() const override { return from_ == kAnyPeer ? message_.from() : from_; }
+  uint16_t metric() const override { return header_->metric; }
 
  private:
   // Takes the header and the downlink's time, if the message is there by the deadline.
@@ -343,11 +347,12 @@ Status NetworkCommunicator::PeerError(int peer, const Status& status) {
 }
 
 std::unique_ptr<Transfer> NetworkCommunicator::Send(int to, uint32_t tag,
-                                                    std::span<const uint8_t> bytes) {
+                                                    std::span<const uint8_t> bytes,
+                                                    uint16_t metric) {
   Status s = CheckPeer(to, tag, bytes.size());
   if (s.ok()) s = Begin(to, Way::kSend);
   if (!s.ok()) return std::make_unique<FailedTransfer>(s);
-  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, metric, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   bytes_up_ += message->wire_size();
   uplink_->Send(std::move(message));
@@ -394,7 +399,7 @@ NetworkCommunicator::Control NetworkCommunicator::SendControl(int to, uint32_t t
   if (Status s = Begin(to, Way::kSend); !s.ok()) {
     return {to, {}, nullptr, std::make_unique<FailedTransfer>(s)};
   }
-  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, buffers_);
+  auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, /*metric=*/0, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   message->Post(*transport_, LinkTime{});
   return {to, {}, nullptr, std::move(transfer)};

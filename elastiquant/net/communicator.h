@@ -67,9 +67,11 @@ class Incoming : public Transfer {
   // again and again, from one thread at a time. Wait() must be called all the same, and returns
   // at once if the message has come.
   virtual Result<bool> WaitUntil(Deadline deadline) = 0;
-  // Return what came, and the rank that it came from. Valid after Wait().
+  // Return what came, the rank that it came from, and the metric that the sender gave. Valid
+  // after Wait().
   virtual std::span<const uint8_t> bytes() const = 0;
   virtual int from() const = 0;
+  virtual uint16_t metric() const = 0;
 };
 
 // What a worker sends and receives by. It is thread-safe: any thread may post messages, and
@@ -92,9 +94,10 @@ class Communicator {
   // with this tag, which must not be used to receive from one in particular. tag < 2^24.
   // Waiting for a transfer has no time limit of its own, because a slow link may need long: it
   // ends with the message, or with an error when a worker is lost or stuck. Every transfer must
-  // be waited for, unless a worker was lost.
-  virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag,
-                                         std::span<const uint8_t> bytes) = 0;
+  // be waited for, unless a worker was lost. `metric` names the metric in which the bytes are
+  // to be understood, for receivers to compare with theirs; 0 means that there is none.
+  virtual std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes,
+                                         uint16_t metric = 0) = 0;
   virtual std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) = 0;
 
   // The control plane, which is not counted as traffic and not slowed by the emulated link.

@@ -7,10 +7,15 @@
 #include "elastiquant/base/bytes.h"
 
 namespace elastiquant {
+namespace {
+
+constexpr int kSizeBits = 48;  // of the header's first eight bytes; the metric has the others
+
+}  // namespace
 
 void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out) {
   ByteWriter writer(out);
-  writer.Write(header.size);
+  writer.Write(header.size | uint64_t{header.metric} << kSizeBits);
   writer.Write(header.arrival_ns);
 }
 
@@ -19,19 +24,27 @@ MessageHeader ReadHeader(std::span<const uint8_t, kMessageHeaderBytes> bytes) {
   MessageHeader header;
   reader.Read(&header.size);
   reader.Read(&header.arrival_ns);
+  header.metric = static_cast<uint16_t>(header.size >> kSizeBits);
+  header.size &= (uint64_t{1} << kSizeBits) - 1;
   return header;
 }
 
 OutgoingMessage::OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes,
-                                 BufferPool& pool)
-    : to_(to), tag_(tag), size_(kMessageHeaderBytes + bytes.size()), wire_(pool.Take(size_)) {
+                                 uint16_t metric, BufferPool& pool)
+    : to_(to),
+      tag_(tag),
+      size_(kMessageHeaderBytes + bytes.size()),
+      metric_(metric),
+      wire_(pool.Take(size_)) {
   std::ranges::copy(bytes, wire_.span().subspan(kMessageHeaderBytes).begin());
 }
 
 void OutgoingMessage::Post(Transport& transport, LinkTime arrival) {
   std::lock_guard lock(mutex_);
   if (aborted_) return;
-  const MessageHeader header{size_ - kMessageHeaderBytes, arrival.time_since_epoch().count()};
+  const MessageHeader header{.size = size_ - kMessageHeaderBytes,
+                             .metric = metric_,
+                             .arrival_ns = arrival.time_since_epoch().count()};
   WriteHeader(header, wire_.span().first<kMessageHeaderBytes>());
   auto work = transport.Send(to_, tag_, wire_.span());
   if (work.ok()) work_ = std::move(*work);

@@ -22,7 +22,8 @@
 namespace elastiquant {
 
 struct MessageHeader {
-  uint64_t size = 0;
+  uint64_t size = 0;       // of the bytes that follow, below 2^48
+  uint16_t metric = 0;     // see Communicator::Send
   int64_t arrival_ns = 0;  // when the last byte would be there, on the sender's LinkClock
 };
 void WriteHeader(const MessageHeader& header, std::span<uint8_t, kMessageHeaderBytes> out);
@@ -39,7 +40,8 @@ class Message {
 class OutgoingMessage final : public Message {
  public:
   // Copies the bytes into a buffer of the pool.
-  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes, BufferPool& pool);
+  OutgoingMessage(int to, uint32_t tag, std::span<const uint8_t> bytes, uint16_t metric,
+                  BufferPool& pool);
 
   size_t wire_size() const { return size_; }
   // Hands the message to the transport. `arrival` is written into its header.
@@ -54,6 +56,7 @@ class OutgoingMessage final : public Message {
   const int to_;
   const uint32_t tag_;
   const size_t size_;
+  const uint16_t metric_;
   BufferPool::Buffer wire_;  // header and bytes
   std::mutex mutex_;
   std::condition_variable changed_;
