@@ -24,12 +24,10 @@ Result<ExchangeChoice> DdpExchange::Choose(const std::string& spec,
 }
 
 DdpReduction::DdpReduction(DdpLayout layout, DdpPlan plan,
-                           std::span<const DdpParameter> parameters,
-                           std::function<void(size_t bucket)> before_sent)
+                           std::span<const DdpParameter> parameters)
     : layout_(std::move(layout)),
       plan_(std::move(plan)),
       shapes_(ShapesOf(parameters)),
-      before_sent_(std::move(before_sent)),
       staging_(plan_, parameters) {
   for (const PlannedBucket& bucket : plan_.plan.buckets) coordinates_ += bucket.elements;
 }
@@ -38,8 +36,8 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
     Communicator* comm, DdpLayout layout, std::span<const DdpParameter> parameters,
     const CodecsBySpec& codecs, DdpReductionOptions options) {
   EQ_ASSIGN_OR_RETURN(DdpPlan plan, PlanDdp(layout, parameters, options.bucket_elements));
-  std::unique_ptr<DdpReduction> made(new DdpReduction(
-      std::move(layout), std::move(plan), parameters, std::move(options.before_sent)));
+  std::unique_ptr<DdpReduction> made(
+      new DdpReduction(std::move(layout), std::move(plan), parameters));
   LayerBuckets buckets{made->plan_.plan, made->shapes_, {}, made->plan_.codecs};
   for (size_t b = 0; b < made->plan_.plan.buckets.size(); ++b) {
     buckets.gradients.push_back(made->staging_.bucket(b));
@@ -51,18 +49,16 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
   };
   EQ_ASSIGN_OR_RETURN(made->layers_,
                       LayerReduction::Make(comm, std::move(buckets), codecs,
-                                           {std::move(options.reducer), choose}));
+                                           {.reducer = std::move(options.reducer),
+                                            .choose = choose,
+                                            .has_metric = true,
+                                            .before_sent = std::move(options.before_sent)}));
   return made;
 }
 
 Status DdpReduction::BeginStep(uint64_t step) {
   staging_.Begin();
   return layers_->BeginStep(step);
-}
-
-Status DdpReduction::Send(size_t bucket) {
-  before_sent_(bucket);
-  return layers_->MarkReady(bucket);
 }
 
 void DdpReduction::BeginExactStep() {
@@ -88,7 +84,7 @@ Result<bool> DdpReduction::Take(size_t parameter, const at::Tensor& gradient) {
   EQ_ASSIGN_OR_RETURN(const bool taken, staging_.Take(parameter, gradient));
   const size_t b = plan_.place[parameter].bucket;
   if (!taken || !staging_.complete(b)) return false;
-  EQ_RETURN_IF_ERROR(Send(b));
+  EQ_RETURN_IF_ERROR(layers_->MarkReady(b));
   return true;
 }
 
@@ -98,7 +94,7 @@ Status DdpReduction::Arrive(size_t ddp_bucket, const at::Tensor& gradients) {
     if (!staging_.complete(b)) waiting.push_back(b);
   }
   EQ_RETURN_IF_ERROR(staging_.Arrive(ddp_bucket, gradients));
-  for (const size_t b : waiting) EQ_RETURN_IF_ERROR(Send(b));
+  for (const size_t b : waiting) EQ_RETURN_IF_ERROR(layers_->MarkReady(b));
   return {};
 }
 

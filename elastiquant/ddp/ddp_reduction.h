@@ -33,9 +33,7 @@ struct DdpReductionOptions {
   size_t bucket_elements = 65536;
   ReducerOptions reducer;  // without on_measured
   DdpExchange exchange = {};
-  // Called by Take and Arrive before a bucket is sent: its values are here, and nowhere else
-  // yet.
-  std::function<void(size_t bucket)> before_sent;
+  std::function<void(size_t bucket)> before_sent;  // as LayerReductionOptions has it
 };
 
 // DdpEngine has one for the layout that it has learnt.
@@ -72,15 +70,11 @@ class DdpReduction {
   Status Flush(size_t ddp_bucket, const at::Tensor& gradients);
 
  private:
-  DdpReduction(DdpLayout layout, DdpPlan plan, std::span<const DdpParameter> parameters,
-               std::function<void(size_t bucket)> before_sent);
-
-  Status Send(size_t bucket);
+  DdpReduction(DdpLayout layout, DdpPlan plan, std::span<const DdpParameter> parameters);
 
   const DdpLayout layout_;
   const DdpPlan plan_;
   const std::vector<ParameterShape> shapes_;
-  const std::function<void(size_t bucket)> before_sent_;
   uint64_t coordinates_ = 0;
   Staging staging_;
   std::unique_ptr<LayerReduction> layers_;

@@ -13,7 +13,8 @@ LayerReduction::LayerReduction(Communicator* comm, LayerBuckets buckets,
       buckets_(std::move(buckets)),
       options_(std::move(options)),
       certificate_(buckets_.plan, buckets_.shapes),
-      codecs_(codecs) {}
+      codecs_(codecs),
+      metric_(buckets_.plan, buckets_.shapes, Lossy()) {}
 
 Result<std::unique_ptr<LayerReduction>> LayerReduction::Make(Communicator* comm,
                                                              LayerBuckets buckets,
@@ -40,10 +41,25 @@ Status LayerReduction::MakeReducer() {
   }
   ReducerOptions options = options_.reducer;
   options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
+  if (options_.has_metric) {
+    options.on_reduced = [this](size_t bucket, bool is_mean) {
+      if (is_mean) metric_.Leave(bucket, buckets_.gradients[bucket]);
+      if (options_.reducer.on_reduced) options_.reducer.on_reduced(bucket, is_mean);
+    };
+  }
   EQ_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(comm_, std::move(buckets), options));
   memory_ = std::make_unique<CodecMemory>(plan, buckets_.shapes, std::move(fields),
                                           comm_->world_size(), reducer_.get());
   return {};
+}
+
+// By bucket: whether its codec loses anything.
+std::vector<bool> LayerReduction::Lossy() const {
+  std::vector<bool> lossy;
+  for (const std::string& spec : buckets_.specs) {
+    lossy.push_back(codecs_.at(spec)->codec_class() != CodecClass::kLossless);
+  }
+  return lossy;
 }
 
 Result<ExchangeChoice> LayerReduction::ChoiceOf(size_t bucket,
@@ -59,12 +75,15 @@ Result<ExchangeChoice> LayerReduction::ChoiceOf(size_t bucket,
 Status LayerReduction::BeginStep(uint64_t step) {
   kept_.clear();
   is_flushed_ = false;
+  metric_.BeginStep();
   return reducer_->BeginStep(step);
 }
 
 Status LayerReduction::MarkReady(size_t bucket) {
   if (keep_zeros_) KeepZeros(bucket);
-  return reducer_->MarkReady(bucket);
+  metric_.Enter(bucket, buckets_.gradients[bucket]);
+  if (options_.before_sent) options_.before_sent(bucket);
+  return reducer_->MarkReady(bucket, metric_.name(bucket));
 }
 
 void LayerReduction::KeepZeros(size_t bucket) {
@@ -95,6 +114,7 @@ void LayerReduction::BeginExactStep() {
   flushes_ = !is_flushed_ && std::ranges::any_of(codecs_, [](const auto& entry) {
     return !entry.second->StateFields().empty();
   });
+  if (flushes_) metric_.BeginStep();
 }
 
 void LayerReduction::Flush(size_t b) {
@@ -112,7 +132,10 @@ void LayerReduction::Flush(size_t b) {
     for (float& v : std::span(field).subspan(owned.begin, owned.size)) v *= workers;
     fields.emplace_back(field);
   }
+  // What is remembered is in the metric.
+  metric_.Enter(b, buckets_.gradients[b]);
   SendExactly(*codecs_.at(buckets_.specs[b]), buckets_.gradients[b], fields);
+  metric_.Leave(b, buckets_.gradients[b]);
 }
 
 void LayerReduction::CommitFlushed() {

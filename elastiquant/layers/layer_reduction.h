@@ -16,6 +16,7 @@
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/codec_memory.h"
+#include "elastiquant/layers/metric.h"
 #include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
@@ -36,6 +37,10 @@ struct LayerReductionOptions {
   // Chooses how the mean of a bucket comes about. The codec is not made for its shapes yet.
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
+  bool has_metric = false;  // whether SetMetric may be called
+  // Called by MarkReady before a bucket is sent, with its values in the metric, which are
+  // nowhere else yet. May be null.
+  std::function<void(size_t bucket)> before_sent = nullptr;
 };
 
 // Not thread-safe. MarkReady may be called by another thread than the rest, but only by one.
@@ -45,6 +50,10 @@ class LayerReduction {
   static Result<std::unique_ptr<LayerReduction>> Make(Communicator* comm, LayerBuckets buckets,
                                                       const CodecsBySpec& codecs,
                                                       LayerReductionOptions options);
+
+  // Sets the second moments by which gradients are compressed in the metric of an adaptive
+  // optimiser (Metric::Set). Must be called between steps, and only with options.has_metric.
+  Status SetMetric(SecondMoments moments) { return metric_.Set(std::move(moments)); }
 
   // A step is BeginStep, MarkReady of each bucket, Finish (see GradientReducer).
   Status BeginStep(uint64_t step);
@@ -86,6 +95,7 @@ class LayerReduction {
                  LayerReductionOptions options);
 
   Status MakeReducer();
+  std::vector<bool> Lossy() const;
   Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
   void KeepZeros(size_t bucket);
 
@@ -94,6 +104,7 @@ class LayerReduction {
   const LayerReductionOptions options_;
   Certificate certificate_;
   CodecsBySpec codecs_;                       // in use
+  Metric metric_;                             // in which buckets are sent
   std::unique_ptr<GradientReducer> reducer_;  // destroyed before what its threads use
   std::unique_ptr<CodecMemory> memory_;
   // By bucket, in a step that is sent exactly: what its codec shall remember, by field.

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,7 +42,21 @@ struct LayerWorker {
       return ChooseExchange(std::move(c), nullptr, "codec", world);
     };
     const ReducerOptions options{.seed = 9, .measure_every = 1};
-    layers = LayerReduction::Make(comm, std::move(buckets), codecs, {options, choose}).value();
+    layers = LayerReduction::Make(comm, std::move(buckets), codecs,
+                                  {.reducer = options, .choose = choose, .has_metric = true})
+                 .value();
+  }
+  // Second moments that span six orders of magnitude, as an optimiser would have of Fill's
+  // gradients if those were scaled by Scale.
+  static float Scale(size_t i) { return std::ldexp(1.0f, -static_cast<int>(i % 10)); }
+  void UseMetric() {
+    SecondMoments spans;
+    for (const ParameterShape& shape : kReducedShapes) {
+      std::vector<float>& v = moments.emplace_back(shape.elements);
+      for (size_t i = 0; i < v.size(); ++i) v[i] = Scale(i) * Scale(i) / 5;
+    }
+    for (const auto& v : moments) spans.emplace_back(v);
+    ASSERT_TRUE(layers->SetMetric(std::move(spans)).ok());
   }
   void Fill(uint64_t step) {
     for (size_t b = 0; b < gradients.size(); ++b) {
@@ -66,7 +81,7 @@ struct LayerWorker {
   Communicator* comm;
   BucketPlan plan;
   CodecsBySpec codecs;
-  std::vector<std::vector<float>> gradients;
+  std::vector<std::vector<float>> gradients, moments;
   std::unique_ptr<LayerReduction> layers;
 };
 
@@ -93,6 +108,66 @@ TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
   for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
 }
 
+// Under elastic:bits=8 the error of each value is a small part of its own unit, however small
+// that is beside the others'.
+TEST_P(LayerReductionWorlds, KeepsSmallGradientsInTheMetricOfTheOptimiser) {
+  const int world = GetParam();
+  std::vector<std::vector<std::vector<float>>> ends(static_cast<size_t>(world));
+  std::vector<std::vector<double>> sums;
+  std::mutex mutex;
+  RunWorld(WorldOptions(world), [&](Communicator& comm) {
+    LayerWorker worker(&comm, "elastic:bits=8");
+    worker.UseMetric();
+    worker.Fill(0);
+    {
+      const std::lock_guard lock(mutex);
+      for (size_t b = 0; b < worker.gradients.size(); ++b) {
+        if (sums.size() <= b) sums.emplace_back(worker.gradients[b].size());
+        for (size_t i = 0; i < worker.gradients[b].size(); ++i) {
+          worker.gradients[b][i] *= LayerWorker::Scale(i);
+          sums[b][i] += static_cast<double>(worker.gradients[b][i]);
+        }
+      }
+    }
+    ASSERT_TRUE(worker.layers->BeginStep(0).ok());
+    for (size_t b = 0; b < worker.gradients.size(); ++b) {
+      ASSERT_TRUE(worker.layers->MarkReady(b).ok());
+    }
+    ASSERT_TRUE(worker.layers->Finish().ok());
+    ends[static_cast<size_t>(comm.rank())] = worker.gradients;
+    for (const auto& line : worker.layers->certificate().Lines(1, 1)) {
+      EXPECT_NE(line.at("verdict").get<std::string>(), "exceeded") << line;
+    }
+  });
+  for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+  for (size_t b = 0; b < ends[0].size(); ++b) {
+    if (ends[0][b].size() == 3000) continue;  // conv, of which top-k sends little
+    for (size_t i = 0; i < ends[0][b].size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(ends[0][b][i]), sums[b][i] / world,
+                  0.03 * static_cast<double>(LayerWorker::Scale(i)))
+          << "bucket " << b << " at " << i;
+    }
+  }
+}
+
+TEST(LayerReductionTest, WorkersWithOtherMomentsAreToldApart) {
+  for (const bool has_none : {false, true}) {
+    std::vector<Status> ends(3);
+    RunWorld(WorldOptions(3), [&](Communicator& comm) {
+      LayerWorker worker(&comm, "dither:bits=2");
+      if (comm.rank() != 1 || !has_none) worker.UseMetric();
+      if (comm.rank() == 1 && !has_none) worker.moments[2][4000] *= 1.001f;
+      ends[static_cast<size_t>(comm.rank())] = worker.Step(0);
+    });
+    bool told = false;
+    for (const Status& end : ends) {
+      EXPECT_FALSE(end.ok());
+      told |= end.message().find("it is in another metric") != std::string::npos;
+    }
+    EXPECT_TRUE(told) << ends[0].ToString();
+  }
+}
+
 TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
     LayerWorker worker(&comm);
@@ -114,10 +189,14 @@ TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep)
 }
 
 // What the steps so far have sent of a coordinate, and the exact one sends, are all gradients.
-TEST(LayerReductionTest, AnExactStepSendsAllThatWasHeldBack) {
+class ExactSteps : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(InAMetric, ExactSteps, testing::Bool());
+
+TEST_P(ExactSteps, SendAllThatWasHeldBack) {
   constexpr int kWorld = 2;
   RunWorld(WorldOptions(kWorld), [](Communicator& comm) {
     LayerWorker worker(&comm);
+    if (GetParam()) worker.UseMetric();
     std::vector<std::vector<double>> owed;  // this worker's gradients less the means so far
     for (const auto& g : worker.gradients) owed.emplace_back(g.size());
     const auto add = [&](double weight) {

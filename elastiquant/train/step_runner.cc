@@ -60,11 +60,13 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
       .measure_every = static_cast<uint64_t>(options.measure_every)};
-  EQ_ASSIGN_OR_RETURN(layers_,
-                      LayerReduction::Make(comm_, std::move(buckets), codecs_->Now(),
-                                           {reducer_options, [this](size_t bucket, auto codec) {
-                                              return ChoiceOf(bucket, std::move(codec));
-                                            }}));
+  EQ_ASSIGN_OR_RETURN(
+      layers_,
+      LayerReduction::Make(
+          comm_, std::move(buckets), codecs_->Now(),
+          {.reducer = reducer_options,
+           .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
+           .before_sent = [this](size_t b) { Capture(b); }}));
   return Status::Ok();
 }
 
@@ -138,10 +140,14 @@ Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
 void StepRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = gradients_->plan().buckets[bucket];
   if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
-  codecs_->Capture(planned.exact ? kExact : kCompressed, step_ + 1, gradients_->bucket(bucket));
   const Status status = layers_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
   Strike(FaultMoment::kBackward, step_);
+}
+
+void StepRunner::Capture(size_t bucket) {
+  const bool exact = gradients_->plan().buckets[bucket].exact;
+  codecs_->Capture(exact ? kExact : kCompressed, step_ + 1, gradients_->bucket(bucket));
 }
 
 void StepRunner::Strike(FaultMoment moment, int64_t step) {

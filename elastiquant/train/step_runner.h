@@ -79,6 +79,7 @@ class StepRunner {
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
+  void Capture(size_t bucket);
   bool NanIsDue(int64_t step) const;
   Status Backward(int64_t step, const Batch& batch);
   void AddCommunication(const Traffic& before, StepRecord* record);

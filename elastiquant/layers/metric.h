@@ -1,0 +1,74 @@
+// The metric in which gradients are compressed. An adaptive optimiser (Adam and its kin) moves a
+// weight by g / sqrt(v), where v is its running mean of squared gradients. Noise of variance
+// sigma^2 in g therefore counts as sigma^2 / v. A codec spreads its noise evenly over the values
+// that it is given, which is right for SGD, and drowns the weights with small gradients under
+// Adam. So what is given to it is g / sqrt(v): all workers have the same v, and can convert back.
+// An unbiased codec stays unbiased.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/layers/bucket_plan.h"
+
+namespace elastiquant {
+
+// Where each parameter's second moments are: its v, in the order in which the values of the
+// gradient lie in the bucket. A span is empty where there are none (yet).
+using SecondMoments = std::vector<std::span<const float>>;
+
+// Converts buckets of gradients to the metric and back. LayerReduction has one.
+//
+// The unit of a value is sqrt(v + kFloor * mean), with the mean of v over its parameter. A
+// parameter without second moments, or whose v are all zero or not all finite, has one unit for
+// all its values: the root of the mean of v over all parameters that have them, so that its
+// values are of the size of the others'. If there are none at all, the metric is plain, and
+// nothing is converted.
+class Metric {
+ public:
+  static constexpr double kFloor = 1e-6;
+
+  // `lossy` says of each bucket whether its codec loses anything: the others need no metric, and
+  // would lose by the conversion. `plan` and `shapes` must outlive it.
+  Metric(const BucketPlan& plan, std::span<const ParameterShape> shapes,
+         std::vector<bool> lossy);
+
+  // Sets the second moments, by parameter, from the next step on. They are read in each step
+  // until they are set again, and must not change while a step is under way; their values must
+  // be the same on all workers. No moments: the metric is plain. Fails with kInvalidArgument
+  // unless there is a span for each parameter, which is empty or has its elements.
+  Status Set(SecondMoments moments);
+
+  // Must be called when a step begins: looks at the second moments, which takes the time to read
+  // them.
+  void BeginStep();
+  bool is_plain() const { return is_plain_; }
+
+  // Returns a name of the metric that a bucket's values are converted to in this step. It is
+  // derived from v, and differs if any v of the bucket does, save by a chance of 1 : 65535. It is
+  // 0 if nothing is converted, as in a plain metric and for buckets that are not lossy.
+  uint16_t name(size_t bucket) const { return names_[bucket]; }
+  // Enter converts the values of a bucket to the metric, and Leave converts values in it, such as
+  // their mean, back. Threads may call these at once for different buckets.
+  void Enter(size_t bucket, std::span<float> values) const;
+  void Leave(size_t bucket, std::span<float> values) const;
+
+ private:
+  // The unit of a parameter's values is sqrt(v + floor) if v counts, or else sqrt(floor).
+  struct Unit {
+    bool by_value = false;
+    float floor = 1;
+  };
+
+  const BucketPlan& plan_;
+  const std::span<const ParameterShape> shapes_;
+  const std::vector<bool> lossy_;  // by bucket
+  SecondMoments moments_;
+  bool is_plain_ = true;
+  std::vector<Unit> units_;      // by parameter, of this step
+  std::vector<uint16_t> names_;  // by bucket, of this step
+};
+
+}  // namespace elastiquant
