@@ -1,10 +1,10 @@
-"""A small byte-level GPT with DistributedDataParallel, compressed gradients and checkpoints.
+"""A small byte-level GPT under AdamW, with its gradients in one bit each, and checkpoints.
 
     torchrun --standalone --nproc-per-node=2 examples/gpt_ddp.py --text book.txt --save run
 
 Run it again to go on from the last checkpoint in --save. Without --text it reads the sources of
-Python's own library. As the policy says, embeddings go as fp32, the attention's matrices as
-products of low rank, and all else in two bits.
+Python's own library. Because compress() knows the optimizer, gradients are compressed relative
+to its second moments, as AdamW needs it.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 import elastiquant
 
 CONTEXT = 128  # bytes
-POLICY = {"embed*": "fp32", "place*": "fp32", "*attend_*.weight": "powersgd:rank=4|ef"}
 
 
 class Layer(nn.Module):
@@ -62,8 +61,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, first = dist.get_rank(), 0
     model = DistributedDataParallel(GPT(args.width))
-    compression = elastiquant.compress(model, "dither:bits=2", policy=POLICY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    compression = elastiquant.compress(model, "dither:bits=1", optimizer=optimizer)
     kept = {"model": model.module, "optimizer": optimizer, "compression": compression}
     # What codecs remember differs from worker to worker, so each has a checkpoint of its own.
     checkpoint = args.save / f"worker{rank}.pt" if args.save else None

@@ -61,6 +61,7 @@ DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
     : parameters_(std::move(parameters)),
       options_(std::move(options)),
       units_(parameters_.size()),
+      moments_(parameters_),
       payoff_(false),
       ties_(std::make_shared<EngineTies>(this)) {}
 
@@ -230,6 +231,7 @@ Status DdpEngine::Begin(const std::vector<size_t>& first) {
 
 // What is remembered is in the units of this step's gradients then.
 Status DdpEngine::BeginReduction() {
+  EQ_RETURN_IF_ERROR(reduction_->layers().SetMetric(moments_.Now()));
   units_.BeforeStep(reduction_->layers());
   if (exact_) {
     reduction_->BeginExactStep();

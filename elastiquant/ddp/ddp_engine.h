@@ -23,6 +23,7 @@
 #include "elastiquant/ddp/ddp_reduction.h"
 #include "elastiquant/ddp/ddp_state.h"
 #include "elastiquant/ddp/exact_step.h"
+#include "elastiquant/ddp/moment_tensors.h"
 #include "elastiquant/ddp/payoff.h"
 #include "elastiquant/ddp/regrouped.h"
 #include "elastiquant/layers/memory_units.h"
@@ -130,6 +131,11 @@ class DdpEngine {
   // Sets the units of the parameters' gradients, as MemoryUnits::Set says. Must be called
   // between steps, with the same units on all workers.
   Status SetUnits(std::vector<double> units) { return units_.Set(std::move(units)); }
+  // Sets the second moments by which gradients are compressed in the metric of an adaptive
+  // optimiser (layers/metric.h), as MomentTensors::Set says. They are read in every step until
+  // they are set again, and must have the same values on all workers, which each message
+  // checks. Must be called between steps.
+  Status SetMetric(std::vector<at::Tensor> moments) { return moments_.Set(std::move(moments)); }
   // Makes what is remembered of these parameters what it was before the last step, because what
   // that has sent of them was discarded. Must be called between steps, with the same on all
   // workers.
@@ -206,6 +212,7 @@ class DdpEngine {
   std::vector<at::Tensor> waiting_;  // what came in a step that is not streaming
   Sections loaded_;                  // the memory, until there is a layout
   MemoryUnits units_;
+  MomentTensors moments_;
   DdpLayout remembered_;  // that of the run that was stopped, for the first step
   std::unique_ptr<Regrouped> regrouped_;  // null but in such a step
   std::unique_ptr<RunCodecs> codecs_;

@@ -189,6 +189,11 @@ void BindDdp(py::module_& module) {
   engine.def("set_units", [](DdpEngine& e, std::vector<double> units) {
     ThrowIfError(e.SetUnits(std::move(units)));
   });
+  engine.def("set_metric", [](DdpEngine& e, std::vector<std::optional<at::Tensor>> moments) {
+    std::vector<at::Tensor> tensors;
+    for (auto& m : moments) tensors.push_back(m.value_or(at::Tensor()));
+    ThrowIfError(e.SetMetric(std::move(tensors)));
+  });
   engine.def("restore_memory", &DdpEngine::RestoreMemory);
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
   engine.def(

@@ -6,12 +6,11 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from elastiquant import _core
+from elastiquant import _core, _metric
 
 _log = logging.getLogger("elastiquant")
 
@@ -30,14 +29,14 @@ class BetweenSteps:
         parameters: Sequence[torch.nn.Parameter],
         specs: Sequence[str],
         grad_scaler: torch.amp.GradScaler | None,
-        optimizer: torch.optim.Optimizer | None,
+        optimizers: Sequence[torch.optim.Optimizer],
     ):
         self._engine = engine
         self._reducer = model.reducer
         self._parameters = parameters
         self._has_rate = [_core.Codec(spec)._has_learning_rate for spec in specs]
         self._grad_scaler = grad_scaler
-        self._optimizer = optimizer
+        self._optimizers = optimizers
         self._units: list[float] = []
         self._may_discard = may_discard(model)
         self._settled = 0  # steps
@@ -71,9 +70,9 @@ class BetweenSteps:
 
     def _units_now(self) -> list[float]:
         scale = self._grad_scaler.get_scale() if self._grad_scaler is not None else 1.0
-        if self._optimizer is None:
+        if not any(self._has_rate):
             return [1 / scale] * len(self._parameters)
-        groups = _groups(self._optimizer)
+        groups = _metric.groups_of(self._optimizers)
         return [
             (float(groups[p]["lr"]) if has_rate else 1.0) / scale
             for p, has_rate in zip(self._parameters, self._has_rate, strict=True)
@@ -85,21 +84,14 @@ def may_discard(model: DistributedDataParallel) -> bool:
     return model.find_unused_parameters and not model.static_graph
 
 
-def _groups(optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, dict[str, Any]]:
-    """The parameter group that each parameter is in."""
-    return {p: group for group in optimizer.param_groups for p in group["params"]}
-
-
 def check(
     names: Sequence[str],
     parameters: Sequence[torch.nn.Parameter],
     specs: Sequence[str],
-    optimizer: Any,
+    optimizers: Sequence[torch.optim.Optimizer],
 ) -> None:
     """Raises ValueError where the codecs need an optimiser that was not given."""
-    if optimizer is not None and not hasattr(optimizer, "param_groups"):
-        raise ValueError(f"optimizer is a {type(optimizer).__name__}, not one of torch.optim")
-    groups = _groups(optimizer) if optimizer is not None else {}
+    groups = _metric.groups_of(optimizers)
     for name, parameter, spec in zip(names, parameters, specs, strict=True):
         codec = _core.Codec(spec)
         if codec._has_learning_rate and parameter not in groups:

@@ -10,14 +10,14 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from elastiquant import _between_steps, _core, _group, _state
+from elastiquant import _between_steps, _core, _group, _metric, _state
 from elastiquant._record import Record
 from elastiquant._stats import LayerStats, Stats
 
@@ -44,7 +44,8 @@ def compress(
     link: str | None = None,
     switch: bool = True,
     grad_scaler: torch.amp.GradScaler | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    metric: str | _metric.MetricOf = "auto",
     exchange: str = "auto",
     down: str | None = None,
 ) -> Compression:
@@ -83,9 +84,18 @@ def compress(
         log so; looked at again every 1000 steps. False, or an emulated link, always compresses.
     grad_scaler: the GradScaler that scales the loss, if there is one, for codecs that remember:
         what they remember follows its scale, which is read at each forward.
-    optimizer: the one that trains the model, for codecs that have the learning rate in their
-        memory ('efsign|ef', as it is published): what they remember follows the rate of each
-        parameter's group, which is read at each forward.
+    optimizer: the one that trains the model, or a list of several. Give it if it is Adam,
+        AdamW, NAdam, RAdam, RMSprop or Adagrad: gradients are then compressed in its metric.
+        Such an optimiser moves a weight by g / sqrt(v), with v its running mean of g squared,
+        so what is compressed is g / sqrt(v), and converted back by every worker. Without it
+        the noise of a codec drowns the weights whose gradients are small. Optimisers without
+        v, such as SGD, need no metric, and get none. Codecs that have the learning rate in
+        their memory ('efsign|ef', as it is published) need it too: what they remember follows
+        the rate of each parameter's group. Both are read at each forward. Workers whose v
+        differ are told so in the first backward after.
+    metric: 'auto' compresses as the optimizer says, 'plain' compresses gradients as they are,
+        and a function of (name, parameter) gives another metric: it returns a tensor of the
+        parameter's shape that stands for v, or None. All workers must get the same values.
     exchange: how the workers come to the mean of what is compressed. 'auto' takes two phases
         (parts to their owners, then the owners' means to all), or what the codec asks for; but
         2 workers make an all-gather, which moves the same bytes and quantises once in place of
@@ -112,11 +122,13 @@ def compress(
             f"{type(model).__name__}: wrap it first, then compress it"
         )
     names, parameters = _synchronised(model)
-    specs, error = [], None
+    specs, optimizers, units, error = [], (), None, None
     try:
         specs = _specs(names, parameters, codec, exact, policy)
         _check_numbers(bucket_kib, measure_every, seed, threads, timeout, stall_timeout)
-        _between_steps.check(names, parameters, specs, optimizer)
+        optimizers = _metric.optimizers_of(optimizer)
+        units = _metric.Metric(names, parameters, optimizers, metric)
+        _between_steps.check(names, parameters, specs, optimizers)
         if link is not None:
             _core._check_link(link)
         if down is not None:
@@ -127,6 +139,7 @@ def compress(
     bucket_kib = bucket_kib or 128 * model.process_group.size()
     alike |= {"bucket_kib": bucket_kib, "seed": seed, "switch": switch}
     alike |= {"grad_scaler": grad_scaler is not None, "optimizer": optimizer is not None}
+    alike |= {"metric": None if units is None else units.name}
     remembers = any(_core.Codec(spec).state for spec in set(specs))
     alike |= {"exchange": exchange, "down": down}
     engine = _core._DdpEngine(
@@ -148,16 +161,18 @@ def compress(
         step_seconds=STEP_SECONDS,
     )
     engine.register(model.reducer, parameters)
-    compression = Compression(engine, dict(zip(names, specs, strict=True)), dist.get_rank())
+    codecs = dict(zip(names, specs, strict=True))
+    compression = Compression(engine, codecs, units, dist.get_rank())
     if remembers:
         compression._between_steps = _between_steps.BetweenSteps(
-            engine, model, parameters, specs, grad_scaler, optimizer
+            engine, model, parameters, specs, grad_scaler, optimizers
         )
-        model.register_forward_pre_hook(_BeforeForward(compression))
+    model.register_forward_pre_hook(_BeforeForward(compression))
     model._elastiquant = compression  # lives as long as the model at least
     if model.process_group.rank() == 0:
         for spec, way in compression.exchanges.items():
             _log.info("%s: %s of %d workers", spec, way, model.process_group.size())
+        _log.info(units.describe())
     return compression
 
 
@@ -167,9 +182,16 @@ class Compression:
     Training needs none of it. It may be dropped, or used as a context manager that closes.
     """
 
-    def __init__(self, engine: _core._DdpEngine, codecs: dict[str, str], rank: int = 0):
+    def __init__(
+        self,
+        engine: _core._DdpEngine,
+        codecs: dict[str, str],
+        metric: _metric.Metric,
+        rank: int = 0,
+    ):
         self._engine = engine
         self._codecs = codecs
+        self._metric = metric
         self._rank = rank  # in the job, of which the model's group may be a part
         self._begun = time.monotonic()
         self._between_steps: _between_steps.BetweenSteps | None = None
@@ -185,6 +207,12 @@ class Compression:
         """How the means of what travels under each spec come about: 'two-phase', 'all-gather',
         'two-phase, back as dither:bits=2.5' (with `down`), 'factors', ..."""
         return self._engine.exchanges()
+
+    @property
+    def metric(self) -> str:
+        """'adam' if gradients are compressed relative to an optimiser's second moments, or
+        'plain' (compress(optimizer=..., metric=...))."""
+        return self._metric.name
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker."""
@@ -256,6 +284,12 @@ class Compression:
         self._settle()
         self._engine.close(farewell, error)
 
+    def _begin(self) -> None:
+        """A forward begins, whose gradients may be sent."""
+        if self._between_steps is not None:
+            self._between_steps.begin()
+        self._metric.give(self._engine)
+
     def _settle(self) -> None:
         if self._between_steps is not None:
             self._between_steps.settle()
@@ -282,8 +316,8 @@ class _BeforeForward:
 
     def __call__(self, model: torch.nn.Module, _: Any) -> None:
         compression = self._compression() if self._compression is not None else None
-        if compression is not None and compression._between_steps is not None:
-            compression._between_steps.begin()
+        if compression is not None:
+            compression._begin()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return _BeforeForward, ()

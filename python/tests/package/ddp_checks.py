@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import logging
 import os
 import pickle
-import re
 import socket
-import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import ddp_metric  # noqa: F401  # registers its checks
 import torch
 import torch.distributed as dist
+from checking import check, compress, logged, main, raises
 from ddp_training import (
     batch,
     check_same_everywhere,
@@ -39,54 +38,9 @@ from ddp_training import (
 )
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.nn.parallel import DistributedDataParallel
 
 import elastiquant
 from elastiquant import _compress
-
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
-
-
-def raises(kind: type[Exception], words: str) -> contextlib.AbstractContextManager:
-    """Expects an error whose text matches."""
-
-    @contextlib.contextmanager
-    def expecting():
-        try:
-            yield
-        except kind as e:
-            assert re.search(words, str(e)), f"{words!r} is not in: {e}"
-        else:
-            raise AssertionError(f"no {kind.__name__}: {words}")
-
-    return expecting()
-
-
-@contextlib.contextmanager
-def logged():
-    """What elastiquant says in its log meanwhile, a list of lines."""
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())
-    log = logging.getLogger("elastiquant")
-    log.addHandler(handler)
-    log.propagate = False
-    try:
-        yield lines
-    finally:
-        log.removeHandler(handler)
-        log.propagate = True
-
-
-def compress(model: DistributedDataParallel, codec: str = "dither:bits=2", **options):
-    """Always compressing: whether that pays is a matter of time."""
-    return elastiquant.compress(model, codec, switch=False, **options)
-
 
 # --- What the gradients are.
 
@@ -831,17 +785,6 @@ def closed_compression_raises():
     compress(again)
     train(again, range(2))
     check_same_everywhere(weights(again))
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
-    for name in sys.argv[1:] or CHECKS:
-        CHECKS[name]()
-        # One write each, as all workers have the same output.
-        sys.stdout.write(f"ok {name} {dist.get_rank()}\n")
-        sys.stdout.flush()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(read_records(self.path), records(3))
 
     def test_reads_what_a_run_recorded(self):
-        compression = elastiquant.Compression(Engine(), {})
+        compression = elastiquant.Compression(Engine(), {}, None)
         compression.record(self.path, 10)
         compression.record(str(self.path), 20)
         first, second = read_records(self.path)

@@ -1,0 +1,161 @@
+"""The metric in which gradients are compressed: that of the optimiser which will use them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from elastiquant import _core
+
+_log = logging.getLogger("elastiquant")
+
+MetricOf = Callable[[str, torch.Tensor], "torch.Tensor | None"]
+
+# Optimisers that move a weight by g / sqrt(v), by where their state has v.
+_SECOND_MOMENTS = {
+    "Adam": "exp_avg_sq",
+    "AdamW": "exp_avg_sq",
+    "NAdam": "exp_avg_sq",
+    "RAdam": "exp_avg_sq",
+    "RMSprop": "square_avg",
+    "Adagrad": "sum",
+}
+# Optimisers of others that do the same name it as Adam does.
+_USUAL_NAME = "exp_avg_sq"
+
+
+def optimizers_of(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
+    """One optimiser or several, as a tuple. Raises ValueError for anything else."""
+    if optimizer is None:
+        return ()
+    several = optimizer if isinstance(optimizer, list | tuple) else (optimizer,)
+    for one in several:
+        if not hasattr(one, "param_groups") or not hasattr(one, "state"):
+            raise ValueError(f"optimizer is a {type(one).__name__}, not one of torch.optim")
+    return tuple(several)
+
+
+def groups_of(
+    optimizers: Iterable[torch.optim.Optimizer],
+) -> dict[torch.Tensor, dict[str, Any]]:
+    """The parameter group that each parameter is in."""
+    return {p: group for o in optimizers for group in o.param_groups for p in group["params"]}
+
+
+class Metric:
+    """Gives the engine the second moments by which gradients are compressed.
+
+    `metric` is 'auto' (those of the optimisers), 'plain' (none), or a function of a parameter's
+    name and the parameter, which returns a tensor like it that stands for v, or None.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        parameters: Sequence[torch.nn.Parameter],
+        optimizers: Sequence[torch.optim.Optimizer],
+        metric: str | MetricOf,
+    ):
+        if metric not in ("auto", "plain") and not callable(metric):
+            raise ValueError(f"metric must be 'auto', 'plain' or a function, not {metric!r}")
+        if metric == "auto":
+            _refuse_shards(optimizers)
+        self._names = names
+        self._parameters = parameters
+        self._metric = metric
+        self._optimizers = optimizers
+        self._owner = {
+            p: o for o in optimizers for group in o.param_groups for p in group["params"]
+        }
+        self._given: list[torch.Tensor | None] = []
+
+    @property
+    def name(self) -> str:
+        """'plain', or 'adam' for one by second moments."""
+        if isinstance(self._metric, str):
+            by_moments = self._metric == "auto" and any(map(_has_moments, self._optimizers))
+            return "adam" if by_moments else "plain"
+        return "adam"
+
+    def describe(self) -> str:
+        """What is done, for the log."""
+        if not isinstance(self._metric, str):
+            return "gradients are compressed in the metric that a function gives"
+        if self.name == "plain":
+            others = ", ".join(sorted({type(o).__name__ for o in self._optimizers}))
+            no_moments = self._metric == "auto" and others
+            why = f": {others} keeps no second moments of them" if no_moments else ""
+            return f"gradients are compressed as they are{why}"
+        moved = sum(p in self._owner and _has_moments(self._owner[p]) for p in self._parameters)
+        return (
+            f"gradients of {moved} of {len(self._parameters)} parameters are compressed "
+            "relative to the second moments of their optimizer"
+        )
+
+    def give(self, engine: _core._DdpEngine) -> None:
+        """Before each step: tells the engine where the second moments are, if that is new."""
+        if self._metric == "plain" or not (self._owner or callable(self._metric)):
+            return
+        moments = [
+            self._moments(name, p)
+            for name, p in zip(self._names, self._parameters, strict=True)
+        ]
+        same = len(moments) == len(self._given) and all(
+            a is b for a, b in zip(moments, self._given, strict=True)
+        )
+        if not same:
+            engine.set_metric(moments)
+            self._given = moments
+
+    def _moments(self, name: str, parameter: torch.nn.Parameter) -> torch.Tensor | None:
+        if not isinstance(self._metric, str):
+            moments = self._metric(name, parameter)
+        elif (optimizer := self._owner.get(parameter)) is not None:
+            moments = _moments_in(optimizer, optimizer.state.get(parameter, {}))
+        else:
+            moments = None
+        if moments is None:
+            return None
+        if moments.shape != parameter.shape:
+            raise ValueError(
+                f"the second moments of {name!r} have the shape {tuple(moments.shape)}, the "
+                f"parameter {tuple(parameter.shape)}: give compress(..., metric='plain')"
+            )
+        if moments.stride() == parameter.stride():
+            return moments
+        # The engine reads values in the order in which they lie in memory.
+        return torch.empty_like(parameter, dtype=moments.dtype).copy_(moments)
+
+
+def _source_of(optimizer: torch.optim.Optimizer) -> str | None:
+    """Where an optimiser of a known class has v in its state."""
+    wrapped = getattr(optimizer, "optimizer", optimizer)  # by Accelerate, for example
+    kinds = (cls.__name__ for cls in type(wrapped).__mro__)
+    return next((_SECOND_MOMENTS[kind] for kind in kinds if kind in _SECOND_MOMENTS), None)
+
+
+def _moments_in(
+    optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
+) -> torch.Tensor | None:
+    source = _source_of(optimizer) or _USUAL_NAME
+    return state.get("max_" + source, state.get(source))  # AMSGrad divides by the largest
+
+
+def _has_moments(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimiser has v, or will have it after its first step."""
+    if _source_of(optimizer) is not None:
+        return True
+    return any(_moments_in(optimizer, state) is not None for state in optimizer.state.values())
+
+
+def _refuse_shards(optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    for optimizer in optimizers:
+        if any(cls.__name__ == "ZeroRedundancyOptimizer" for cls in type(optimizer).__mro__):
+            raise ValueError(
+                "a ZeroRedundancyOptimizer keeps the second moments of each parameter on one "
+                "worker only, and compressing by them needs them on all: give compress(..., "
+                "metric='plain'), or use the optimizer without shards"
+            )
