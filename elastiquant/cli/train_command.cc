@@ -18,7 +18,7 @@ namespace {
 
 struct TrainFlags {
   TrainOptions train;
-  CLI::Option* workers_given = nullptr;
+  CLI::Option *workers_given = nullptr, *rate_given = nullptr, *decay_given = nullptr;
   uint16_t port = 0;
   // Said by the launcher to its workers.
   int worker_rank = -1;
@@ -106,6 +106,14 @@ Status Launch(const TrainFlags& flags) {
                         .linger = 2 * Milliseconds(options.timeout_seconds)});
 }
 
+// What is usual differs between optimisers.
+TrainFlags WithDefaults(TrainFlags flags) {
+  if (flags.train.optimizer != "adamw") return flags;
+  if (flags.rate_given->count() == 0) flags.train.learning_rate = 1e-3;
+  if (flags.decay_given->count() == 0) flags.train.weight_decay = 1e-2;
+  return flags;
+}
+
 Status RunTrain(const TrainFlags& flags) {
   EQ_RETURN_IF_ERROR(ValidateOptions(flags.train));
   if (flags.worker_rank >= 0) {
@@ -133,7 +141,8 @@ void AddData(CLI::App& app, DataOptions& o) {
                  "Pixels along each side to which JPEG files are scaled");
 }
 
-void AddUpdate(CLI::App& app, UpdateOptions& o) {
+void AddUpdate(CLI::App& app, TrainFlags& flags) {
+  UpdateOptions& o = flags.train;
   app.add_option("--model", o.model, "Network to train; `elastiquant models` lists them")
       ->capture_default_str();
   app.add_option(
@@ -145,11 +154,28 @@ void AddUpdate(CLI::App& app, UpdateOptions& o) {
   app.add_option("--seed", o.seed,
                  "Seed of the weights, the order of the data, augmentation and the codec")
       ->capture_default_str();
-  app.add_option("--lr", o.learning_rate,
-                 "Learning rate for the mean gradient, after the warm-up")
+  app.add_option("--optimizer", o.optimizer, "How the weights move: sgd or adamw")
       ->capture_default_str();
+  flags.rate_given = app.add_option("--lr", o.learning_rate,
+                                    "Learning rate for the mean gradient, after the warm-up; "
+                                    "0.001 by default under adamw")
+                         ->capture_default_str();
   app.add_option("--momentum", o.momentum, "Momentum of SGD")->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "Weight decay")->capture_default_str();
+  app.add_option("--beta1", o.beta1, "How much of its mean gradient AdamW keeps in a step")
+      ->capture_default_str();
+  app.add_option("--beta2", o.beta2,
+                 "How much of its mean squared gradient AdamW keeps in a step")
+      ->capture_default_str();
+  app.add_option("--epsilon", o.epsilon,
+                 "What AdamW adds to the root of its mean squared gradient")
+      ->capture_default_str();
+  flags.decay_given =
+      app.add_option("--weight-decay", o.weight_decay,
+                     "Weight decay; 0.01 by default under adamw, where it is decoupled")
+          ->capture_default_str();
+  app.add_option("--clip-norm", o.clip_norm,
+                 "The most that the L2 norm of the mean gradient may be; 0: no limit")
+      ->capture_default_str();
   app.add_flag("--decay-1d,!--no-decay-1d", o.decay_1d,
                "Apply weight decay to biases and norms too (the default)");
   app.add_flag("--nesterov", o.nesterov, "Use Nesterov momentum");
@@ -158,7 +184,8 @@ void AddUpdate(CLI::App& app, UpdateOptions& o) {
                  "PowerSGD's authors do")
       ->capture_default_str();
   app.add_option("--schedule", o.schedule,
-                 "How the learning rate changes: constant, step or cosine")
+                 "How the learning rate changes: constant, step, cosine or wsd (constant, then "
+                 "down to 0)")
       ->capture_default_str();
   app.add_option("--warmup", o.warmup_steps, "Steps over which the learning rate rises")
       ->capture_default_str();
@@ -169,6 +196,9 @@ void AddUpdate(CLI::App& app, UpdateOptions& o) {
   app.add_option("--step-factor", o.step_factor,
                  "What --schedule step multiplies the learning rate by")
       ->capture_default_str();
+  app.add_option("--decay-part", o.decay_part,
+                 "The part of the run, at its end, in which --schedule wsd lowers the rate")
+      ->capture_default_str();
 }
 
 void AddCommunication(CLI::App& app, TrainFlags& flags) {
@@ -178,6 +208,10 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
           ->capture_default_str();
   app.add_option("--codec", o.codec,
                  "Codec of the gradients, as `elastiquant codecs` lists them")
+      ->capture_default_str();
+  app.add_option("--metric", o.metric,
+                 "In which metric gradients are compressed: auto (that of the optimizer: under "
+                 "adamw relative to its second moments) or plain")
       ->capture_default_str();
   app.add_option("--exact", o.exact,
                  "Gradients that stay fp32: none, 1d (biases and norms), or patterns of names, "
@@ -268,10 +302,10 @@ Command MakeTrainCommand(CLI::App& program) {
   CLI::App* app = AddSubcommand(program, "train", "Train a model over a compressed all-reduce",
                                 kTrainExample);
   InGroup(*app, "Data", [&] { AddData(*app, flags->train); });
-  InGroup(*app, "Model and optimiser", [&] { AddUpdate(*app, flags->train); });
+  InGroup(*app, "Model and optimiser", [&] { AddUpdate(*app, *flags); });
   InGroup(*app, "Workers and what they send", [&] { AddCommunication(*app, *flags); });
   InGroup(*app, "The run", [&] { AddRun(*app, *flags); });
-  return {app, [flags] { return RunTrain(*flags); }};
+  return {app, [flags] { return RunTrain(WithDefaults(*flags)); }};
 }
 
 }  // namespace elastiquant::cli

@@ -235,6 +235,31 @@ class TrainTest(unittest.TestCase):
                     summary(broken)["weights_hash"], summary(whole)["weights_hash"]
                 )
 
+    def test_adamw_trains_in_its_metric_and_resumes_exactly(self):
+        same = {
+            "optimizer": "adamw",
+            "codec": "dither:bits=1|ef",
+            "lr": 0.001,
+            "schedule": "wsd",
+            "clip_norm": 1,
+        }
+        whole, broken, plain = (self.out() / name for name in ("whole", "broken", "plain"))
+        done = train(whole, **same)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = summary(whole)
+        self.assertEqual((said["optimizer"], said["metric"]), ("adamw", "adam"))
+        self.assertIs(said["replicas_identical"], True)
+        self.assertEqual(said["validation_loss"], said["test_loss"])
+        killed = train(broken, inject="kill@step=7,rank=1", **same)
+        self.assertEqual(killed.returncode, 3, killed.stderr)
+        resumed = train(broken, "--resume", **same)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
+        self.assertEqual(train(plain, metric="plain", **same).returncode, 0)
+        self.assertEqual(summary(plain)["metric"], "plain")
+        self.assertEqual(metrics(plain)[0], metrics(whole)[0])  # there are no moments yet
+        self.assertNotEqual(summary(plain)["weights_hash"], said["weights_hash"])
+
     def test_adapted_levels_resume_exactly(self):
         same = {"codec": "alq", "adapt_every": 3}
         whole, broken = self.out() / "whole", self.out() / "broken"

@@ -19,9 +19,9 @@ class MomentTensors {
   // `parameters` must outlive it.
   explicit MomentTensors(std::span<const DdpParameter> parameters) : parameters_(parameters) {}
 
-  // Takes the tensor of each parameter's second moments, which is undefined where there are none,
-  // and must lie in memory as the parameter does. The optimiser may write to them between steps.
-  // Fails with kInvalidArgument, and changes nothing, unless there is a tensor for each
+  // Takes the tensor of each parameter's second moments, which is undefined where there are
+  // none, and must lie in memory as the parameter does. The optimiser may write to them between
+  // steps. Fails with kInvalidArgument, and changes nothing, unless there is a tensor for each
   // parameter, of as many values, dense, and of a floating-point type.
   Status Set(std::vector<at::Tensor> tensors);
 

@@ -1,5 +1,5 @@
-// Converts gradients to the metric of an adaptive optimiser, which moves a weight by g / sqrt(v),
-// and back. Every target gives the same result to the bit.
+// Converts gradients to the metric of an adaptive optimiser, which moves a weight by g /
+// sqrt(v), and back. Every target gives the same result to the bit.
 #pragma once
 
 #include <cstddef>

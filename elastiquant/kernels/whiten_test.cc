@@ -22,8 +22,8 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
 struct Inputs {
   explicit Inputs(size_t n) : g(n), v(n) {
     using Limits = std::numeric_limits<float>;
-    const float nasty[] = {0.0f, -0.0f,         Limits::denorm_min(), Limits::min(),
-                           1.0f, Limits::max(), 3e-20f,               -2.5f};
+    const float nasty[] = {
+        0.0f, -0.0f, Limits::denorm_min(), Limits::min(), 1.0f, Limits::max(), 3e-20f, -2.5f};
     for (size_t i = 0; i < n; ++i) {
       g[i] = i % 3 == 0 ? nasty[i / 3 % 8] : std::ldexp(1.5f, static_cast<int>(i % 61) - 40);
       v[i] = i % 5 == 0 ? nasty[i / 5 % 8] : std::ldexp(1.3f, static_cast<int>(i % 53) - 30);

@@ -1,9 +1,9 @@
-// The metric in which gradients are compressed. An adaptive optimiser (Adam and its kin) moves a
-// weight by g / sqrt(v), where v is its running mean of squared gradients. Noise of variance
-// sigma^2 in g therefore counts as sigma^2 / v. A codec spreads its noise evenly over the values
-// that it is given, which is right for SGD, and drowns the weights with small gradients under
-// Adam. So what is given to it is g / sqrt(v): all workers have the same v, and can convert back.
-// An unbiased codec stays unbiased.
+// The metric in which gradients are compressed. An adaptive optimiser (Adam and its kin) moves
+// a weight by g / sqrt(v), where v is its running mean of squared gradients. Noise of variance
+// sigma^2 in g therefore counts as sigma^2 / v. A codec spreads its noise evenly over the
+// values that it is given, which is right for SGD, and drowns the weights with small gradients
+// under Adam. So what is given to it is g / sqrt(v): all workers have the same v, and can
+// convert back. An unbiased codec stays unbiased.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class Metric {
  public:
   static constexpr double kFloor = 1e-6;
 
-  // `lossy` says of each bucket whether its codec loses anything: the others need no metric, and
-  // would lose by the conversion. `plan` and `shapes` must outlive it.
+  // `lossy` says of each bucket whether its codec loses anything: the others need no metric,
+  // and would lose by the conversion. `plan` and `shapes` must outlive it.
   Metric(const BucketPlan& plan, std::span<const ParameterShape> shapes,
          std::vector<bool> lossy);
 
@@ -41,17 +41,17 @@ class Metric {
   // unless there is a span for each parameter, which is empty or has its elements.
   Status Set(SecondMoments moments);
 
-  // Must be called when a step begins: looks at the second moments, which takes the time to read
-  // them.
+  // Must be called when a step begins: looks at the second moments, which takes the time to
+  // read them.
   void BeginStep();
   bool is_plain() const { return is_plain_; }
 
   // Returns a name of the metric that a bucket's values are converted to in this step. It is
-  // derived from v, and differs if any v of the bucket does, save by a chance of 1 : 65535. It is
-  // 0 if nothing is converted, as in a plain metric and for buckets that are not lossy.
+  // derived from v, and differs if any v of the bucket does, save by a chance of 1 : 65535. It
+  // is 0 if nothing is converted, as in a plain metric and for buckets that are not lossy.
   uint16_t name(size_t bucket) const { return names_[bucket]; }
-  // Enter converts the values of a bucket to the metric, and Leave converts values in it, such as
-  // their mean, back. Threads may call these at once for different buckets.
+  // Enter converts the values of a bucket to the metric, and Leave converts values in it, such
+  // as their mean, back. Threads may call these at once for different buckets.
   void Enter(size_t bucket, std::span<float> values) const;
   void Leave(size_t bucket, std::span<float> values) const;
 

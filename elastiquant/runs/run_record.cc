@@ -165,6 +165,7 @@ json RunRecord::Summary(int64_t coordinates, int world_size) const {
     summary["train_accuracy"] = epochs_.back()["train_accuracy"];
     summary["test_accuracy"] = epochs_.back()["test_accuracy"];
     summary["test_loss"] = epochs_.back()["test_loss"];
+    summary["validation_loss"] = epochs_.back()["test_loss"];
   }
   summary["epochs"] = epochs_;
   summary["seconds"]["evaluate"] = evaluate_seconds_;

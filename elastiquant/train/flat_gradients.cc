@@ -6,6 +6,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cmath>
+
+#include "elastiquant/kernels/norms.h"
+
 namespace elastiquant {
 
 class FlatGradients::Hook : public torch::autograd::PostAccumulateGradHook {
@@ -79,6 +83,26 @@ void FlatGradients::OnGradient(size_t parameter, size_t bucket) {
     non_finite_ = static_cast<int64_t>(parameter);
   }
   if (--awaited_[bucket] == 0) ready_(bucket);
+}
+
+void FlatGradients::ClipNorm(double most) {
+  if (most == 0) return;
+  const auto for_each = [this](const auto& fn) {
+    for (size_t b = 0; b < flat_.size(); ++b) {
+      for (const BucketSlot& slot : plan_.buckets[b].slots) {
+        const auto elements = static_cast<size_t>(parameters_[slot.parameter].numel());
+        fn(bucket(b).subspan(slot.offset, elements));
+      }
+    }
+  };
+  double squares = 0;
+  for_each([&](std::span<float> g) { squares += SumSquares(g.data(), g.size()); });
+  const double norm = std::sqrt(squares);
+  if (norm <= most) return;
+  const auto factor = static_cast<float>(most / norm);
+  for_each([&](std::span<float> gradient) {
+    for (float& g : gradient) g *= factor;
+  });
 }
 
 void FlatGradients::FinishBackward() {

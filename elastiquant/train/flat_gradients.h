@@ -45,6 +45,10 @@ class FlatGradients {
   // loss: its gradient is zero.
   void FinishBackward();
 
+  // Scales all gradients so that the L2 norm of all of them together is at most `most`; 0: no
+  // limit. Gradients that are the same on all workers stay so.
+  void ClipNorm(double most);
+
   // Says whether to look for NaN and infinity in each gradient as backward fills it, so that a
   // layer can be named.
   void set_inspect(bool inspect) { inspect_ = inspect; }

@@ -1,7 +1,7 @@
-// One worker's copy of what is trained: the model's parameters and buffers, and the optimiser's
-// momentum. Parameters and momentum are the same bits on every worker. Buffers (the running
-// statistics of batch normalisation) are each worker's own: they are no part of training, and
-// worker 0's are the model's. The others take them over before each evaluation.
+// One worker's copy of what is trained: the model's parameters and buffers, and the optimiser
+// with its state. Parameters and that state are the same bits on every worker. Buffers (the
+// running statistics of batch normalisation) are each worker's own: they are no part of
+// training, and worker 0's are the model's. The others take them over before each evaluation.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,29 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/codec/remembering.h"
+#include "elastiquant/layers/metric.h"
 #include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/train/flat_gradients.h"
+#include "elastiquant/train/optimizer.h"
 #include "elastiquant/train/train_options.h"
-
-namespace torch::optim {
-class SGD;
-}
 
 namespace elastiquant {
 
 class Replica {
  public:
-  // Fails as MakeCodec and PlanBuckets do.
+  // Fails as MakeOptimizer does.
   static Result<std::unique_ptr<Replica>> Make(std::shared_ptr<Model> model,
                                                const TrainOptions& options);
-  ~Replica();
 
   Model& model() { return *model_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  // Does one step of SGD with the gradients that the parameters hold, as TrainOptions::update
-  // says. Parameters that stay exact under a codec with momentum of its own have its momentum
-  // here.
-  void Step(double learning_rate);
+  // Moves the parameters by the gradients that they hold.
+  void Step(double learning_rate) { optimizer_->Step(learning_rate); }
+  // Returns what Optimizer::second_moments does. The values stay where they are.
+  SecondMoments second_moments() const;
 
   // Returns a hash of all parameters' bits.
   uint64_t Hash() const;
@@ -51,7 +47,7 @@ class Replica {
   // Returns the parameters, then the buffers: what PyTorch's state_dict() has, under the same
   // names.
   std::vector<NamedTensor> State() const;
-  // Adds the tensors under these names, and momentum as "optimizer.momentum.NAME".
+  // Adds the tensors under these names, and the optimiser's state under names of its own.
   void Save(Checkpoint* checkpoint) const;
   // Fails with CorruptData, which names the tensor that is missing or has another dtype or
   // shape.
@@ -61,16 +57,12 @@ class Replica {
   void Drift();
 
  private:
-  // `momentum` is by parameter.
-  Replica(std::shared_ptr<Model> model, const TrainOptions& options,
-          const std::vector<OwnMomentum>& momentum);
+  Replica(std::shared_ptr<Model> model, std::unique_ptr<Optimizer> optimizer);
 
   std::shared_ptr<Model> model_;
   std::vector<NamedTensor> parameters_;
-  std::vector<NamedTensor> momentum_;  // of the parameters that have any
   std::vector<NamedTensor> buffers_;
-  std::unique_ptr<torch::optim::SGD> optimizer_;
-  std::vector<double> powersgd_decay_;  // by parameter, for update=powersgd; else empty
+  std::unique_ptr<Optimizer> optimizer_;
 };
 
 }  // namespace elastiquant

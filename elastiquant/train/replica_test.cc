@@ -85,6 +85,52 @@ TEST(Replica, AddsTheGradientToTheMomentumAsPowerSgdIsPublished) {
   EXPECT_NEAR(values.bias, 1 - .5 * (2 + 2.5), 1e-6);
 }
 
+// m = .9 m + .1 g and v = .99 v + .01 g^2 are 1 after their corrections if all g are, so that
+// every step is lr / (1 + eps) = .5 / 1.25, after a decay by lr * .1.
+TEST(Replica, MovesByAdamWithDecoupledDecay) {
+  TrainOptions options;
+  options.optimizer = "adamw";
+  options.beta2 = .99;
+  options.epsilon = .25;
+  options.weight_decay = .1;
+  options.decay_1d = false;
+  const Values values = After(2, options);
+  const double first = 1 * (1 - .05) - .4;
+  EXPECT_NEAR(values.weight, first * (1 - .05) - .4, 1e-6);
+  EXPECT_NEAR(values.bias, 1 - 2 * .4, 1e-6);
+}
+
+TEST(Replica, GoesOnAsAdamDidWhereItWasSaved) {
+  TrainOptions options;
+  options.optimizer = "adamw";
+  const auto step = [](Replica& replica, float gradient) {
+    for (const NamedTensor& p : replica.parameters()) {
+      at::Tensor parameter = p.tensor;
+      parameter.mutable_grad() = at::ones_like(p.tensor).mul_(gradient);
+    }
+    replica.Step(.1);
+  };
+  const auto first = Replica::Make(std::make_shared<Two>(), options).value();
+  EXPECT_EQ(first->second_moments().size(), 2u);
+  EXPECT_EQ(first->second_moments()[0][0], 0);
+  step(*first, 1);
+  step(*first, -3);
+  Checkpoint checkpoint;
+  first->Save(&checkpoint);
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.exp_avg.weight"));
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.exp_avg_sq.bias"));
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.step"));
+  const auto second = Replica::Make(std::make_shared<Two>(), options).value();
+  const SecondMoments moments = second->second_moments();
+  ASSERT_TRUE(second->Load(checkpoint).ok());
+  EXPECT_GT(moments[0][0], 0) << "they stay where they are";
+  step(*first, .5);
+  step(*second, .5);
+  EXPECT_EQ(first->Hash(), second->Hash());
+  checkpoint.tensors.erase("optimizer.step");
+  EXPECT_EQ(second->Load(checkpoint).code(), StatusCode::kCorruptData);
+}
+
 TEST(Replica, SavesTheMomentumThatThereIs) {
   TrainOptions options = Options();
   options.momentum = 0;

@@ -23,8 +23,9 @@ Result<ScheduleKind> ParseScheduleKind(std::string_view text) {
   if (text == "constant") return ScheduleKind::kConstant;
   if (text == "step") return ScheduleKind::kStep;
   if (text == "cosine") return ScheduleKind::kCosine;
+  if (text == "wsd") return ScheduleKind::kWsd;
   return InvalidArgument("unknown schedule '" + std::string(text) +
-                         "'; valid are: constant, step, cosine");
+                         "'; valid are: constant, step, cosine, wsd");
 }
 
 double LearningRate(const Schedule& schedule, int64_t step) {
@@ -46,6 +47,11 @@ double LearningRate(const Schedule& schedule, int64_t step) {
     const auto span = static_cast<double>(schedule.total_steps - schedule.warmup_steps);
     if (done >= span) return 0.0;
     return schedule.peak * 0.5 * (1.0 + CosPi(done / span));
+  }
+  if (schedule.kind == ScheduleKind::kWsd) {
+    const auto left = static_cast<double>(schedule.total_steps - step);
+    const double span = schedule.decay_part * static_cast<double>(schedule.total_steps);
+    return left >= span ? schedule.peak : schedule.peak * (left > 0 ? left / span : 0);
   }
   return schedule.peak;
 }

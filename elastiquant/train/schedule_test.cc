@@ -12,6 +12,21 @@ TEST(ScheduleTest, ConstantStaysAtItsPeak) {
   for (int64_t step : {0, 5, 9, 1000}) EXPECT_EQ(LearningRate(schedule, step), 0.3);
 }
 
+TEST(Schedule, IsStableAndDecaysInTheEnd) {
+  const Schedule schedule{.kind = ScheduleKind::kWsd,
+                          .peak = 0.4,
+                          .total_steps = 100,
+                          .warmup_steps = 4,
+                          .decay_part = 0.25};
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 0.4);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 75), 0.4);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 80), 0.4 * 20 / 25);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 99), 0.4 / 25);
+  EXPECT_EQ(LearningRate(schedule, 100), 0);
+  EXPECT_EQ(LearningRate(schedule, 1000), 0);
+}
+
 TEST(ScheduleTest, WarmUpRisesLinearlyToThePeak) {
   const Schedule schedule{
       .kind = ScheduleKind::kConstant, .peak = 0.4, .total_steps = 100, .warmup_steps = 4};

@@ -66,8 +66,11 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
           comm_, std::move(buckets), codecs_->Now(),
           {.reducer = reducer_options,
            .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
+           .has_metric = MetricOf(options) != "plain",
            .before_sent = [this](size_t b) { Capture(b); }}));
-  return Status::Ok();
+  if (MetricOf(options) == "plain") return {};
+  // They stay where they are. Before the first step they are zero, and the metric is plain.
+  return layers_->SetMetric(replica_->second_moments());
 }
 
 const Codec& StepRunner::codec() const { return *codecs_->asked().at(kCompressed); }
@@ -219,6 +222,7 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
     replica_->RestoreBuffers(buffers);
     codecs_->Forget();
   } else {
+    gradients_->ClipNorm(options_.clip_norm);
     replica_->Step(learning_rate);
     EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(step + 1));
     if (adapted) EQ_RETURN_IF_ERROR(layers_->UseCodecs(codecs_->Now()));

@@ -20,6 +20,8 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   json summary = record.Summary(facts.coordinates, facts.world_size);
   summary["model"] = options.model;
   summary["data"] = options.data;
+  summary["optimizer"] = options.optimizer;
+  summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;
   const std::shared_ptr<const Codec> codec = MakeCodec(options.codec).value();
   summary["codec_spec"] = codec->spec();

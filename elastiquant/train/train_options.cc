@@ -41,6 +41,25 @@ Status ValidateOptimizer(const TrainOptions& o) {
   if (o.update != "sgd" && o.update != "powersgd") {
     return InvalidArgument("--update is '" + o.update + "'; valid are: sgd, powersgd");
   }
+  if (o.optimizer != "sgd" && o.optimizer != "adamw") {
+    return InvalidArgument("--optimizer is '" + o.optimizer + "'; valid are: sgd, adamw");
+  }
+  if (o.optimizer == "adamw") {
+    EQ_RETURN_IF_ERROR(Within("--beta1", o.beta1, 0, 1, true));
+    EQ_RETURN_IF_ERROR(Within("--beta2", o.beta2, 0, 1, true));
+    EQ_RETURN_IF_ERROR(Within("--epsilon", o.epsilon, 0, 1, false));
+    if (o.nesterov || o.update != "sgd") {
+      return InvalidArgument("--nesterov and --update are for --optimizer sgd");
+    }
+  }
+  if (o.metric != "auto" && o.metric != "plain") {
+    return InvalidArgument("--metric is '" + o.metric + "'; valid are: auto, plain");
+  }
+  if (!(o.clip_norm >= 0) || !std::isfinite(o.clip_norm)) {
+    return InvalidArgument("--clip-norm is " + Number(o.clip_norm) +
+                           "; it must be at least 0, which means no limit");
+  }
+  EQ_RETURN_IF_ERROR(Within("--decay-part", o.decay_part, 0, 1, false));
   if (o.update == "powersgd" && (o.momentum == 0 || o.nesterov)) {
     return InvalidArgument(
         "--update powersgd adds the gradient to plain momentum: it needs --momentum above 0, "
@@ -56,7 +75,13 @@ Status ValidateOptimizer(const TrainOptions& o) {
 Status ValidateCodec(const TrainOptions& o) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   EQ_RETURN_IF_ERROR(ExchangeOf(o, codec, o.workers).status());
-  if (!MomentumOf(*codec) || o.momentum == 0) return Status::Ok();
+  if (!MomentumOf(*codec)) return Status::Ok();
+  if (o.optimizer == "adamw") {
+    return InvalidArgument("codec '" + codec->spec() +
+                           "' has momentum of its own, which --optimizer adamw has too: take "
+                           "another codec, or --optimizer sgd --momentum 0");
+  }
+  if (o.momentum == 0) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
                          "' has momentum of its own, and --momentum " + Number(o.momentum) +
                          " would add another: give --momentum 0");
@@ -104,6 +129,10 @@ Status ValidateOptions(const TrainOptions& options) {
   return Status::Ok();
 }
 
+std::string MetricOf(const TrainOptions& options) {
+  return options.optimizer == "adamw" && options.metric == "auto" ? "adam" : "plain";
+}
+
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size) {
   std::shared_ptr<const Codec> down;
@@ -118,6 +147,17 @@ Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
 }
 
 namespace {
+
+// Adds what only AdamW has, and leaves out what only SGD has.
+void PrintAdamW(const TrainOptions& o, nlohmann::json* print) {
+  print->erase("--momentum");
+  print->erase("--nesterov");
+  print->update({{"--optimizer", o.optimizer},
+                 {"--beta1", o.beta1},
+                 {"--beta2", o.beta2},
+                 {"--epsilon", o.epsilon},
+                 {"--metric", MetricOf(o)}});
+}
 
 // What "auto" chooses is what counts; checkpoints from before there was a choice say "codec".
 std::string ExchangeInPrint(const TrainOptions& o, int world_size) {
@@ -155,6 +195,9 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   };
   if (!init.empty()) print["--init"] = init;
   if (o.update != "sgd") print["--update"] = o.update;
+  if (o.optimizer == "adamw") PrintAdamW(o, &print);
+  if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
+  if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;
   if (!o.codec_down.empty()) {
     print["--codec-down"] = MakeCodec(o.codec_down).value()->spec();
   }
@@ -189,7 +232,8 @@ Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps) {
           .total_steps = total_steps,
           .warmup_steps = options.warmup_steps,
           .milestones = options.milestones,
-          .factor = options.step_factor};
+          .factor = options.step_factor,
+          .decay_part = options.decay_part};
 }
 
 }  // namespace elastiquant

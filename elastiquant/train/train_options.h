@@ -33,18 +33,24 @@ struct UpdateOptions {
   int64_t batch = 32;  // images of a worker in a step
   uint64_t seed = 1;
 
+  std::string optimizer = "sgd";  // or "adamw"
   double learning_rate = 0.1;
-  double momentum = 0.9;
+  double momentum = 0.9;  // of SGD
+  double beta1 = 0.9;     // of AdamW: how much of the mean gradient is kept in a step
+  double beta2 = 0.999;   // the same of the mean squared gradient
+  double epsilon = 1e-8;  // of AdamW: added to the root of the latter
   double weight_decay = 1e-4;
   bool decay_1d = true;  // whether biases and norms have weight decay too
   bool nesterov = false;
-  // How the weights move. "sgd": m = momentum m + g; x -= lr m. "powersgd", as that is
-  // published: x -= lr (g + m).
+  double clip_norm = 0;  // the most that the mean gradient's L2 norm may be; 0: no limit
+  // How the weights move under SGD. "sgd": m = momentum m + g; x -= lr m. "powersgd", as that
+  // is published: x -= lr (g + m).
   std::string update = "sgd";
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
   std::vector<double> milestones = {0.5, 0.75};
   double step_factor = 0.1;
+  double decay_part = 0.2;  // of the run, at whose end schedule "wsd" lowers the rate
 };
 
 struct CommunicationOptions {
@@ -52,6 +58,7 @@ struct CommunicationOptions {
   std::string codec = "elastic:bits=4";
   std::string exact = "1d";             // BucketPlanOptions::exact
   std::string exchange = "auto";        // as exchange/exchange_choice.h takes it
+  std::string metric = "auto";          // in which gradients are compressed; or "plain"
   std::string codec_down;               // for means on their way back; empty: `codec`
   int64_t bucket_kib = 256;             // of fp32 gradient
   int64_t adapt_every = 0;              // steps; 0: LevelAdapter's schedule
@@ -92,6 +99,10 @@ Status ValidateOptions(const TrainOptions& options);
 // --init's file, which may lie at any path.
 nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
                            const std::string& init = "");
+
+// Returns "adam" if gradients are compressed relative to the optimiser's second moments
+// (layers/metric.h), or "plain".
+std::string MetricOf(const TrainOptions& options);
 
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,

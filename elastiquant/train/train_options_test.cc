@@ -68,6 +68,46 @@ TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--nesterov"));
 }
 
+TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
+  TrainOptions o = Valid();
+  o.optimizer = "adam";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--optimizer is 'adam'; valid are: sgd, adamw"));
+  o.optimizer = "adamw";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.beta2 = 1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--beta2 is 1.0; it must be in [0.0, 1.0)"));
+  o.beta2 = .95;
+  o.nesterov = true;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("for --optimizer sgd"));
+  o.nesterov = false;
+  o.codec = "dgc";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("which --optimizer adamw has too"));
+  o = Valid();
+  o.metric = "adam";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--metric is 'adam'; valid are: auto, plain"));
+  o = Valid();
+  o.clip_norm = -1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--clip-norm is -1.0"));
+  o = Valid();
+  o.schedule = "wsd";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.decay_part = 1.5;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--decay-part is 1.5"));
+}
+
+TEST(TrainOptionsTest, TheMetricIsThatOfTheOptimiser) {
+  TrainOptions o = Valid();
+  EXPECT_EQ(MetricOf(o), "plain");
+  o.optimizer = "adamw";
+  EXPECT_EQ(MetricOf(o), "adam");
+  const auto print = Fingerprint(o, 2);
+  EXPECT_EQ(print["--metric"], "adam");
+  EXPECT_FALSE(print.contains("--momentum"));
+  o.metric = "plain";
+  EXPECT_EQ(MetricOf(o), "plain");
+  EXPECT_THAT(CompareFingerprints(print, Fingerprint(o, 2)), HasSubstr("--metric was"));
+}
+
 TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
   TrainOptions a = Valid(), b = Valid();
   EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
