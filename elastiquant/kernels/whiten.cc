@@ -1,8 +1,7 @@
-// Square roots, quotients and products are rounded once, as IEEE 754 has them, on every target.
 #include "elastiquant/kernels/whiten.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/whiten.cc"
@@ -17,35 +16,55 @@ namespace elastiquant {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Divide {
-  float operator()(float g, float unit) const { return g / unit; }
-  VF Vector(VF g, VF unit) const { return hn::Div(g, unit); }
-};
-struct Multiply {
-  float operator()(float g, float unit) const { return g * unit; }
-  VF Vector(VF g, VF unit) const { return hn::Mul(g, unit); }
-};
+// Half the bits of a float and these are those of its root, or nearly: halving the exponent
+// takes the root of a power of two, and the mantissa runs in a straight line from one to the
+// next.
+constexpr uint32_t kRoot = 0x1FBB5000;
 
-template <class Op>
-HWY_INLINE void Convert(const float* HWY_RESTRICT v, size_t n, float floor,
-                        float* HWY_RESTRICT g, Op op) {
+HWY_INLINE float RootNear(float x) {
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) >> 1) + kRoot);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE VF RootNear(VF x) {
+  const VU half = hn::ShiftRight<1>(hn::BitCast(DU(), x));
+  return hn::BitCast(DF(), hn::Add(half, hn::Set(DU(), kRoot)));
+}
+#endif
+
+uint32_t WhitenOf(const float* HWY_RESTRICT v, size_t n, float floor, float* HWY_RESTRICT g) {
+  size_t i = 0;
+  uint32_t bits = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const size_t lanes = hn::Lanes(DF());
+  const VF zero = hn::Zero(DF()), least = hn::Set(DF(), floor);
+  VU sum = hn::Zero(DU());
+  for (; i + lanes <= n; i += lanes) {
+    const VF moment = hn::LoadU(DF(), v + i);
+    sum = hn::Add(sum, hn::BitCast(DU(), moment));
+    const VF unit = RootNear(hn::Add(hn::Max(moment, zero), least));
+    hn::StoreU(hn::Div(hn::LoadU(DF(), g + i), unit), DF(), g + i);
+  }
+  bits = hn::GetLane(hn::SumOfLanes(DU(), sum));
+#endif
+  for (; i < n; ++i) {
+    bits += std::bit_cast<uint32_t>(v[i]);
+    g[i] = g[i] / RootNear(std::max(v[i], 0.0f) + floor);
+  }
+  return bits;
+}
+
+void UnwhitenOf(const float* HWY_RESTRICT v, size_t n, float floor, float* HWY_RESTRICT g) {
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const size_t lanes = hn::Lanes(DF());
   const VF zero = hn::Zero(DF()), least = hn::Set(DF(), floor);
   for (; i + lanes <= n; i += lanes) {
-    const VF square = hn::Add(hn::Max(hn::LoadU(DF(), v + i), zero), least);
-    hn::StoreU(op.Vector(hn::LoadU(DF(), g + i), hn::Sqrt(square)), DF(), g + i);
+    const VF unit = RootNear(hn::Add(hn::Max(hn::LoadU(DF(), v + i), zero), least));
+    hn::StoreU(hn::Mul(hn::LoadU(DF(), g + i), unit), DF(), g + i);
   }
 #endif
-  for (; i < n; ++i) g[i] = op(g[i], std::sqrt(std::max(v[i], 0.0f) + floor));
-}
-
-void WhitenOf(const float* v, size_t n, float floor, float* g) {
-  Convert(v, n, floor, g, Divide());
-}
-void UnwhitenOf(const float* v, size_t n, float floor, float* g) {
-  Convert(v, n, floor, g, Multiply());
+  for (; i < n; ++i) g[i] = g[i] * RootNear(std::max(v[i], 0.0f) + floor);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -58,8 +77,8 @@ namespace elastiquant {
 HWY_EXPORT(WhitenOf);
 HWY_EXPORT(UnwhitenOf);
 
-void Whiten(const float* v, size_t n, float floor, float* g) {
-  HWY_DYNAMIC_DISPATCH(WhitenOf)(v, n, floor, g);
+uint32_t Whiten(const float* v, size_t n, float floor, float* g) {
+  return HWY_DYNAMIC_DISPATCH(WhitenOf)(v, n, floor, g);
 }
 void Unwhiten(const float* v, size_t n, float floor, float* g) {
   HWY_DYNAMIC_DISPATCH(UnwhitenOf)(v, n, floor, g);

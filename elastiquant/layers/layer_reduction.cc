@@ -81,9 +81,9 @@ Status LayerReduction::BeginStep(uint64_t step) {
 
 Status LayerReduction::MarkReady(size_t bucket) {
   if (keep_zeros_) KeepZeros(bucket);
-  metric_.Enter(bucket, buckets_.gradients[bucket]);
+  const uint16_t metric = metric_.Enter(bucket, buckets_.gradients[bucket]);
   if (options_.before_sent) options_.before_sent(bucket);
-  return reducer_->MarkReady(bucket, metric_.name(bucket));
+  return reducer_->MarkReady(bucket, metric);
 }
 
 void LayerReduction::KeepZeros(size_t bucket) {
@@ -133,7 +133,7 @@ void LayerReduction::Flush(size_t b) {
     fields.emplace_back(field);
   }
   // What is remembered is in the metric.
-  metric_.Enter(b, buckets_.gradients[b]);
+  (void)metric_.Enter(b, buckets_.gradients[b]);
   SendExactly(*codecs_.at(buckets_.specs[b]), buckets_.gradients[b], fields);
   metric_.Leave(b, buckets_.gradients[b]);
 }

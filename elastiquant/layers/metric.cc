@@ -20,6 +20,18 @@ bool IsUsable(double mean) {
          mean <= std::numeric_limits<float>::max();
 }
 
+// A mean that is the same on all workers and takes little time to find: that of long vectors
+// over 256 values of each 4096.
+double SampledMean(std::span<const float> v) {
+  constexpr size_t kShort = 8192, kTaken = 256, kOf = 4096;
+  if (v.empty()) return 0;
+  if (v.size() <= kShort) return Sum(v.data(), v.size()) / static_cast<double>(v.size());
+  double sum = 0;
+  size_t groups = 0;
+  for (size_t i = 0; i + kTaken <= v.size(); i += kOf, ++groups) sum += Sum(&v[i], kTaken);
+  return sum / static_cast<double>(kTaken * groups);
+}
+
 }  // namespace
 
 Metric::Metric(const BucketPlan& plan, std::span<const ParameterShape> shapes,
@@ -28,8 +40,7 @@ Metric::Metric(const BucketPlan& plan, std::span<const ParameterShape> shapes,
       shapes_(shapes),
       lossy_(std::move(lossy)),
       moments_(shapes.size()),
-      units_(shapes.size()),
-      names_(plan.buckets.size()) {}
+      units_(shapes.size()) {}
 
 Status Metric::Set(SecondMoments moments) {
   if (moments.empty()) moments.resize(shapes_.size());
@@ -49,54 +60,49 @@ Status Metric::Set(SecondMoments moments) {
 }
 
 void Metric::BeginStep() {
-  std::vector<double> sums(shapes_.size());
   double sum = 0, count = 0;  // of those that are usable
-  for (size_t b = 0; b < names_.size(); ++b) {
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (!lossy_[b]) continue;
     for (const auto& [p, offset] : plan_.buckets[b].slots) {
-      const std::span<const float> v = moments_[p];
-      if (v.empty()) continue;
-      sums[p] = Sum(v.data(), v.size());
-      const double mean = sums[p] / static_cast<double>(v.size());
+      const double mean = SampledMean(moments_[p]);
       units_[p] = {IsUsable(mean), static_cast<float>(mean * kFloor)};
       if (!units_[p].by_value) continue;
-      sum += sums[p];
-      count += static_cast<double>(v.size());
+      const auto elements = static_cast<double>(moments_[p].size());
+      sum += mean * elements;
+      count += elements;
     }
   }
   is_plain_ = count == 0;
-  const double reference = is_plain_ ? 1 : sum / count;
-  for (size_t b = 0; b < names_.size(); ++b) {
-    uint64_t mix = std::bit_cast<uint64_t>(reference);
-    for (const auto& [p, offset] : plan_.buckets[b].slots) {
-      if (!units_[p].by_value) units_[p].floor = static_cast<float>(reference);
-      mix = Mix64(mix ^ std::bit_cast<uint64_t>(sums[p]));
-    }
-    const bool converts = lossy_[b] && !is_plain_;
-    names_[b] = converts ? static_cast<uint16_t>(1 + mix % 0xFFFF) : 0;
+  for (Unit& unit : units_) {
+    if (!unit.by_value && !is_plain_) unit.floor = static_cast<float>(sum / count);
   }
 }
 
-void Metric::Enter(size_t b, std::span<float> values) const {
-  if (names_[b] == 0) return;
+uint16_t Metric::Enter(size_t b, std::span<float> values) const {
+  if (!converts(b)) return 0;
+  uint64_t mix = 0;
   for (const auto& [p, offset] : plan_.buckets[b].slots) {
     const std::span<float> own = values.subspan(offset, shapes_[p].elements);
-    if (units_[p].by_value) {
-      Whiten(moments_[p].data(), own.size(), units_[p].floor, own.data());
+    const Unit unit = units_[p];
+    mix = Mix64(mix ^ std::bit_cast<uint32_t>(unit.floor));
+    if (unit.by_value) {
+      mix = Mix64(mix ^ Whiten(moments_[p].data(), own.size(), unit.floor, own.data()));
     } else {
-      for (float& v : own) v /= std::sqrt(units_[p].floor);
+      for (float& v : own) v /= std::sqrt(unit.floor);
     }
   }
+  return static_cast<uint16_t>(1 + mix % 0xFFFF);
 }
 
 void Metric::Leave(size_t b, std::span<float> values) const {
-  if (names_[b] == 0) return;
+  if (!converts(b)) return;
   for (const auto& [p, offset] : plan_.buckets[b].slots) {
     const std::span<float> own = values.subspan(offset, shapes_[p].elements);
-    if (units_[p].by_value) {
-      Unwhiten(moments_[p].data(), own.size(), units_[p].floor, own.data());
+    const Unit unit = units_[p];
+    if (unit.by_value) {
+      Unwhiten(moments_[p].data(), own.size(), unit.floor, own.data());
     } else {
-      for (float& v : own) v *= std::sqrt(units_[p].floor);
+      for (float& v : own) v *= std::sqrt(unit.floor);
     }
   }
 }

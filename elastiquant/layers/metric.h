@@ -21,11 +21,12 @@ using SecondMoments = std::vector<std::span<const float>>;
 
 // Converts buckets of gradients to the metric and back. LayerReduction has one.
 //
-// The unit of a value is sqrt(v + kFloor * mean), with the mean of v over its parameter. A
-// parameter without second moments, or whose v are all zero or not all finite, has one unit for
-// all its values: the root of the mean of v over all parameters that have them, so that its
-// values are of the size of the others'. If there are none at all, the metric is plain, and
-// nothing is converted.
+// The unit of a value is sqrt(v + kFloor * mean) to within 3.6 % (kernels/whiten.h), with the
+// mean of v over its parameter, which is taken over a sample of a sixteenth of large ones. A
+// parameter without second moments, or whose mean is zero or not finite, has one unit for all
+// its values: the root of the mean of v over all parameters that have them, so that its values
+// are of the size of the others'. If there are none at all, the metric is plain, and nothing is
+// converted.
 class Metric {
  public:
   static constexpr double kFloor = 1e-6;
@@ -41,18 +42,16 @@ class Metric {
   // unless there is a span for each parameter, which is empty or has its elements.
   Status Set(SecondMoments moments);
 
-  // Must be called when a step begins: looks at the second moments, which takes the time to
-  // read them.
+  // Must be called when a step begins: takes the means.
   void BeginStep();
   bool is_plain() const { return is_plain_; }
 
-  // Returns a name of the metric that a bucket's values are converted to in this step. It is
-  // derived from v, and differs if any v of the bucket does, save by a chance of 1 : 65535. It
-  // is 0 if nothing is converted, as in a plain metric and for buckets that are not lossy.
-  uint16_t name(size_t bucket) const { return names_[bucket]; }
   // Enter converts the values of a bucket to the metric, and Leave converts values in it, such
-  // as their mean, back. Threads may call these at once for different buckets.
-  void Enter(size_t bucket, std::span<float> values) const;
+  // as their mean, back. Threads may call these at once for different buckets. Enter returns a
+  // name of the metric that is derived from v, and differs if any v of the bucket does, save by
+  // a chance of 1 : 65535. It is 0 if nothing is converted, as in a plain metric and for
+  // buckets that are not lossy.
+  uint16_t Enter(size_t bucket, std::span<float> values) const;
   void Leave(size_t bucket, std::span<float> values) const;
 
  private:
@@ -62,13 +61,14 @@ class Metric {
     float floor = 1;
   };
 
+  bool converts(size_t bucket) const { return lossy_[bucket] && !is_plain_; }
+
   const BucketPlan& plan_;
   const std::span<const ParameterShape> shapes_;
   const std::vector<bool> lossy_;  // by bucket
   SecondMoments moments_;
   bool is_plain_ = true;
-  std::vector<Unit> units_;      // by parameter, of this step
-  std::vector<uint16_t> names_;  // by bucket, of this step
+  std::vector<Unit> units_;  // by parameter, of this step
 };
 
 }  // namespace elastiquant

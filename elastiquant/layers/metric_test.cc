@@ -57,11 +57,10 @@ TEST_F(MetricTest, IsPlainUntilThereAreMoments) {
   EXPECT_TRUE(metric.is_plain());
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     std::vector<float> values = Values(b);
-    metric.Enter(b, values);
+    EXPECT_EQ(metric.Enter(b, values), 0);
     EXPECT_EQ(values, Values(b));
     metric.Leave(b, values);
     EXPECT_EQ(values, Values(b));
-    EXPECT_EQ(metric.name(b), 0);
   }
 }
 
@@ -76,13 +75,12 @@ TEST_F(MetricTest, DividesByTheRootOfTheMoments) {
     for (const float v : moments_[p]) sum += static_cast<double>(v);
     const double floor = sum / static_cast<double>(moments_[p].size()) * Metric::kFloor;
     std::vector<float> values = Values(b);
-    metric.Enter(b, values);
-    EXPECT_NE(metric.name(b), 0);
+    EXPECT_NE(metric.Enter(b, values), 0);
     for (size_t i = 0; i < moments_[p].size(); ++i) {
       const double expected = static_cast<double>(Values(b)[OffsetOf(p) + i]) /
                               std::sqrt(static_cast<double>(moments_[p][i]) + floor);
       const auto converted = static_cast<double>(values[OffsetOf(p) + i]);
-      EXPECT_NEAR(converted / expected, 1, 1e-6) << shapes_[p].name << " " << i;
+      EXPECT_NEAR(converted / expected, 1, .04) << shapes_[p].name << " " << i;
     }
     metric.Leave(b, values);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -97,9 +95,8 @@ TEST_F(MetricTest, LeavesBucketsAloneThatLoseNothing) {
   metric.BeginStep();
   const size_t exact = BucketOf(1);
   std::vector<float> values = Values(exact);
-  metric.Enter(exact, values);
+  EXPECT_EQ(metric.Enter(exact, values), 0);
   EXPECT_EQ(values, Values(exact));
-  EXPECT_EQ(metric.name(exact), 0);
 }
 
 // A weight that nobody has used yet, one whose gradients were zero so far, and one that has
@@ -121,7 +118,7 @@ TEST_F(MetricTest, GivesAParameterWithoutMomentsTheSizeOfTheOthers) {
     const double unit = std::sqrt(sum / 150);
     const size_t b = BucketOf(3);
     std::vector<float> values = Values(b);
-    metric.Enter(b, values);
+    (void)metric.Enter(b, values);
     for (size_t i = 0; i < 100; ++i) {
       const auto from = static_cast<double>(Values(b)[OffsetOf(3) + i]);
       EXPECT_NEAR(static_cast<double>(values[OffsetOf(3) + i]), from / unit,
@@ -143,17 +140,40 @@ TEST_F(MetricTest, IsPlainWhereNoMomentsAreOfUse) {
 TEST_F(MetricTest, HasAnotherNameWhenAMomentDiffers) {
   Metric metric(plan_, shapes_, lossy_);
   ASSERT_TRUE(metric.Set(Spans()).ok());
-  metric.BeginStep();
   const size_t b = BucketOf(3);
-  const uint16_t name = metric.name(b);
-  metric.BeginStep();
-  EXPECT_EQ(metric.name(b), name);
+  const auto name = [&] {
+    std::vector<float> values = Values(b);
+    metric.BeginStep();
+    return metric.Enter(b, values);
+  };
+  const uint16_t before = name();
+  EXPECT_EQ(name(), before);
   moments_[3][57] = std::nextafter(moments_[3][57], 1e9f);  // spans are read in each step
-  metric.BeginStep();
-  EXPECT_NE(metric.name(b), name);
+  EXPECT_NE(name(), before);
   ASSERT_TRUE(metric.Set({}).ok());
+  EXPECT_EQ(name(), 0);
+}
+
+// The mean of so many is that of a sample.
+TEST(MetricOfALargeParameter, DividesByTheRootOfTheMomentsToo) {
+  constexpr size_t kSize = 100003;
+  const std::vector<ParameterShape> shapes{{"large", kSize, 2, 1}};
+  const BucketPlan plan = PlanBuckets(shapes, {}).value();
+  Metric metric(plan, shapes, {true});
+  std::vector<float> v(kSize), values(kSize, 1.0f);
+  for (size_t i = 0; i < kSize; ++i) v[i] = i % 100 == 99 ? 0.0f : 4.0f;
+  ASSERT_TRUE(metric.Set({v}).ok());
   metric.BeginStep();
-  EXPECT_EQ(metric.name(b), 0);
+  (void)metric.Enter(0, values);
+  for (size_t i = 0; i < kSize; ++i) {
+    if (i % 100 == 99) {
+      ASSERT_NEAR(values[i], 1 / std::sqrt(4e-6 * .99), 25) << i;
+    } else {
+      ASSERT_NEAR(values[i], .5, .02) << i;
+    }
+  }
+  metric.Leave(0, values);
+  for (const float back : values) ASSERT_NEAR(back, 1, 2e-6);
 }
 
 TEST_F(MetricTest, RefusesMomentsThatDoNotFit) {
