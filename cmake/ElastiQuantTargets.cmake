@@ -79,10 +79,6 @@ function(eq_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
   # What is tested is compiled as it ships.
   eq_optimise_less(${name})
-  if(ELASTIQUANT_SANITIZE MATCHES address)
-    # At -O0 clang takes a third of the time for the checks that it adds to a test.
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
   # GoogleTest's headers are another third of it. Few files would not make up for compiling them.
   list(LENGTH ARG_SOURCES sources)
   if(sources GREATER 5)
