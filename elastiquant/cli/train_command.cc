@@ -128,7 +128,10 @@ Status RunTrain(const TrainFlags& flags) {
 }
 
 void AddData(CLI::App& app, DataOptions& o) {
-  app.add_option("--data", o.data, "'generated', or a folder with CIFAR, idx or JPEG files")
+  app.add_option(
+         "--data", o.data,
+         "'generated', or a folder with CIFAR, idx or JPEG files; for gpt 'generated-text', "
+         "or a file or folder of text")
       ->capture_default_str();
   app.add_flag("--augment,!--no-augment", o.augment, "Augment training images (the default)");
   app.add_option("--generated-train", o.generated_train, "Images in the generated training set")

@@ -6,6 +6,7 @@
 #include "elastiquant/data/generated.h"
 #include "elastiquant/data/idx.h"
 #include "elastiquant/data/jpeg_folder.h"
+#include "elastiquant/data/text.h"
 
 namespace elastiquant {
 namespace {
@@ -33,9 +34,9 @@ Result<int64_t> Dataset::Read(Split split, int64_t index, const StreamKey* augme
     return OutOfRange("sample " + std::to_string(index) + " of " +
                       std::to_string(info_.size(split)) + " was asked for");
   }
-  if (static_cast<int64_t>(out.size()) != info_.floats_per_image()) {
-    return InvalidArgument("an image of this data set takes " +
-                           std::to_string(info_.floats_per_image()) + " floats, not " +
+  if (static_cast<int64_t>(out.size()) != info_.floats_per_sample()) {
+    return InvalidArgument("a sample of this data set takes " +
+                           std::to_string(info_.floats_per_sample()) + " floats, not " +
                            std::to_string(out.size()));
   }
   return ReadImage(split, index, augment, out);
@@ -43,6 +44,15 @@ Result<int64_t> Dataset::Read(Split split, int64_t index, const StreamKey* augme
 
 Result<std::shared_ptr<const Dataset>> OpenDataset(std::string_view source,
                                                    const DatasetOptions& options) {
+  if (options.context > 0) {
+    if (source != "generated") return OpenText(source, options);
+    return InvalidArgument(
+        "a language model cannot be trained on the images of \"generated\": give a file or a "
+        "folder of text, or \"generated-text\"");
+  }
+  if (source == "generated-text") {
+    return InvalidArgument("\"generated-text\" is for language models (gpt)");
+  }
   if (source == "generated") return OpenGenerated(options);
   const fs::path directory(source);
   std::error_code error;

@@ -1,4 +1,5 @@
-// Labelled images from files or from a formula, with one interface whatever the format.
+// Labelled images, or text, from files or from a formula, with one interface whatever the
+// format.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,18 @@ enum class Split { kTrain, kTest };
 
 struct DatasetInfo {
   std::string name;        // "generated", or the directory it was read from
-  std::string format;      // "generated", "cifar10", "cifar100", "idx" or "jpeg"
+  std::string format;      // "generated", "cifar10", "cifar100", "idx", "jpeg" or "text"
   int64_t classes = 0;     // labels are 0 ... classes - 1
   int64_t channels = 0;    // 1 or 3
   int64_t image_size = 0;  // images are square, this many pixels on a side
   int64_t train_size = 0;  // samples in each split
   int64_t test_size = 0;
+  int64_t context = 0;  // of text: bytes of a sample, beside the one that comes next
 
   int64_t size(Split split) const { return split == Split::kTrain ? train_size : test_size; }
-  int64_t floats_per_image() const { return channels * image_size * image_size; }
+  int64_t floats_per_sample() const {
+    return context > 0 ? context + 1 : channels * image_size * image_size;
+  }
 };
 
 // A data set. It is immutable once open: Read may be called from many threads at a time.
@@ -34,8 +38,9 @@ class Dataset {
   virtual ~Dataset() = default;
   const DatasetInfo& info() const { return info_; }
 
-  // Writes sample `index` to `out`: info().floats_per_image() values in the order
-  // [y][x][channel] (channels last), normalised per channel. Returns its label. With an
+  // Writes sample `index` to `out`: info().floats_per_sample() values, of an image in the order
+  // [y][x][channel] (channels last) and normalised per channel, of text the bytes. Returns its
+  // label, which text has not: it is 0. With an
   // `augment` key it applies the usual random augmentation of the format, which is a function
   // of the key alone; without one it applies none. Fails with CorruptData, which names the file
   // that cannot be decoded, with OutOfRange for an index outside the split, and with
@@ -57,6 +62,7 @@ struct DatasetOptions {
   int64_t image_size = 0;  // of JPEG folders: pixels on a side, 0 means the format's default
   int64_t generated_train = 10000;  // samples of the generated set
   int64_t generated_test = 2000;
+  int64_t context = 0;  // bytes that a language model takes at once; 0: images are wanted
 };
 
 // Opens "generated", or a directory whose format is told by the files in it:
@@ -64,6 +70,7 @@ struct DatasetOptions {
 //   train.bin, test.bin                                    CIFAR-100, or CIFAR-10 records
 //   train-images-idx3-ubyte[.gz] and its three companions  the MNIST family
 //   train/<class>/*.jpg with test/ or val/ beside it       JPEG folders
+// If options.context is set, opens text (text.h).
 // Fails with NotFound for a missing directory or file, and with CorruptData for a file of the
 // wrong size (the message gives the path, the size expected and the size found).
 Result<std::shared_ptr<const Dataset>> OpenDataset(std::string_view source,

@@ -70,7 +70,7 @@ struct Sample {
 inline Sample ReadSample(const Dataset& dataset, Split split, int64_t index,
                          const StreamKey* key = nullptr) {
   Sample sample;
-  sample.values.assign(static_cast<size_t>(dataset.info().floats_per_image()), NAN);
+  sample.values.assign(static_cast<size_t>(dataset.info().floats_per_sample()), NAN);
   const auto label = dataset.Read(split, index, key, sample.values);
   EXPECT_TRUE(label.ok()) << label.status().ToString();
   if (label.ok()) sample.label = *label;

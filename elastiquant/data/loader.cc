@@ -48,19 +48,22 @@ struct Plan {
   std::vector<Sample> samples{};
 };
 
+at::Tensor EmptyImages(const DatasetInfo& info, int64_t batch) {
+  return at::empty({batch, info.channels, info.image_size, info.image_size},
+                   at::TensorOptions(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast));
+}
+
 // A batch's memory: filled by a worker, used by the caller, then filled again.
 class Slot {
  public:
   Slot(const DatasetInfo& info, int64_t batch)
-      : floats_(info.floats_per_image()),
-        images_(at::empty(
-            {batch, info.channels, info.image_size, info.image_size},
-            at::TensorOptions(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast))),
+      : floats_(info.floats_per_sample()),
+        inputs_(info.context > 0 ? at::empty({batch, floats_}) : EmptyImages(info, batch)),
         labels_(at::empty({batch}, at::kLong)) {}
 
   Status Fill(const Dataset& dataset, const Plan& plan) {
     used_ = static_cast<int64_t>(plan.samples.size());
-    float* out = images_.data_ptr<float>();
+    float* out = inputs_.data_ptr<float>();
     auto* labels = labels_.data_ptr<int64_t>();
     for (const Sample& sample : plan.samples) {
       EQ_ASSIGN_OR_RETURN(*labels++, dataset.Read(plan.split, sample.index,
@@ -70,12 +73,12 @@ class Slot {
     }
     return Status::Ok();
   }
-  Batch View() const { return {images_.narrow(0, 0, used_), labels_.narrow(0, 0, used_)}; }
+  Batch View() const { return {inputs_.narrow(0, 0, used_), labels_.narrow(0, 0, used_)}; }
 
  private:
   int64_t floats_;
   int64_t used_ = 0;
-  at::Tensor images_;
+  at::Tensor inputs_;
   at::Tensor labels_;
 };
 

@@ -15,7 +15,9 @@ namespace elastiquant {
 // A batch, whose tensors are views of a buffer that the loader uses again: they are valid until
 // the next call of Next() on the same loader, or its end.
 struct Batch {
-  at::Tensor images;  // fp32 [batch, channels, size, size], channels-last in memory
+  // Images, fp32 [batch, channels, size, size] and channels-last in memory, or text, fp32
+  // [batch, context + 1].
+  at::Tensor inputs;
   at::Tensor labels;  // int64 [batch]
 };
 

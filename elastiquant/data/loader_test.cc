@@ -37,8 +37,8 @@ class FakeDataset : public Dataset {
 using Image = std::array<float, 4>;
 
 std::vector<Image> Images(const Batch& batch) {
-  std::vector<Image> images(static_cast<size_t>(batch.images.size(0)));
-  const float* values = batch.images.data_ptr<float>();
+  std::vector<Image> images(static_cast<size_t>(batch.inputs.size(0)));
+  const float* values = batch.inputs.data_ptr<float>();
   for (size_t i = 0; i < images.size(); ++i) {
     std::copy_n(values + 4 * i, 4, images[i].begin());
     EXPECT_EQ(batch.labels[static_cast<int64_t>(i)].item<int64_t>(),
@@ -155,7 +155,7 @@ TEST(TrainLoaderTest, BatchStaysWhileTheNextArePrepared) {
   for (int step = 0; step < 50; ++step) {
     const auto batch = loader->Next();
     ASSERT_TRUE(batch.ok());
-    EXPECT_TRUE(batch->images.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(batch->inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
     const auto before = Images(*batch);
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     EXPECT_EQ(Images(*batch), before);

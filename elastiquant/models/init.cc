@@ -2,7 +2,9 @@
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <cmath>
 #include <span>
@@ -52,6 +54,29 @@ void InitialiseWeights(const torch::nn::Module& root, uint64_t seed) {
       FillUniform(linear->weight, bound, next_key());
       FillUniform(linear->bias, bound, next_key());
     } else if (auto* norm = module->as<torch::nn::BatchNorm2d>()) {
+      norm->weight.data().fill_(1.0);
+      norm->bias.data().zero_();
+    }
+  }
+}
+
+void InitialiseTransformer(const torch::nn::Module& root, int64_t layers, uint64_t seed) {
+  constexpr double kDeviation = 0.02;
+  const double added = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
+  uint64_t parameter = 0;
+  auto next_key = [&] { return DeriveKey(seed, 0, 0, parameter++); };
+  for (const auto& item : root.named_modules()) {
+    if (auto* linear = item.value()->as<torch::nn::Linear>()) {
+      FillNormal(linear->weight, item.key().ends_with("c_proj") ? added : kDeviation,
+                 next_key());
+      if (linear->bias.defined()) linear->bias.data().zero_();
+    } else if (auto* embedding = item.value()->as<torch::nn::Embedding>()) {
+      FillNormal(embedding->weight, kDeviation, next_key());
+    } else if (auto* conv = item.value()->as<torch::nn::Conv2d>()) {
+      const auto fan_in = conv->weight.numel() / conv->weight.size(0);
+      FillNormal(conv->weight, 1 / std::sqrt(static_cast<double>(fan_in)), next_key());
+      conv->bias.data().zero_();
+    } else if (auto* norm = item.value()->as<torch::nn::LayerNorm>()) {
       norm->weight.data().fill_(1.0);
       norm->bias.data().zero_();
     }

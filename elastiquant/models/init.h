@@ -24,4 +24,10 @@ void FillUniform(const at::Tensor& values, double bound, StreamKey key);
 // i).
 void InitialiseWeights(const torch::nn::Module& module, uint64_t seed);
 
+// Initialises every parameter of a transformer with `layers` blocks: linear layers and
+// embeddings are normal with deviation .02, but .02 / sqrt(2 layers) where their result is
+// added to what passes by them ("c_proj"); biases are 0 (Radford et al. 2019). Convolutions,
+// which have patches as their inputs, are normal with variance 1 / fan-in.
+void InitialiseTransformer(const torch::nn::Module& module, int64_t layers, uint64_t seed);
+
 }  // namespace elastiquant

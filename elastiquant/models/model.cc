@@ -4,9 +4,12 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "elastiquant/models/init.h"
+#include "elastiquant/models/model_spec.h"
 #include "elastiquant/models/resnet.h"
+#include "elastiquant/models/transformer.h"
 
 namespace elastiquant {
 namespace {
@@ -55,17 +58,28 @@ struct Entry {
   ModelOptions options;  // of the publication
   int64_t parameters;    // with these
   int64_t smallest_image;
-  std::function<std::shared_ptr<Model>(const ModelOptions&)> make;
+  // Without weights yet.
+  std::function<Result<std::shared_ptr<Model>>(const ModelSpec&, const ModelOptions&)> make;
 };
+
+// Makes a model that has no parameters in its spec.
+auto Plain(std::function<std::shared_ptr<Model>(const ModelOptions&)> make) {
+  return [make = std::move(make)](const ModelSpec& spec,
+                                  const ModelOptions& o) -> Result<std::shared_ptr<Model>> {
+    EQ_RETURN_IF_ERROR(WithDefaults(spec, {}).status());
+    return make(o);
+  };
+}
 
 Entry Cifar(int64_t blocks, int64_t parameters) {
   const std::string layers = std::to_string(6 * blocks + 2);
-  return {"resnet" + layers,
-          layers + " layers in CIFAR form, shortcuts without parameters",
-          {},
-          parameters,
-          8,
-          [blocks](const ModelOptions& o) { return MakeResNet(CifarResNet(blocks), o); }};
+  return {
+      "resnet" + layers,
+      layers + " layers in CIFAR form, shortcuts without parameters",
+      {},
+      parameters,
+      8,
+      Plain([blocks](const ModelOptions& o) { return MakeResNet(CifarResNet(blocks), o); })};
 }
 
 Entry ImageNet(int layers, int64_t parameters) {
@@ -75,10 +89,10 @@ Entry ImageNet(int layers, int64_t parameters) {
           {.classes = 1000, .channels = 3, .image_size = 224},
           parameters,
           8,
-          [layers](const ModelOptions& o) {
+          Plain([layers](const ModelOptions& o) {
             const Stem stem = o.image_size < 64 ? Stem::k32Pixel : Stem::kImageNet;
             return MakeResNet(ImageNetResNet(layers, stem), o);
-          }};
+          })};
 }
 
 Entry WithStem(int layers, Stem stem, const ModelOptions& options, int64_t parameters) {
@@ -89,24 +103,32 @@ Entry WithStem(int layers, Stem stem, const ModelOptions& options, int64_t param
           options,
           parameters,
           small ? 8 : 32,
-          [=](const ModelOptions& o) { return MakeResNet(ImageNetResNet(layers, stem), o); }};
+          Plain([=](const ModelOptions& o) {
+            return MakeResNet(ImageNetResNet(layers, stem), o);
+          })};
 }
 
 const std::vector<Entry>& Entries() {
   static const ModelOptions imagenet{.classes = 1000, .channels = 3, .image_size = 224};
   static const std::vector<Entry> entries = {
-      {"linear",
-       "one linear layer",
+      {"linear", "one linear layer", {}, 30730, 1, Plain([](const ModelOptions& o) {
+         return std::make_shared<LinearModel>(o);
+       })},
+      {"mlp", "two hidden layers of 128", {}, 411146, 1, Plain([](const ModelOptions& o) {
+         return std::make_shared<Mlp>(o);
+       })},
+      {"gpt",
+       "language model on bytes: gpt:layers=4,width=128,heads=4,context=128",
        {},
-       30730,
+       875264,
        1,
-       [](const ModelOptions& o) { return std::make_shared<LinearModel>(o); }},
-      {"mlp",
-       "two hidden layers of 128",
+       [](const ModelSpec& spec, const ModelOptions&) { return MakeGpt(spec); }},
+      {"vit",
+       "vision transformer: vit:layers=6,width=128,heads=4,patch=4",
        {},
-       411146,
+       1205642,
        1,
-       [](const ModelOptions& o) { return std::make_shared<Mlp>(o); }},
+       MakeVit},
       Cifar(3, 269722),
       Cifar(5, 464154),
       Cifar(7, 658586),
@@ -144,20 +166,30 @@ Status CheckOptions(const Entry& entry, const ModelOptions& options) {
 
 }  // namespace
 
-Result<std::shared_ptr<Model>> MakeModel(std::string_view name, const ModelOptions& options) {
+Result<std::shared_ptr<Model>> MakeModel(std::string_view text, const ModelOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const ModelSpec spec, ParseModelSpec(text));
   std::string known;
   for (const Entry& entry : Entries()) {
-    if (entry.name != name) {
+    if (entry.name != spec.name) {
       known += (known.empty() ? "" : ", ") + entry.name;
       continue;
     }
     EQ_RETURN_IF_ERROR(CheckOptions(entry, options));
-    std::shared_ptr<Model> model = entry.make(options);
-    InitialiseWeights(*model, options.seed);
+    EQ_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, entry.make(spec, options));
+    model->Initialise(options.seed);
     return model;
   }
-  return InvalidArgument("unknown model \"" + std::string(name) + "\"; known are " + known);
+  return InvalidArgument("unknown model \"" + spec.name + "\"; known are " + known);
 }
+
+Result<int64_t> ContextOf(std::string_view text) {
+  EQ_ASSIGN_OR_RETURN(const ModelSpec spec, ParseModelSpec(text));
+  if (spec.name != "gpt") return 0;
+  const auto given = spec.parameters.find("context");
+  return given == spec.parameters.end() ? kDefaultContext : given->second;
+}
+
+void Model::Initialise(uint64_t seed) { InitialiseWeights(*this, seed); }
 
 std::vector<ModelInfo> ListModels() {
   std::vector<ModelInfo> models;

@@ -20,11 +20,12 @@ Status AddBatches(Model& model, TestLoader& loader, Sums* sums) {
   while (true) {
     EQ_ASSIGN_OR_RETURN(const std::optional<Batch> batch, loader.Next());
     if (!batch) return Status::Ok();
-    const at::Tensor logits = model.Forward(batch->images);
-    sums->samples += batch->labels.numel();
-    sums->correct += logits.argmax(1).eq(batch->labels).sum().item<int64_t>();
-    sums->loss += at::cross_entropy_loss(logits, batch->labels).item<double>() *
-                  static_cast<double>(batch->labels.numel());
+    const at::Tensor logits = model.Forward(batch->inputs);
+    const at::Tensor targets = model.Targets(batch->inputs, batch->labels);
+    sums->samples += targets.numel();
+    sums->correct += logits.argmax(1).eq(targets).sum().item<int64_t>();
+    sums->loss += at::cross_entropy_loss(logits, targets).item<double>() *
+                  static_cast<double>(targets.numel());
   }
 }
 

@@ -173,13 +173,14 @@ bool StepRunner::NanIsDue(int64_t step) const {
 }
 
 Status StepRunner::Backward(int64_t step, const Batch& batch) {
-  at::Tensor logits = replica_->model().Forward(batch.images);
-  at::Tensor loss = at::cross_entropy_loss(logits, batch.labels);
+  at::Tensor logits = replica_->model().Forward(batch.inputs);
+  const at::Tensor targets = replica_->model().Targets(batch.inputs, batch.labels);
+  at::Tensor loss = at::cross_entropy_loss(logits, targets);
   if (NanIsDue(step)) loss = loss * kNan;
-  const auto correct = logits.detach().argmax(1).eq(batch.labels).sum().item<int64_t>();
+  const auto correct = logits.detach().argmax(1).eq(targets).sum().item<int64_t>();
   const std::span<float> scalars = gradients_->scalars();
   scalars[0] = loss.item<float>();
-  scalars[1] = static_cast<float>(correct) / static_cast<float>(batch.labels.numel());
+  scalars[1] = static_cast<float>(correct) / static_cast<float>(targets.numel());
   loss.backward();
   gradients_->FinishBackward();
   return backward_status_;

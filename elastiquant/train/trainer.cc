@@ -104,10 +104,12 @@ class Trainer {
 };
 
 Status Trainer::OpenData() {
+  EQ_ASSIGN_OR_RETURN(const int64_t context, ContextOf(options_.model));
   const DatasetOptions data{.seed = options_.data_seed,
                             .image_size = options_.image_size,
                             .generated_train = options_.generated_train,
-                            .generated_test = options_.generated_test};
+                            .generated_test = options_.generated_test,
+                            .context = context};
   EQ_ASSIGN_OR_RETURN(dataset_, OpenDataset(options_.data, data));
   loading_ = {.batch = options_.batch,
               .rank = comm_.rank(),
