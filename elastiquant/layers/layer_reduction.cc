@@ -55,9 +55,9 @@ Status LayerReduction::MakeReducer() {
 
 // By bucket: whether its codec loses anything.
 std::vector<bool> LayerReduction::Lossy() const {
-  std::vector<bool> lossy;
-  for (const std::string& spec : buckets_.specs) {
-    lossy.push_back(codecs_.at(spec)->codec_class() != CodecClass::kLossless);
+  std::vector<bool> lossy(buckets_.specs.size());
+  for (size_t b = 0; b < lossy.size(); ++b) {
+    lossy[b] = codecs_.at(buckets_.specs[b])->codec_class() != CodecClass::kLossless;
   }
   return lossy;
 }
