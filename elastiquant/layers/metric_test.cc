@@ -156,16 +156,16 @@ TEST_F(MetricTest, HasAnotherNameWhenAMomentDiffers) {
 
 // The mean of so many is that of a sample.
 TEST(MetricOfALargeParameter, DividesByTheRootOfTheMomentsToo) {
-  constexpr size_t kSize = 100003;
-  const std::vector<ParameterShape> shapes{{"large", kSize, 2, 1}};
+  constexpr size_t kManyValues = 100003;
+  const std::vector<ParameterShape> shapes{{"large", kManyValues, 2, 1}};
   const BucketPlan plan = PlanBuckets(shapes, {}).value();
   Metric metric(plan, shapes, {true});
-  std::vector<float> v(kSize), values(kSize, 1.0f);
-  for (size_t i = 0; i < kSize; ++i) v[i] = i % 100 == 99 ? 0.0f : 4.0f;
+  std::vector<float> v(kManyValues), values(kManyValues, 1.0f);
+  for (size_t i = 0; i < kManyValues; ++i) v[i] = i % 100 == 99 ? 0.0f : 4.0f;
   ASSERT_TRUE(metric.Set({v}).ok());
   metric.BeginStep();
   (void)metric.Enter(0, values);
-  for (size_t i = 0; i < kSize; ++i) {
+  for (size_t i = 0; i < kManyValues; ++i) {
     if (i % 100 == 99) {
       ASSERT_NEAR(values[i], 1 / std::sqrt(4e-6 * .99), 25) << i;
     } else {
