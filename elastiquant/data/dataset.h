@@ -40,11 +40,11 @@ class Dataset {
 
   // Writes sample `index` to `out`: info().floats_per_sample() values, of an image in the order
   // [y][x][channel] (channels last) and normalised per channel, of text the bytes. Returns its
-  // label, which text has not: it is 0. With an
-  // `augment` key it applies the usual random augmentation of the format, which is a function
-  // of the key alone; without one it applies none. Fails with CorruptData, which names the file
-  // that cannot be decoded, with OutOfRange for an index outside the split, and with
-  // InvalidArgument if `out` has another size.
+  // label, or 0 for text, which has no labels. With an `augment` key it applies the usual
+  // random augmentation of the format, which is a function of the key alone; without one it
+  // applies none. Fails with CorruptData, which names the file that cannot be decoded, with
+  // OutOfRange for an index outside the split, and with InvalidArgument if `out` has another
+  // size.
   Result<int64_t> Read(Split split, int64_t index, const StreamKey* augment,
                        std::span<float> out) const;
 

@@ -129,7 +129,7 @@ TEST(GeneratedText, IsTheSameEachTimeAndDiffersBySplitAndSeed) {
   EXPECT_EQ(GenerateText(other, Split::kTrain).status().code(), StatusCode::kInvalidArgument);
 }
 
-// What a model of single bytes would need, and what repeating the last paragraph's words saves.
+// There are many words, none of them made up on the spot, and sentences that add numbers up.
 TEST(GeneratedText, HasTheSpreadOfALanguage) {
   const std::string text =
       GenerateText({.generated_train = 2000, .context = 128}, Split::kTrain).value();

@@ -67,8 +67,12 @@ class Metric:
         self._parameters = parameters
         self._metric = metric
         self._optimizers = optimizers
+        # By parameter: its optimiser, and where that has v.
         self._owner = {
-            p: o for o in optimizers for group in o.param_groups for p in group["params"]
+            p: (o, source)
+            for o, source in ((o, _source_of(o) or _USUAL_NAME) for o in optimizers)
+            for group in o.param_groups
+            for p in group["params"]
         }
         self._given: list[torch.Tensor | None] = []
 
@@ -89,7 +93,8 @@ class Metric:
             no_moments = self._metric == "auto" and others
             why = f": {others} keeps no second moments of them" if no_moments else ""
             return f"gradients are compressed as they are{why}"
-        moved = sum(p in self._owner and _has_moments(self._owner[p]) for p in self._parameters)
+        owners = (self._owner[p][0] for p in self._parameters if p in self._owner)
+        moved = sum(map(_has_moments, owners))
         return (
             f"gradients of {moved} of {len(self._parameters)} parameters are compressed "
             "relative to the second moments of their optimizer"
@@ -113,8 +118,9 @@ class Metric:
     def _moments(self, name: str, parameter: torch.nn.Parameter) -> torch.Tensor | None:
         if not isinstance(self._metric, str):
             moments = self._metric(name, parameter)
-        elif (optimizer := self._owner.get(parameter)) is not None:
-            moments = _moments_in(optimizer, optimizer.state.get(parameter, {}))
+        elif parameter in self._owner:
+            optimizer, source = self._owner[parameter]
+            moments = _moments_in(optimizer.state.get(parameter, {}), source)
         else:
             moments = None
         if moments is None:
@@ -137,10 +143,7 @@ def _source_of(optimizer: torch.optim.Optimizer) -> str | None:
     return next((_SECOND_MOMENTS[kind] for kind in kinds if kind in _SECOND_MOMENTS), None)
 
 
-def _moments_in(
-    optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
-) -> torch.Tensor | None:
-    source = _source_of(optimizer) or _USUAL_NAME
+def _moments_in(state: Mapping[str, Any], source: str) -> torch.Tensor | None:
     return state.get("max_" + source, state.get(source))  # AMSGrad divides by the largest
 
 
@@ -148,7 +151,8 @@ def _has_moments(optimizer: torch.optim.Optimizer) -> bool:
     """Whether an optimiser has v, or will have it after its first step."""
     if _source_of(optimizer) is not None:
         return True
-    return any(_moments_in(optimizer, state) is not None for state in optimizer.state.values())
+    states = optimizer.state.values()
+    return any(_moments_in(state, _USUAL_NAME) is not None for state in states)
 
 
 def _refuse_shards(optimizers: Iterable[torch.optim.Optimizer]) -> None:
