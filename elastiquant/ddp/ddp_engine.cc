@@ -1,13 +1,8 @@
 #include "elastiquant/ddp/ddp_engine.h"
 
 #include <ATen/ops/isfinite.h>
-#include <c10/util/Exception.h>
-
 #include <algorithm>
-#include <exception>
 #include <utility>
-
-#include "elastiquant/ddp/engine_ties.h"
 
 namespace elastiquant {
 namespace {
@@ -15,44 +10,10 @@ namespace {
 // For which the verdict on a lost worker is awaited, beyond the time that one may be silent.
 constexpr std::chrono::seconds kBeyondTimeout{2};
 
-std::exception_ptr ToException(const Status& status) {
-  const std::string words = "elastiquant: " + status.message();
-  try {
-    if (status.code() == StatusCode::kUnavailable) C10_THROW_ERROR(DistBackendError, words);
-    C10_THROW_ERROR(Error, words);
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-DdpEngine::Future MakeFuture(const at::Tensor& gradients) {
-  std::vector<c10::Device> devices;
-  if (!gradients.device().is_cpu()) devices.push_back(gradients.device());
-  return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
-}
-
 bool AnyLossy(const CodecsBySpec& codecs) {
   return std::ranges::any_of(codecs, [](const auto& entry) {
     return entry.second->codec_class() != CodecClass::kLossless;
   });
-}
-
-Status AllReduceFailed(const std::string& why) {
-  return Internal("the uncompressed all-reduce of the model's process group failed: " + why);
-}
-
-// A sum that a lost worker has no part in may never end, and who destroys its process group
-// waits for it: what holds the group is kept until the process ends.
-void KeepForEver(const AllReduce& all_reduce) {
-  static std::mutex mutex;
-  static auto& kept = *new std::vector<AllReduce>;
-  const std::lock_guard lock(mutex);
-  kept.push_back(all_reduce);
-}
-
-Traffic operator-(const Traffic& a, const Traffic& b) {
-  return {a.bytes_up - b.bytes_up, a.bytes_down - b.bytes_down,
-          a.transmit_seconds - b.transmit_seconds};
 }
 
 }  // namespace
@@ -62,8 +23,10 @@ DdpEngine::DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options)
       options_(std::move(options)),
       units_(parameters_.size()),
       moments_(parameters_),
-      payoff_(false),
-      ties_(std::make_shared<EngineTies>(this)) {}
+      ties_(std::make_shared<EngineTies>()),
+      exact_step_(options_.all_reduce, ties_,
+                  [this](size_t index, const at::Tensor& mean) { OnMean(index, mean); }),
+      finisher_([this] { Finish(); }) {}
 
 Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communicator,
                                                      std::vector<DdpParameter> parameters,
@@ -78,12 +41,14 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
     EQ_ASSIGN_OR_RETURN(codec, MakeCodec(p.codec));
   }
   EQ_RETURN_IF_ERROR(engine->ChooseExchanges(codecs, communicator.world_size));
-  engine->payoff_ =
-      Payoff(engine->options_.all_reduce && communicator.world_size > 1 && AnyLossy(codecs));
+  engine->clock_.emplace(PayoffClock::Options{
+      .enabled = engine->options_.all_reduce && communicator.world_size > 1 && AnyLossy(codecs),
+      .shares_link = engine->options_.shares_link,
+      .step_seconds = engine->options_.step_seconds});
   // Waits for compressed messages end with the verdict, which the futures raise.
-  communicator.on_peer_lost = [ties = engine->ties_](const Status& status) {
-    ties->SetVerdict(status);
-    ties->With([&](DdpEngine& e) { e.OnPeerLost(status); });
+  communicator.on_peer_lost = [raw = engine.get(), ties = engine->ties_](const Status& s) {
+    ties->SetVerdict(s);
+    ties->With([&] { raw->OnPeerLost(s); });
   };
   engine->patience_ = communicator.timeout + kBeyondTimeout;
   EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
@@ -91,7 +56,6 @@ Result<std::shared_ptr<DdpEngine>> DdpEngine::Create(CommunicatorOptions communi
   engine->world_size_ = communicator.world_size;
   engine->codecs_ = std::make_unique<RunCodecs>(std::move(codecs), engine->comm_.get(),
                                                 /*adapt_every=*/0);
-  engine->finisher_ = std::thread([raw = engine.get()] { raw->FinishLoop(); });
   return engine;
 }
 
@@ -115,20 +79,16 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
   const Status closed = InvalidArgument(
       "the compression of this model was closed; wrap the model in DDP and compress it anew "
       "to train on");
-  bool in_step = false;
-  {
-    const std::lock_guard lock(mutex_);
-    in_step = in_step_;
-    stop_ = true;
-    changed_.notify_all();
-  }
+  is_closing_ = true;
+  const bool in_step = futures_.in_step();
   if (!error.ok()) {
     comm_->Abort(error);
   } else if (in_step) {  // the others wait for the rest of it
     comm_->Abort(Internal(farewell + " within a step"));
   }
   ties_->Cut();
-  if (finisher_.joinable()) finisher_.join();
+  exact_step_.Cancel();
+  finisher_.Stop();
   Fail(closed);
   if (reduction_ && !in_step) {  // for Layers and SaveState
     final_layers_ = Layers();
@@ -145,14 +105,14 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
   if (options_.end) options_.end(std::move(comm));
 }
 
-DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
-                                    const std::vector<size_t>& parameters) {
+Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
+                         const std::vector<size_t>& parameters) {
   Future future = MakeFuture(gradients);
   const bool starts = index == 0 && !begun_;
   Status status = starts ? StartStep() : Status();
-  if (status.ok()) status = Accept(index, future);
+  if (status.ok()) status = futures_.Add(index, future);
   if (!status.ok()) {
-    future->setError(ToException(status));
+    SetError(future, status);
     return future;
   }
   if (starts) status = Begin(parameters);
@@ -161,20 +121,13 @@ DdpEngine::Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& g
     Fail(status);
   } else if (last) {
     begun_ = false;
-    const std::lock_guard lock(mutex_);
-    finish_ = true;
-    exact_step_.SetRollIsDue(exact_);
-    changed_.notify_all();
+    finisher_.Start();
   }
   return future;
 }
 
 void DdpEngine::Offer(size_t parameter, const at::Tensor& gradient) {
-  if (!settled_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!error_.ok()) return;  // the futures will tell
-  }
+  if (!settled_ || !futures_.error().ok()) return;  // the futures will tell
   if (Status status = TakeAhead(parameter, gradient); !status.ok()) Fail(status);
 }
 
@@ -185,95 +138,49 @@ Status DdpEngine::TakeAhead(size_t parameter, const at::Tensor& gradient) {
   }
   if (exact_) return {};
   EQ_ASSIGN_OR_RETURN(const bool sent, reduction_->Take(parameter, gradient));
-  const std::lock_guard lock(mutex_);
-  stats_.early += sent;
+  if (sent) counter_.CountEarly();
   return {};
 }
 
 Status DdpEngine::StartStep() {
-  std::unique_lock lock(mutex_);
-  // What workers say to each other between steps must not mix with that.
-  changed_.wait(lock, [&] { return !exact_step_.roll_is_due() || !error_.ok(); });
-  EQ_RETURN_IF_ERROR(error_);
-  if (in_step_) return Internal("a backward began before the last one had ended");
-  arrivals_.clear();
-  ahead_.clear();
-  in_step_ = true;
+  exact_step_.AwaitRoll();
+  EQ_RETURN_IF_ERROR(futures_.Begin());
   comm_->SetActivity("in backward");
-  return {};
-}
-
-Status DdpEngine::Accept(size_t index, const Future& future) {
-  const std::lock_guard lock(mutex_);
-  EQ_RETURN_IF_ERROR(error_);
-  if (index != arrivals_.size() || !in_step_) {
-    return Internal("DDP filled bucket " + std::to_string(index) + " after " +
-                    std::to_string(arrivals_.size()) + " others");
-  }
-  arrivals_.push_back({.future = future});
   return {};
 }
 
 // `first`: the parameters of the step's first bucket.
 Status DdpEngine::Begin(const std::vector<size_t>& first) {
-  EQ_RETURN_IF_ERROR(WeighExact());
+  EQ_RETURN_IF_ERROR(clock_->BeginStep(
+      *comm_, exact_,
+      SentByAllReduce(static_cast<double>(gradient_bytes_), comm_->world_size())));
+  const std::string notice = clock_->TakeNotice();
+  if (rank_ == 0 && !notice.empty() && options_.on_notice) options_.on_notice(notice);
   begun_ = true;
-  since_begin_ = Stopwatch();
-  traffic_at_begin_ = comm_->traffic();
   incoming_.clear();
   waiting_.clear();
   gradient_bytes_ = 0;
   streaming_ = settled_ && reduction_->layout()[0] == first;
-  exact_ = streaming_ && payoff_.exact() && !codecs_->AdaptsAfter(NextStep());
+  exact_ = streaming_ && clock_->exact() && !codecs_->AdaptsAfter(NextStep());
   if (exact_) EQ_RETURN_IF_ERROR(ties_->Verdict());
   return streaming_ ? BeginReduction() : Status();
 }
 
 // What is remembered is in the units of this step's gradients then.
 Status DdpEngine::BeginReduction() {
-  EQ_RETURN_IF_ERROR(reduction_->layers().SetMetric(moments_.Now()));
+  // Moments may have to come from a GPU, for which most uncompressed steps have no use.
+  if (!exact_ || reduction_->layers().HoldsBack()) {
+    EQ_RETURN_IF_ERROR(reduction_->layers().SetMetric(moments_.Now()));
+  }
   units_.BeforeStep(reduction_->layers());
   if (exact_) {
     reduction_->BeginExactStep();
-    const std::lock_guard lock(mutex_);
     exact_step_.Begin();
   } else {
     EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_));
   }
   units_.InStep(reduction_->layers());
   return {};
-}
-
-// Whether this step is to be sent as it is, by what the last one took.
-Status DdpEngine::WeighExact() {
-  if (reduction_ == nullptr) return {};
-  double seconds =
-      options_.step_seconds ? options_.step_seconds(exact_) : since_begin_.Seconds();
-  double exact_seconds = 0;
-  if (payoff_.timing()) {
-    const Traffic sent = comm_->traffic() - traffic_at_begin_;
-    exact_seconds = sent.transmit_seconds *
-                    SentByAllReduce(static_cast<double>(gradient_bytes_)) /
-                    std::max(1.0, static_cast<double>(sent.bytes_up));
-    if (!options_.shares_link) exact_seconds = 0;
-    for (double* value : {&seconds, &exact_seconds}) {
-      EQ_ASSIGN_OR_RETURN(const auto all,
-                          comm_->AllGather(static_cast<uint64_t>(*value * 1e9)));
-      *value = static_cast<double>(*std::ranges::max_element(all)) * 1e-9;
-    }
-  }
-  payoff_.Add(seconds, exact_seconds);
-  if (comm_->rank() == 0) Notify(payoff_.TakeNotice());
-  return {};
-}
-
-// What an all-reduce of so many bytes sends up: they are scattered and gathered.
-double DdpEngine::SentByAllReduce(double bytes) const {
-  return 2 * bytes * (world_size_ - 1) / world_size_;
-}
-
-void DdpEngine::Notify(const std::string& notice) const {
-  if (!notice.empty() && options_.on_notice) options_.on_notice(notice);
 }
 
 Status DdpEngine::Take(size_t index, bool last, const at::Tensor& gradients,
@@ -334,167 +241,73 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
 Status DdpEngine::SendAsItIs(size_t index, bool last, const at::Tensor& gradients) {
   EQ_RETURN_IF_ERROR(reduction_->Flush(index, gradients));
   gradient_bytes_ += gradients.nbytes();
-  {
-    const std::lock_guard lock(mutex_);
-    EQ_RETURN_IF_ERROR(error_);
-    exact_step_.StartSum(last);
-  }
-  try {
-    gradients.div_(world_size_);
-    options_.all_reduce(gradients)->addCallback(
-        [ties = ties_, index, gradients](c10::ivalue::Future& done) {
-          const std::string error = done.hasError() ? done.tryRetrieveErrorMessage() : "";
-          ties->With([&](DdpEngine& engine) {
-            done.hasError() ? engine.OnSumFailed(error) : engine.OnSummed(index, gradients);
-          });
-        });
-  } catch (const std::exception& e) {
-    OnSumFailed(e.what());
-  }
+  EQ_RETURN_IF_ERROR(futures_.error());
+  exact_step_.Average(index, last, gradients, world_size_);
   return {};
 }
 
 // A DDP bucket holds its mean, in any order.
-void DdpEngine::OnSummed(size_t index, const at::Tensor& mean) {
+void DdpEngine::OnMean(size_t index, const at::Tensor& mean) {
   // Where a worker had a NaN all have one.
   const bool finite = !reduction_->layers().flushes() || at::isfinite(mean).all().item<bool>();
-  Future future;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!error_.ok()) return;
-    future = std::exchange(arrivals_[index].future, nullptr);
-    if (exact_step_.FinishSum(finite)) FinishExactStep();
-    changed_.notify_all();
-  }
+  const Future future = futures_.Release(index);
+  if (!future) return;
+  if (exact_step_.CountMean(finite)) FinishExactStep();
   future->markCompleted(mean);
 }
 
-// CallTheRoll tells why: who was lost says more than how the sum has failed.
-void DdpEngine::OnSumFailed(const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  exact_step_.FailSum(AllReduceFailed(why));
-  changed_.notify_all();
-}
-
-// In a step that goes as it is, beside the sums: whether all workers have come to its end, as
-// nothing else of ours would tell who has not.
-Status DdpEngine::CallTheRoll() {
-  EQ_RETURN_IF_ERROR(comm_->Barrier());
-  Status failure;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return exact_step_.sums() == 0 || !error_.ok() || stop_; });
-    EQ_RETURN_IF_ERROR(error_);
-    failure = exact_step_.failure();
-    if (failure.ok()) {
-      exact_step_.SetRollIsDue(false);
-      changed_.notify_all();
-      return {};
-    }
-  }
-  const Status verdict = ties_->Verdict(patience_);
-  return verdict.ok() ? failure : verdict;
-}
-
-// With the mutex locked.
 void DdpEngine::FinishExactStep() {
   ++step_;
   if (exact_step_.all_finite() && reduction_->layers().flushes()) {
     reduction_->layers().CommitFlushed();
   }
   units_.AfterStep(reduction_->layers());
-  ++stats_.steps;
-  ++stats_.exact_steps;
-  stats_.reducer.coordinates += reduction_->coordinates();
-  stats_.reducer.wait_seconds += exact_step_.SecondsSinceLast();
-  const uint64_t sent = CountUncompressed();
-  stats_.traffic.bytes_up += sent;
-  stats_.traffic.bytes_down += sent;
-  in_step_ = false;
-  exact_step_.End();
+  counter_.CountExactStep(StepSize(), exact_step_.SecondsSinceLast());
+  (void)futures_.End(0);  // if training has ended, they have its error
   comm_->SetActivity("between two backwards");
 }
 
-// With the mutex locked: counts what a step sends without compression, and returns its bytes.
-uint64_t DdpEngine::CountUncompressed() {
-  stats_.fp32_bytes_up += static_cast<uint64_t>(
-      SentByAllReduce(sizeof(float) * static_cast<double>(reduction_->coordinates())));
-  const auto sent =
-      static_cast<uint64_t>(SentByAllReduce(static_cast<double>(gradient_bytes_)));
-  stats_.uncompressed_bytes_up += sent;
-  return sent;
+StepCounter::Size DdpEngine::StepSize() const {
+  return {reduction_->coordinates(), gradient_bytes_, world_size_};
 }
 
 // Nothing of ours is under way in a step that goes as it is, which would end with the verdict.
 void DdpEngine::OnPeerLost(const Status& status) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!in_step_ || !exact_step_.is_under_way()) return;
-  }
-  Fail(status);
+  if (exact_step_.is_under_way()) Fail(status);
 }
 
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
   gradient_bytes_ += gradients.nbytes();
   EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients));
   if (regrouped_) return {};
-  std::vector<Reduced> ahead;
-  {
-    const std::lock_guard lock(mutex_);
-    EQ_RETURN_IF_ERROR(error_);
-    Arrival& arrival = arrivals_[ddp_bucket];
-    arrival.is_here = true;
-    arrival.buckets_left = reduction_->plan().parts[ddp_bucket].size();
-    std::erase_if(ahead_, [&](const Reduced& reduced) {
-      const bool is_of_this = reduction_->plan().ddp_bucket[reduced.bucket] == ddp_bucket;
-      if (is_of_this) ahead.push_back(reduced);
-      return is_of_this;
-    });
-  }
+  EQ_ASSIGN_OR_RETURN(const std::vector<Reduced> ahead,
+                      futures_.Arrive(ddp_bucket, reduction_->plan().parts[ddp_bucket].size()));
   for (const Reduced& reduced : ahead) Return(reduced.bucket, reduced.is_mean);
   return {};
 }
 
 void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
   if (regrouped_) return reduction_->Return(bucket, is_mean);  // FinishStep does the rest
-  {
-    const std::lock_guard lock(mutex_);
-    const size_t d = reduction_->plan().ddp_bucket[bucket];
-    if (d >= arrivals_.size() || !arrivals_[d].is_here) {
-      ahead_.push_back({bucket, is_mean});
-      return;
-    }
-  }
-  Return(bucket, is_mean);
+  const size_t ddp_bucket = reduction_->plan().ddp_bucket[bucket];
+  if (futures_.HasArrived(ddp_bucket, {bucket, is_mean})) Return(bucket, is_mean);
 }
 
 // To DDP, whose bucket has arrived.
 void DdpEngine::Return(size_t bucket, bool is_mean) {
   reduction_->Return(bucket, is_mean);
   const size_t d = reduction_->plan().ddp_bucket[bucket];
-  Future future;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!error_.ok()) return;
-    // The last one's future is for FinishStep: with it the step is over.
-    if (--arrivals_[d].buckets_left == 0 && d + 1 < reduction_->layout().size()) {
-      future = arrivals_[d].future;
-    }
+  const Future future = futures_.CountReturned(d);
+  // The last one's future is for FinishStep: with it the step is over.
+  if (future && d + 1 < reduction_->layout().size()) {
+    future->markCompleted(reduction_->Depart(d));
   }
-  if (future) future->markCompleted(reduction_->Depart(d));
 }
 
-void DdpEngine::FinishLoop() {
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || finish_; });
-      if (!finish_) return;
-      finish_ = false;
-    }
-    const Status status = exact_ ? CallTheRoll() : FinishStep();
-    if (!status.ok()) Fail(status);
-  }
+void DdpEngine::Finish() {
+  const Status status =
+      exact_ ? exact_step_.CallTheRoll([&] { return comm_->Barrier(); }, patience_)
+             : FinishStep();
+  if (!status.ok()) Fail(status);
 }
 
 Status DdpEngine::FinishStep() {
@@ -508,22 +321,9 @@ Status DdpEngine::FinishStep() {
     if (adapted) EQ_RETURN_IF_ERROR(reduction_->layers().UseCodecs(codecs_->Now()));
   }
   std::vector<at::Tensor> gradients = Collect();
-  std::vector<Future> futures;
-  {
-    const std::lock_guard lock(mutex_);
-    ++stats_.steps;
-    stats_.skipped += outcome.skipped;
-    stats_.reducer += reduction_->layers().TakeStats();
-    CountUncompressed();
-    if (outcome.skipped) stats_.skip_reason = outcome.reason;
-    EQ_RETURN_IF_ERROR(error_);
-    for (size_t i = arrivals_.size() - gradients.size(); i < arrivals_.size(); ++i) {
-      futures.push_back(arrivals_[i].future);
-    }
-    arrivals_.clear();  // whose tensors DDP may free when it rebuilds its buckets
-    in_step_ = false;
-    comm_->SetActivity("between two backwards");
-  }
+  counter_.CountStep(StepSize(), outcome, reduction_->layers().TakeStats());
+  EQ_ASSIGN_OR_RETURN(const std::vector<Future> futures, futures_.End(gradients.size()));
+  comm_->SetActivity("between two backwards");
   for (size_t i = 0; i < futures.size(); ++i) {
     futures[i]->markCompleted(std::move(gradients[i]));
   }
@@ -540,42 +340,23 @@ std::vector<at::Tensor> DdpEngine::Collect() {
 
 // All that DDP still waits for ends with the error, and so does all that comes.
 void DdpEngine::Fail(const Status& status) {
-  std::vector<Arrival> arrivals;
-  bool closing = false;
-  {
-    const std::lock_guard lock(mutex_);
-    closing = stop_;
-    if (error_.ok()) error_ = status;
-    if (exact_step_.is_under_way() && exact_step_.sums() > 0) KeepForEver(options_.all_reduce);
-    arrivals = std::exchange(arrivals_, {});
-    in_step_ = false;
-    exact_step_.End();
-    changed_.notify_all();
-  }
+  const std::vector<Future> futures = futures_.Fail(status);
+  exact_step_.Cancel();
   // A lost worker is known to all; what went wrong here is not.
-  if (status.code() != StatusCode::kUnavailable && !closing) comm_->Abort(status);
-  for (const Arrival& arrival : arrivals) {
-    if (arrival.future && !arrival.future->completed()) {
-      arrival.future->setErrorIfNeeded(ToException(status));
-    }
-  }
+  if (status.code() != StatusCode::kUnavailable && !is_closing_) comm_->Abort(status);
+  for (const Future& future : futures) SetError(future, status);
 }
 
-DdpStats DdpEngine::stats() {
+Traffic DdpEngine::Sent() const {
   const std::lock_guard lock(mutex_);
-  DdpStats stats = stats_;
-  const Traffic ours = (comm_ ? comm_->traffic() : final_traffic_) - traffic_at_reset_;
-  stats.traffic.bytes_up += ours.bytes_up;
-  stats.traffic.bytes_down += ours.bytes_down;
-  stats.traffic.transmit_seconds = ours.transmit_seconds;
-  return stats;
+  return comm_ ? comm_->traffic() : final_traffic_;
 }
+
+DdpStats DdpEngine::stats() const { return counter_.Since(Sent()); }
 
 void DdpEngine::ResetStats() {
-  const std::lock_guard lock(mutex_);
-  stats_ = {};
+  counter_.Reset(Sent());
   final_layers_.clear();
-  traffic_at_reset_ = comm_ ? comm_->traffic() : final_traffic_;
   if (reduction_) reduction_->layers().certificate().Forget();
 }
 

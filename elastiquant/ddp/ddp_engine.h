@@ -3,37 +3,36 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/ddp_reduction.h"
 #include "elastiquant/ddp/ddp_state.h"
+#include "elastiquant/ddp/ddp_stats.h"
+#include "elastiquant/ddp/engine_ties.h"
 #include "elastiquant/ddp/exact_step.h"
 #include "elastiquant/ddp/moment_tensors.h"
-#include "elastiquant/ddp/payoff.h"
+#include "elastiquant/ddp/payoff_clock.h"
 #include "elastiquant/ddp/regrouped.h"
+#include "elastiquant/ddp/step_finisher.h"
+#include "elastiquant/ddp/step_futures.h"
 #include "elastiquant/layers/memory_units.h"
 #include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
-
-// Begins the sum over the workers of a flat tensor, in place. The future ends with it.
-using AllReduce = std::function<c10::intrusive_ptr<c10::ivalue::Future>(const at::Tensor&)>;
 
 struct DdpOptions {
   size_t bucket_elements = 65536;
@@ -61,27 +60,10 @@ struct DdpOptions {
   std::function<void(std::unique_ptr<Communicator>)> end = nullptr;
 };
 
-// What this worker has counted since the last reset.
-struct DdpStats {
-  uint64_t steps = 0;
-  uint64_t skipped = 0;      // of them: some worker could not encode its gradient
-  uint64_t exact_steps = 0;  // of them: sent as they are, as compression did not pay
-  uint64_t early = 0;        // buckets of ours sent before DDP's was full
-  ReducerStats reducer;
-  Traffic traffic;
-  uint64_t fp32_bytes_up = 0;          // what these steps would have sent as fp32
-  uint64_t uncompressed_bytes_up = 0;  // the same in the gradients' own types
-  std::string skip_reason;             // of the last step that was skipped
-};
-
-class EngineTies;
-
 // Compresses the gradients of one DDP model. DdpHook drives it. Reduce and Offer may be called
 // by one thread at a time. "Between steps" means at a time without a backward.
 class DdpEngine {
  public:
-  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-
   // Collective. `parameters` are all that DDP synchronises, in the same order on all workers.
   // Fails with InvalidArgument for a bad spec, and as Communicator::Connect does.
   static Result<std::shared_ptr<DdpEngine>> Create(CommunicatorOptions communicator,
@@ -113,7 +95,7 @@ class DdpEngine {
   // parameters name.
   const std::map<std::string, std::string>& exchanges() const { return exchanges_; }
 
-  DdpStats stats();
+  DdpStats stats() const;
   // Makes the counts and Layers() begin anew. Must be called between steps.
   void ResetStats();
   // Returns Certificate::Lines of this worker's own messages. Must be called between steps.
@@ -151,48 +133,33 @@ class DdpEngine {
              const Status& error = {});
 
  private:
-  struct Arrival {
-    Future future;
-    bool is_here = false;
-    size_t buckets_left = 0;  // of ours
-  };
-  struct Reduced {
-    size_t bucket;
-    bool is_mean;
-  };
-
   DdpEngine(std::vector<DdpParameter> parameters, DdpOptions options);
 
   Status TakeAhead(size_t parameter, const at::Tensor& gradient);
   Status StartStep();
-  Status Accept(size_t index, const Future& future);
   Status Begin(const std::vector<size_t>& first);
   Status Take(size_t index, bool last, const at::Tensor& gradients,
               const std::vector<size_t>& parameters);
   Status Send(size_t ddp_bucket, const at::Tensor& gradients);
   Status SendAsItIs(size_t index, bool last, const at::Tensor& gradients);
-  void OnSummed(size_t index, const at::Tensor& mean);
-  void OnSumFailed(const std::string& why);
-  Status CallTheRoll();
+  void OnMean(size_t index, const at::Tensor& mean);
   void FinishExactStep();
-  uint64_t CountUncompressed();
+  StepCounter::Size StepSize() const;
   void OnPeerLost(const Status& status);
   Status ChooseExchanges(const CodecsBySpec& codecs, int world_size);
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
-  Status WeighExact();
   Status BeginReduction();
   DdpStateOwner Owner() const;
   void OnReduced(size_t bucket, bool is_mean);
   void Return(size_t bucket, bool is_mean);
-  void FinishLoop();
+  void Finish();
   Status FinishStep();
   std::vector<at::Tensor> Collect();
   void Fail(const Status& status);
-  double SentByAllReduce(double bytes) const;
+  Traffic Sent() const;
   // The number of the step under way, counted from 1 as the schedule of fitting levels is.
   int64_t NextStep() const { return static_cast<int64_t>(step_) + 1; }
-  void Notify(const std::string& notice) const;
 
   const std::vector<DdpParameter> parameters_;
   const DdpOptions options_;
@@ -217,27 +184,20 @@ class DdpEngine {
   std::unique_ptr<Regrouped> regrouped_;  // null but in such a step
   std::unique_ptr<RunCodecs> codecs_;
   uint64_t step_ = 0;
-  Payoff payoff_;
-  bool exact_ = false;         // whether this step goes as it is
-  size_t gradient_bytes_ = 0;  // of this step's gradients, in their own types
-  Stopwatch since_begin_;
-  Traffic traffic_at_begin_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Arrival> arrivals_;  // of this step, by DDP bucket
-  std::vector<Reduced> ahead_;     // buckets that are done before DDP's has arrived
-  bool in_step_ = false;
-  bool finish_ = false;  // whether all buckets of the step are on their way
-  ExactStep exact_step_;
-  bool stop_ = false;
-  Status error_;
-  DdpStats stats_;
-  Traffic traffic_at_reset_, final_traffic_;
+  std::optional<PayoffClock> clock_;
+  bool exact_ = false;           // whether this step goes as it is
+  uint64_t gradient_bytes_ = 0;  // of this step's gradients, in their own types
   std::vector<nlohmann::json> final_layers_;
 
+  // These are used by several threads.
+  StepFutures futures_;
+  StepCounter counter_;
+  std::atomic<bool> is_closing_ = false;
+  mutable std::mutex mutex_;  // for comm_'s end
+  Traffic final_traffic_;
   const std::shared_ptr<EngineTies> ties_;
-  std::thread finisher_;
+  ExactStep exact_step_;
+  StepFinisher finisher_;
 };
 
 }  // namespace elastiquant

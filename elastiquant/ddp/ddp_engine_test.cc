@@ -63,7 +63,7 @@ class Worker {
       if (poison) values[1] = std::nanf("");
       gradients.push_back(at::tensor(values).to(type));
     }
-    std::vector<DdpEngine::Future> futures;
+    std::vector<Future> futures;
     for (size_t d = 0; d < layout.size(); ++d) {
       int64_t at = 0;
       for (const size_t p : layout[d]) {
@@ -403,7 +403,7 @@ class UsersSum {
  public:
   explicit UsersSum(int world) : waiting_(static_cast<size_t>(world)) {}
 
-  DdpEngine::Future Add(int rank, const at::Tensor& values) {
+  Future Add(int rank, const at::Tensor& values) {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
     std::vector<Call> calls;
     {
@@ -436,7 +436,7 @@ class UsersSum {
  private:
   struct Call {
     at::Tensor values;
-    DdpEngine::Future future;
+    Future future;
   };
 
   std::mutex mutex_;

@@ -10,23 +10,19 @@
 
 namespace elastiquant {
 
-class DdpEngine;
-
 // Thread-safe.
 class EngineTies {
  public:
-  explicit EngineTies(DdpEngine* engine) : engine_(engine) {}
-
-  // Calls fn(engine), unless the engine has ended. If it is ending, its end waits for the call.
+  // Calls fn(), unless the engine has ended. If it is ending, its end waits for the call.
   template <typename Fn>
   void With(const Fn& fn) {
     const std::lock_guard lock(engine_mutex_);
-    if (engine_ != nullptr) fn(*engine_);
+    if (!is_cut_) fn();
   }
   // Says that the engine ends: waits for calls under way, and prevents others.
   void Cut() {
     const std::lock_guard lock(engine_mutex_);
-    engine_ = nullptr;
+    is_cut_ = true;
   }
 
   // Takes the error that says which worker is lost.
@@ -45,7 +41,7 @@ class EngineTies {
 
  private:
   std::mutex engine_mutex_;
-  DdpEngine* engine_;
+  bool is_cut_ = false;
   std::mutex verdict_mutex_;
   std::condition_variable told_;
   Status verdict_;

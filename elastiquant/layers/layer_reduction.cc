@@ -108,12 +108,16 @@ Status LayerReduction::LoadMemory(const Sections& sections) {
   return memory_->Load(sections);
 }
 
+bool LayerReduction::HoldsBack() const {
+  return !is_flushed_ && std::ranges::any_of(codecs_, [](const auto& entry) {
+    return !entry.second->StateFields().empty();
+  });
+}
+
 void LayerReduction::BeginExactStep() {
   kept_.clear();
   flushed_.assign(buckets_.plan.buckets.size(), {});
-  flushes_ = !is_flushed_ && std::ranges::any_of(codecs_, [](const auto& entry) {
-    return !entry.second->StateFields().empty();
-  });
+  flushes_ = HoldsBack();
   if (flushes_) metric_.BeginStep();
 }
 

@@ -64,6 +64,8 @@ class LayerReduction {
   // bucket and, if all had a mean, CommitFlushed. Flush adds to a bucket's gradient all that
   // its codec remembers of it (SendExactly).
   void BeginExactStep();
+  // Whether anything is remembered that such a step would have to send.
+  bool HoldsBack() const;
   bool flushes() const { return flushes_; }  // whether anything may be remembered in this step
   bool remembers(size_t bucket) { return !reducer_->Memory(bucket).empty(); }
   void Flush(size_t bucket);
