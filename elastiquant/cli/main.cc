@@ -10,7 +10,7 @@ namespace {
 
 std::vector<Command> MakeCommands(CLI::App& program) {
   std::vector<Command> commands;
-#ifdef ELASTIQUANT_WITH_TORCH
+#ifdef ELASTIQUANT_WITH_TRAIN
   commands.push_back(MakeTrainCommand(program));
   commands.push_back(MakeModelsCommand(program));
   commands.push_back(MakeDataCommand(program));

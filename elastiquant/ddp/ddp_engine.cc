@@ -95,7 +95,7 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
     reduction_->layers().SaveMemory(&loaded_);
     remembered_ = reduction_->layout();
   }
-  reduction_.reset();
+  EndReduction();
   std::unique_ptr<Communicator> comm;
   {
     const std::lock_guard lock(mutex_);
@@ -103,6 +103,12 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
     comm = std::move(comm_);
   }
   if (options_.end) options_.end(std::move(comm));
+}
+
+// Its threads may be about to call OnReduced, which needs it.
+void DdpEngine::EndReduction() {
+  if (reduction_) reduction_->Stop();
+  reduction_.reset();
 }
 
 Future DdpEngine::Reduce(size_t index, bool last, const at::Tensor& gradients,
@@ -218,7 +224,7 @@ Status DdpEngine::LearnLayout() {
 
 Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   if (reduction_) reduction_->layers().SaveMemory(&loaded_);
-  reduction_.reset();
+  EndReduction();
   DdpReductionOptions options;
   options.bucket_elements = options_.bucket_elements;
   options.reducer = {

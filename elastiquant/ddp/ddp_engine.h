@@ -149,6 +149,7 @@ class DdpEngine {
   Status ChooseExchanges(const CodecsBySpec& codecs, int world_size);
   Status LearnLayout();
   Status MakeReduction(const DdpLayout& layout);
+  void EndReduction();
   Status BeginReduction();
   DdpStateOwner Owner() const;
   void OnReduced(size_t bucket, bool is_mean);

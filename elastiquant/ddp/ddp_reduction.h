@@ -65,6 +65,10 @@ class DdpReduction {
   at::Tensor Depart(size_t ddp_bucket) { return staging_.Depart(ddp_bucket); }
   Result<StepOutcome> Finish() { return layers_->Finish(); }
 
+  // Ends what is under way, with its threads, which may call ReducerOptions::on_reduced until
+  // it returns. Nothing but plan() and layout() may follow.
+  void Stop() { layers_.reset(); }
+
   // Do what LayerReduction's do, Flush for the buckets of one DDP bucket. Fails as Arrive does.
   void BeginExactStep();
   Status Flush(size_t ddp_bucket, const at::Tensor& gradients);
