@@ -78,33 +78,36 @@ void Metric::BeginStep() {
   }
 }
 
-uint16_t Metric::Enter(size_t b, std::span<float> values) const {
-  if (!converts(b)) return 0;
+template <typename Fn>
+void Metric::ForEachParameter(size_t bucket, std::span<float> values, const Fn& fn) const {
+  for (const auto& [p, offset] : plan_.buckets[bucket].slots) {
+    fn(moments_[p].data(), units_[p], values.subspan(offset, shapes_[p].elements));
+  }
+}
+
+uint16_t Metric::Enter(size_t bucket, std::span<float> values) const {
+  if (!converts(bucket)) return 0;
   uint64_t mix = 0;
-  for (const auto& [p, offset] : plan_.buckets[b].slots) {
-    const std::span<float> own = values.subspan(offset, shapes_[p].elements);
-    const Unit unit = units_[p];
+  ForEachParameter(bucket, values, [&](const float* v, Unit unit, std::span<float> own) {
     mix = Mix64(mix ^ std::bit_cast<uint32_t>(unit.floor));
     if (unit.by_value) {
-      mix = Mix64(mix ^ Whiten(moments_[p].data(), own.size(), unit.floor, own.data()));
+      mix = Mix64(mix ^ Whiten(v, own.size(), unit.floor, own.data()));
     } else {
-      for (float& v : own) v /= std::sqrt(unit.floor);
+      for (float& value : own) value /= std::sqrt(unit.floor);
     }
-  }
+  });
   return static_cast<uint16_t>(1 + mix % 0xFFFF);
 }
 
-void Metric::Leave(size_t b, std::span<float> values) const {
-  if (!converts(b)) return;
-  for (const auto& [p, offset] : plan_.buckets[b].slots) {
-    const std::span<float> own = values.subspan(offset, shapes_[p].elements);
-    const Unit unit = units_[p];
+void Metric::Leave(size_t bucket, std::span<float> values) const {
+  if (!converts(bucket)) return;
+  ForEachParameter(bucket, values, [](const float* v, Unit unit, std::span<float> own) {
     if (unit.by_value) {
-      Unwhiten(moments_[p].data(), own.size(), unit.floor, own.data());
+      Unwhiten(v, own.size(), unit.floor, own.data());
     } else {
-      for (float& v : own) v *= std::sqrt(unit.floor);
+      for (float& value : own) value *= std::sqrt(unit.floor);
     }
-  }
+  });
 }
 
 }  // namespace elastiquant

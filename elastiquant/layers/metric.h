@@ -61,6 +61,9 @@ class Metric {
     float floor = 1;
   };
 
+  // Calls fn(its second moments, its unit, its values) for each parameter of a bucket.
+  template <typename Fn>
+  void ForEachParameter(size_t bucket, std::span<float> values, const Fn& fn) const;
   bool converts(size_t bucket) const { return lossy_[bucket] && !is_plain_; }
 
   const BucketPlan& plan_;

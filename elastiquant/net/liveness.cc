@@ -277,7 +277,8 @@ void Liveness::Convict(const std::string& blame) {
     std::lock_guard lock(mutex_);
     failing = failing_;
   }
-  LetOthersLearn(lives ? -1 : culprit, /*linger=*/failing || HostsStore(options_.rank));
+  LetOthersLearn(lives ? std::nullopt : std::optional(culprit),
+                 /*linger=*/failing || HostsStore(options_.rank));
   const bool mine = culprit == options_.rank && !failing;
   const std::string why = blame.substr(colon + 1);
   Settle(Unavailable(mine ? "the other workers gave this one up: " + why : why));
@@ -286,8 +287,8 @@ void Liveness::Convict(const std::string& blame) {
 // Whoever hosts the store must not end before the others have read the blame there, or they
 // would take the missing store for the cause. Nor should the one that failed, because the end
 // of its process may make a launcher end theirs before they have said why. `dead` will read
-// nothing any more (-1: all live, for example when two wait for each other).
-void Liveness::LetOthersLearn(int dead, bool linger) {
+// nothing any more; there is none when two wait for each other, for example.
+void Liveness::LetOthersLearn(std::optional<int> dead, bool linger) {
   if (!store_->Set(LearntKey(options_.rank), "1").ok() || !linger) return;
   std::vector<std::string> others;
   for (int r = 0; r < options_.world_size; ++r) {

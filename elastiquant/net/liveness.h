@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,7 +122,7 @@ class Liveness {
   Status Go(WorkerState mine);
   std::string WordsOfDeparture(int rank) const;
   void Convict(const std::string& blame);
-  void LetOthersLearn(int dead, bool linger);
+  void LetOthersLearn(std::optional<int> dead, bool linger);
   void StoreFailed(const std::string& why);
   void Finish();
   void Settle(const Status& verdict);

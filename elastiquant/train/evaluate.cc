@@ -1,9 +1,10 @@
 #include "elastiquant/train/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
 
 #include <bit>
+
+#include "elastiquant/train/prediction.h"
 
 namespace elastiquant {
 namespace {
@@ -20,12 +21,10 @@ Status AddBatches(Model& model, TestLoader& loader, Sums* sums) {
   while (true) {
     EQ_ASSIGN_OR_RETURN(const std::optional<Batch> batch, loader.Next());
     if (!batch) return Status::Ok();
-    const at::Tensor logits = model.Forward(batch->inputs);
-    const at::Tensor targets = model.Targets(batch->inputs, batch->labels);
-    sums->samples += targets.numel();
-    sums->correct += logits.argmax(1).eq(targets).sum().item<int64_t>();
-    sums->loss += at::cross_entropy_loss(logits, targets).item<double>() *
-                  static_cast<double>(targets.numel());
+    const Prediction prediction = Predict(model, *batch);
+    sums->samples += prediction.targets;
+    sums->correct += prediction.correct;
+    sums->loss += prediction.loss.item<double>() * static_cast<double>(prediction.targets);
   }
 }
 

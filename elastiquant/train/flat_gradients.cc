@@ -24,7 +24,7 @@ class FlatGradients::Hook : public torch::autograd::PostAccumulateGradHook {
   size_t bucket_;
 };
 
-std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters) {
+std::vector<ParameterShape> ShapesOf(std::span<const NamedTensor> parameters) {
   std::vector<ParameterShape> shapes;
   for (const auto& [name, tensor] : parameters) {
     const std::vector<size_t> dimensions(tensor.sizes().begin(), tensor.sizes().end());

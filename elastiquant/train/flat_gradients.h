@@ -17,7 +17,7 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-std::vector<ParameterShape> ShapesOf(const std::vector<NamedTensor>& parameters);
+std::vector<ParameterShape> ShapesOf(std::span<const NamedTensor> parameters);
 
 // Owns the buckets. Each p.grad is a view into one, so autograd accumulates in place; a hook on
 // each parameter counts down its bucket, and tells as soon as backward has filled it.

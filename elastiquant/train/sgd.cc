@@ -103,8 +103,7 @@ class Sgd final : public Optimizer {
 
 Result<std::unique_ptr<Optimizer>> MakeSgd(std::span<const NamedTensor> parameters,
                                            const TrainOptions& options) {
-  const std::vector<NamedTensor> named(parameters.begin(), parameters.end());
-  EQ_ASSIGN_OR_RETURN(const auto momentum, MomentumByParameter(ShapesOf(named), options));
+  EQ_ASSIGN_OR_RETURN(const auto momentum, MomentumByParameter(ShapesOf(parameters), options));
   return std::unique_ptr<Optimizer>(std::make_unique<Sgd>(parameters, options, momentum));
 }
 

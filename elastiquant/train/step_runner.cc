@@ -1,6 +1,5 @@
 #include "elastiquant/train/step_runner.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <c10/util/Exception.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/remembering.h"
+#include "elastiquant/train/prediction.h"
 
 namespace elastiquant {
 namespace {
@@ -173,15 +173,12 @@ bool StepRunner::NanIsDue(int64_t step) const {
 }
 
 Status StepRunner::Backward(int64_t step, const Batch& batch) {
-  at::Tensor logits = replica_->model().Forward(batch.inputs);
-  const at::Tensor targets = replica_->model().Targets(batch.inputs, batch.labels);
-  at::Tensor loss = at::cross_entropy_loss(logits, targets);
-  if (NanIsDue(step)) loss = loss * kNan;
-  const auto correct = logits.detach().argmax(1).eq(targets).sum().item<int64_t>();
+  Prediction prediction = Predict(replica_->model(), batch);
+  if (NanIsDue(step)) prediction.loss = prediction.loss * kNan;
   const std::span<float> scalars = gradients_->scalars();
-  scalars[0] = loss.item<float>();
-  scalars[1] = static_cast<float>(correct) / static_cast<float>(targets.numel());
-  loss.backward();
+  scalars[0] = prediction.loss.item<float>();
+  scalars[1] = static_cast<float>(prediction.correct) / static_cast<float>(prediction.targets);
+  prediction.loss.backward();
   gradients_->FinishBackward();
   return backward_status_;
 }

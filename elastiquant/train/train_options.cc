@@ -130,7 +130,10 @@ Status ValidateOptions(const TrainOptions& options) {
 }
 
 std::string MetricOf(const TrainOptions& options) {
-  return options.optimizer == "adamw" && options.metric == "auto" ? "adam" : "plain";
+  if (options.optimizer != "adamw" || options.metric != "auto") return "plain";
+  const auto codec = MakeCodec(options.codec);
+  const bool loses = codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
+  return loses ? "adam" : "plain";
 }
 
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,

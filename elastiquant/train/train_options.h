@@ -101,7 +101,7 @@ nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
                            const std::string& init = "");
 
 // Returns "adam" if gradients are compressed relative to the optimiser's second moments
-// (layers/metric.h), or "plain".
+// (layers/metric.h), or "plain", as they also are where the codec loses nothing.
 std::string MetricOf(const TrainOptions& options);
 
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.

@@ -99,6 +99,8 @@ TEST(TrainOptionsTest, TheMetricIsThatOfTheOptimiser) {
   TrainOptions o = Valid();
   EXPECT_EQ(MetricOf(o), "plain");
   o.optimizer = "adamw";
+  EXPECT_EQ(MetricOf(o), "plain") << "fp32 loses nothing, so nothing is converted";
+  o.codec = "elastic";
   EXPECT_EQ(MetricOf(o), "adam");
   const auto print = Fingerprint(o, 2);
   EXPECT_EQ(print["--metric"], "adam");
