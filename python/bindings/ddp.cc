@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 #include <map>
 #include <memory>
@@ -162,6 +163,22 @@ std::vector<std::string> LayersOf(DdpEngine& engine) {
   return lines;
 }
 
+// The future of a tensor, as one of a Python object, which DDP wants from hooks in Python.
+Future OfPython(const Future& future) {
+  auto of_python =
+      c10::make_intrusive<c10::ivalue::Future>(c10::PyObjectType::get(), future->devices());
+  future->addCallback([of_python](c10::ivalue::Future& done) {
+    if (done.hasError()) return of_python->setError(done.exception_ptr());
+    c10::IValue value;
+    {
+      const py::gil_scoped_acquire gil;
+      value = torch::jit::toIValue(py::cast(done.value().toTensor()), c10::PyObjectType::get());
+    }
+    of_python->markCompleted(std::move(value));
+  });
+  return of_python;
+}
+
 }  // namespace
 
 void BindDdp(py::module_& module) {
@@ -180,6 +197,21 @@ void BindDdp(py::module_& module) {
         ddp.register_comm_hook(std::make_unique<DdpHook>(e, parameters, ddp));
       },
       "Makes the engine the communication hook of a DDP model's reducer.");
+  py::class_<DdpHook>(module, "_DdpHook", "An engine as a hook that Python calls.")
+      .def(
+          "__call__",
+          [](DdpHook& hook, c10d::GradBucket& bucket) {
+            return std::make_shared<torch::jit::PythonFutureWrapper>(
+                OfPython(hook.runHook(bucket)));
+          },
+          py::call_guard<py::gil_scoped_release>());
+  engine.def(
+      "hook",
+      [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
+         const std::vector<at::Tensor>& parameters) {
+        return std::make_unique<DdpHook>(e, parameters, *reducer.cast<c10d::Reducer*>());
+      },
+      "Returns the hook that register would have made, for a hook of the user's to call.");
   engine.def("exchanges", &DdpEngine::exchanges, "By spec, how means come about.");
   engine.def("stats", &StatsOf);
   engine.def("reset_stats", &DdpEngine::ResetStats);

@@ -29,6 +29,7 @@ from elastiquant._torch_version import check_torch
 check_torch()  # first, as it loads libtorch
 
 from elastiquant._collectives import Work, all_gather, all_reduce  # noqa: E402
+from elastiquant._comm_hook import HookState, comm_hook  # noqa: E402
 from elastiquant._compress import Compression, compress  # noqa: E402
 from elastiquant._core import (  # noqa: E402
     Codec,
@@ -51,6 +52,7 @@ __all__ = [
     "Compression",
     "CorruptFrameError",
     "Frame",
+    "HookState",
     "LayerStats",
     "NonFiniteError",
     "Report",
@@ -61,6 +63,7 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "codecs",
+    "comm_hook",
     "compress",
     "report",
 ]

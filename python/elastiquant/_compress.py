@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ STEP_SECONDS: Callable[[bool], float] | None = None
 
 
 def compress(
-    model: DistributedDataParallel,
+    model: DistributedDataParallel | torch.nn.Module,
     codec: str = "dither:bits=2",
     *,
     exact: str = "1d",
@@ -59,7 +60,9 @@ def compress(
     messages travel over TCP connections of their own.
 
     model: wrapped in DistributedDataParallel, with no other communication hook. Gradients of
-        fp32, fp16 or bf16, on CPU or GPU (which are encoded on the host).
+        fp32, fp16 or bf16, on CPU or GPU (which are encoded on the host). The model may be
+        compiled, before or after it is wrapped: give what torch.compile() returned, if that is
+        what the script calls.
     codec: a spec string; codecs() lists what there is. Codecs that remember ('...|ef',
         'powersgd:rank=2|ef', 'dgc:ratio=0.01') keep that by parameter: see state_dict().
     exact: what is sent as fp32 whatever the codec, comma separated: '1d' (biases and norms,
@@ -116,62 +119,80 @@ def compress(
     torch.distributed.DistBackendError, which names it and says why, from backward() on all
     others, within `timeout`; a stuck one within `stall_timeout`.
     """
-    if not isinstance(model, DistributedDataParallel):
+    options = dict(locals())
+    del options["model"]
+    return attach(model, options, _core._DdpEngine.register)
+
+
+# What makes an engine the hook of a reducer, whose parameters are these.
+Register = Callable[[_core._DdpEngine, Any, Sequence[torch.nn.Parameter]], None]
+
+
+def attach(
+    model: torch.nn.Module, options: Mapping[str, Any], register: Register
+) -> Compression:
+    """What compress() does, with its options by name."""
+    ddp = _uncompiled(model)
+    if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(
             f"compress() takes a model wrapped in DistributedDataParallel, not "
-            f"{type(model).__name__}: wrap it first, then compress it"
+            f"{type(ddp).__name__}: wrap it first, then compress it"
         )
-    names, parameters = _synchronised(model)
+    o = types.SimpleNamespace(**options)
+    names, parameters = _synchronised(ddp)
     specs, optimizers, units, error = [], (), None, None
     try:
-        specs = _specs(names, parameters, codec, exact, policy)
-        _check_numbers(bucket_kib, measure_every, seed, threads, timeout, stall_timeout)
-        optimizers = _metric.optimizers_of(optimizer)
-        units = _metric.Metric(names, parameters, optimizers, metric)
+        specs = _specs(names, parameters, o.codec, o.exact, o.policy)
+        _check_numbers(o)
+        optimizers = _metric.optimizers_of(o.optimizer)
+        units = _metric.Metric(names, parameters, optimizers, o.metric)
         _between_steps.check(names, parameters, specs, optimizers)
-        if link is not None:
-            _core._check_link(link)
-        if down is not None:
-            _core.Codec(down)
+        if o.link is not None:
+            _core._check_link(o.link)
+        if o.down is not None:
+            _core.Codec(o.down)
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
+    group = ddp.process_group
+    bucket_kib = o.bucket_kib or 128 * group.size()
     alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
-    bucket_kib = bucket_kib or 128 * model.process_group.size()
-    alike |= {"bucket_kib": bucket_kib, "seed": seed, "switch": switch}
-    alike |= {"grad_scaler": grad_scaler is not None, "optimizer": optimizer is not None}
+    alike |= {"bucket_kib": bucket_kib, "seed": o.seed, "switch": o.switch}
+    alike |= {"grad_scaler": o.grad_scaler is not None, "optimizer": o.optimizer is not None}
     alike |= {"metric": None if units is None else units.name}
+    alike |= {"exchange": o.exchange, "down": o.down}
+    meeting = _group.arrange(group, o.timeout, o.stall_timeout, o.link, alike, error)
     remembers = any(_core.Codec(spec).state for spec in set(specs))
-    alike |= {"exchange": exchange, "down": down}
     engine = _core._DdpEngine(
-        meeting=_group.arrange(model.process_group, timeout, stall_timeout, link, alike, error),
+        meeting=meeting,
         parameters=[
             (name, p.shape, spec)
             for name, p, spec in zip(names, parameters, specs, strict=True)
         ],
         bucket_elements=bucket_kib * 256,
-        seed=seed,
-        threads=threads,
-        measure_every=measure_every,
-        all_reduce_by=model.process_group if switch and link is None else None,
-        shares_link=dist.get_backend(model.process_group) in ("gloo", "mpi"),
-        may_discard=remembers and _between_steps.may_discard(model),
-        exchange=exchange,
-        down={} if down is None else {_core.Codec(codec).spec: _core.Codec(down).spec},
+        seed=o.seed,
+        threads=o.threads,
+        measure_every=o.measure_every,
+        all_reduce_by=group if o.switch and o.link is None else None,
+        shares_link=dist.get_backend(group) in ("gloo", "mpi"),
+        may_discard=remembers and _between_steps.may_discard(ddp),
+        exchange=o.exchange,
+        down={} if o.down is None else {_core.Codec(o.codec).spec: _core.Codec(o.down).spec},
         on_notice=_log.warning,
         step_seconds=STEP_SECONDS,
     )
-    engine.register(model.reducer, parameters)
+    register(engine, ddp.reducer, parameters)
     codecs = dict(zip(names, specs, strict=True))
     compression = Compression(engine, codecs, units, dist.get_rank())
     if remembers:
         compression._between_steps = _between_steps.BetweenSteps(
-            engine, model, parameters, specs, grad_scaler, optimizers
+            engine, ddp, parameters, specs, o.grad_scaler, optimizers
         )
+    # A compiled model would trace what its inner one calls.
     model.register_forward_pre_hook(_BeforeForward(compression))
-    model._elastiquant = compression  # lives as long as the model at least
-    if model.process_group.rank() == 0:
+    ddp._elastiquant = compression  # lives as long as the model at least
+    if group.rank() == 0:
         for spec, way in compression.exchanges.items():
-            _log.info("%s: %s of %d workers", spec, way, model.process_group.size())
+            _log.info("%s: %s of %d workers", spec, way, group.size())
         _log.info(units.describe())
     return compression
 
@@ -340,22 +361,20 @@ def _layer(line: dict[str, Any]) -> LayerStats:
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
 
 
-def _check_numbers(
-    bucket_kib: int | None,
-    measure_every: int,
-    seed: int,
-    threads: int,
-    timeout: float,
-    stall_timeout: float | None,
-) -> None:
-    if bucket_kib is not None and bucket_kib < 1:
+def _check_numbers(o: types.SimpleNamespace) -> None:
+    if o.bucket_kib is not None and o.bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
-    if measure_every < 0 or threads < 1 or not 0 <= seed < 2**64:
+    if o.measure_every < 0 or o.threads < 1 or not 0 <= o.seed < 2**64:
         raise ValueError("measure_every and seed must not be negative, threads at least 1")
-    if not 1 <= timeout < math.inf:
+    if not 1 <= o.timeout < math.inf:
         raise ValueError("timeout must be at least 1 s, and finite")
-    if stall_timeout and not 1 <= stall_timeout < math.inf:
+    if o.stall_timeout and not 1 <= o.stall_timeout < math.inf:
         raise ValueError("stall_timeout must be at least 1 s and finite, or None")
+
+
+def _uncompiled(model: torch.nn.Module) -> torch.nn.Module:
+    """The model that torch.compile() has wrapped, or the model itself."""
+    return getattr(model, "_orig_mod", model)
 
 
 def _synchronised(
@@ -363,7 +382,7 @@ def _synchronised(
 ) -> tuple[list[str], list[torch.nn.Parameter]]:
     ignored = set(getattr(model, "parameters_to_ignore", ()))
     named = [
-        (name, parameter)
+        (name.replace("_orig_mod.", ""), parameter)  # of compiled modules within
         for name, parameter in model.module.named_parameters()
         if parameter.requires_grad and name not in ignored
     ]

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 from torch import Tensor
-from torch.distributed import ProcessGroup
+from torch.distributed import GradBucket, ProcessGroup
+from torch.futures import Future
 from typing_extensions import Buffer  # torch needs that package too
 
 __version__: str
@@ -133,6 +134,9 @@ class _DdpEngine:
         step_seconds: Callable[[bool], float] | None,
     ) -> None: ...
     def register(self, reducer: object, parameters: Sequence[Tensor]) -> None: ...
+    def hook(
+        self, reducer: object, parameters: Sequence[Tensor]
+    ) -> Callable[[GradBucket], Future[Tensor]]: ...
     def exchanges(self) -> dict[str, str]: ...
     def stats(self) -> dict[str, Any]: ...
     def reset_stats(self) -> None: ...

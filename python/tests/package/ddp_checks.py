@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import ddp_metric  # noqa: F401  # registers its checks
+import ddp_doors  # noqa: F401  # registers its checks
+import ddp_metric  # noqa: F401
 import torch
 import torch.distributed as dist
 from checking import check, compress, logged, main, raises

@@ -1,0 +1,93 @@
+"""comm_hook(): a communication hook as frameworks take it that wrap the model themselves."""
+
+# No annotations from the future: DDP looks at those of a hook, and wants types.
+import gc
+import inspect
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from elastiquant import _compress
+
+
+class HookState:
+    """The state of a hook that comm_hook() gave, for one model."""
+
+    def __init__(self, options: dict[str, Any]):
+        self._options = options
+        self._compression: _compress.Compression | None = None
+        self._model: weakref.ref[DistributedDataParallel] | None = None
+
+    @property
+    def compression(self) -> _compress.Compression:
+        """The handle that compress() would have returned. RuntimeError before the first
+        backward, which makes it."""
+        if self._compression is None:
+            raise RuntimeError("compression begins with the first backward of the model")
+        return self._compression
+
+    def _begin(self) -> None:
+        """Collective, in the first backward."""
+        model = _model_with(self)
+        options = dict(self._options)
+        if callable(options["optimizer"]):
+            options["optimizer"] = options["optimizer"]()
+
+        def keep(engine: Any, reducer: Any, parameters: Any) -> None:
+            # The model has it, so that it ends with the reducer, whose hooks it uses.
+            model._elastiquant_hook = engine.hook(reducer, parameters)
+
+        self._compression = _compress.attach(model, options, keep)
+        self._compression._begin()  # the forward of this step is over
+        self._model = weakref.ref(model)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return HookState, (self._options,)  # for another process, or another model
+
+
+def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, Any]:
+    """A state and a hook for DistributedDataParallel.register_comm_hook().
+
+        state, hook = elastiquant.comm_hook("dither:bits=1", optimizer=lambda: optimizer)
+        strategy = DDPStrategy(ddp_comm_state=state, ddp_comm_hook=hook)   # Lightning
+        model.register_comm_hook(state, hook)                              # anywhere
+
+    For frameworks that wrap the model in DDP themselves. Where a script has the DDP model at
+    hand, compress() does the same with one object less, and without Python in each backward.
+    The first backward makes what compress() makes; state.compression is its handle from then
+    on. A pair serves one model.
+
+    codec, options: as compress() takes them. `optimizer` may also be a function that returns
+    the optimizer, or several, as there often is none yet when the pair is made; the first
+    backward calls it.
+
+    Errors: TypeError for an option that compress() does not have; all others in the first
+    backward, as compress() raises them.
+    """
+    bound = inspect.signature(_compress.compress).bind(None, codec, **options)
+    bound.apply_defaults()
+    by_name = dict(bound.arguments)
+    del by_name["model"]
+    return HookState(by_name), _run
+
+
+def _run(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    if state._model is None:
+        state._begin()
+    return state._model()._elastiquant_hook(bucket)
+
+
+def _model_with(state: HookState) -> DistributedDataParallel:
+    """The DDP model whose hook has this state, which hooks are not told."""
+    for o in gc.get_objects():
+        if issubclass(type(o), DistributedDataParallel) and any(
+            own is state for _, own in o._comm_hooks
+        ):
+            return o
+    raise RuntimeError(
+        "no DistributedDataParallel model has this hook: give the pair of comm_hook() to its "
+        "register_comm_hook(), together"
+    )

@@ -1,0 +1,143 @@
+"""Checks of the other ways to compress a model: compiled ones, and hooks for frameworks."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+
+import torch
+import torch.distributed as dist
+from checking import check, compress, logged, raises
+from ddp_training import check_same_everywhere, loss_of, make_ddp, make_model, train, weights
+from torch.nn.parallel import DistributedDataParallel
+
+import elastiquant
+
+
+def optimizer_of(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def trained_by_compress(**options) -> torch.Tensor:
+    """The weights after some steps."""
+    model = make_ddp(bucket_cap_mb=25)
+    optimizer = optimizer_of(model)
+    compress(model, optimizer=optimizer, **options)
+    train(model, range(6), optimizer)
+    return weights(model)
+
+
+def train_called(called: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """As train() does, by calling a model that stands for another."""
+    for step in range(6):
+        optimizer.zero_grad()
+        loss_of(called, step).backward()
+        optimizer.step()
+
+
+@check
+def a_compiled_model_is_compressed_like_any_other():
+    expected = trained_by_compress(policy={"0.weight": "elastic:bits=8"})
+    wrapped = make_ddp(bucket_cap_mb=25)  # Dynamo wants no smaller ones
+    compiled = torch.compile(wrapped, backend="eager")
+    within = make_ddp(torch.compile(make_model(), backend="eager"), bucket_cap_mb=25)
+    for given, called, model in (
+        (compiled, compiled, wrapped),  # compiled after it is wrapped
+        (within, within, within),  # and before
+    ):
+        optimizer = optimizer_of(model)
+        # Names are those of the model that was compiled.
+        compression = compress(
+            given, optimizer=optimizer, policy={"0.weight": "elastic:bits=8"}
+        )
+        assert compression.codecs["0.weight"].startswith("elastic:bits=8")
+        train_called(called, optimizer)
+        assert compression.metric == "adam" and compression.stats().steps == 6
+        assert torch.allclose(weights(model), expected, atol=1e-4)
+        check_same_everywhere(weights(model))
+
+
+@check
+def a_model_that_is_compiled_after_it_is_compressed_trains_too():
+    model = make_ddp(bucket_cap_mb=25)
+    optimizer = optimizer_of(model)
+    compression = compress(model, optimizer=optimizer)
+    train_called(torch.compile(model, backend="eager"), optimizer)
+    assert compression.stats().steps == 6
+    assert torch.allclose(weights(model), trained_by_compress(), atol=1e-4)
+
+
+@check
+def what_is_compiled_and_not_wrapped_is_refused():
+    with raises(TypeError, "wrapped in DistributedDataParallel, not Sequential"):
+        elastiquant.compress(torch.compile(make_model(), backend="eager"))
+
+
+@check
+def a_pair_for_a_framework_does_what_compress_does():
+    for codec in ("dither:bits=2", "elastic:bits=4|ef"):
+        model, other = make_ddp(), make_ddp()
+        optimizers = optimizer_of(model), optimizer_of(other)
+        compress(other, codec, optimizer=optimizers[1])
+        state, hook = elastiquant.comm_hook(
+            codec,
+            optimizer=lambda: optimizers[0],  # noqa: B023
+            switch=False,
+        )
+        with raises(RuntimeError, "begins with the first backward"):
+            _ = state.compression
+        model.register_comm_hook(state, hook)
+        train(model, range(6), optimizers[0])
+        train(other, range(6), optimizers[1])
+        assert torch.equal(weights(model), weights(other)), codec
+        compression = state.compression
+        assert compression.metric == "adam" and compression.stats().steps == 6
+        assert compression.stats().ratio > 4
+
+
+@check
+def a_pair_says_at_once_what_is_wrong_or_in_the_first_backward():
+    with raises(TypeError, "bitz"):
+        elastiquant.comm_hook("dither:bits=2", bitz=3)
+    state, hook = elastiquant.comm_hook("dither:bitz=2")
+    model = make_ddp()
+    model.register_comm_hook(state, hook)
+    with raises(Exception, "bitz"):
+        loss_of(model, 0).backward()
+    state, hook = elastiquant.comm_hook("dither:bits=2")
+    model = make_ddp()
+    model.register_comm_hook(elastiquant.comm_hook("dither:bits=2")[0], hook)
+    loss_of(model, 0).backward()  # any state goes with the hook
+    with raises(RuntimeError, "begins with"):
+        _ = state.compression
+
+
+@check
+def a_pair_goes_to_another_process_and_does_not_keep_the_model():
+    state, hook = pickle.loads(pickle.dumps(elastiquant.comm_hook("dither:bits=3")))
+    model = make_ddp()
+    model.register_comm_hook(state, hook)
+    train(model, range(3))
+    assert state.compression.codecs["0.weight"] == "dither:bits=3"
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    state.compression.close()
+
+
+@check
+def a_nan_in_a_pair_is_a_nan_on_all():
+    model = make_ddp()
+    state, hook = elastiquant.comm_hook("dither:bits=2", switch=False)
+    model.register_comm_hook(state, hook)
+    with logged():
+        for step in range(3):
+            loss = loss_of(model, step)
+            if step == 2 and dist.get_rank() == 0:
+                loss = loss * float("nan")
+            model.zero_grad()
+            loss.backward()
+    assert all(p.grad.isnan().any() for p in model.parameters() if p.dim() > 1)
+    assert isinstance(model, DistributedDataParallel)
