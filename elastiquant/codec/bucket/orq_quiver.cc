@@ -12,7 +12,7 @@
 #include "elastiquant/kernels/digits.h"
 #include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/quantize_digits.h"
-#include "elastiquant/kernels/sort.h"
+#include "elastiquant/kernels/sparse/sort.h"
 
 namespace elastiquant {
 namespace {

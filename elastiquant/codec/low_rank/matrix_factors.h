@@ -8,7 +8,7 @@
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/workspace.h"
 #include "elastiquant/codec/codec.h"
-#include "elastiquant/kernels/low_rank.h"
+#include "elastiquant/kernels/low_rank/low_rank.h"
 
 namespace elastiquant {
 

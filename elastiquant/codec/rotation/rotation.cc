@@ -7,9 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "elastiquant/kernels/flip_signs.h"
-#include "elastiquant/kernels/hadamard.h"
 #include "elastiquant/kernels/norms.h"
+#include "elastiquant/kernels/rotation/flip_signs.h"
+#include "elastiquant/kernels/rotation/hadamard.h"
 
 namespace elastiquant {
 namespace {

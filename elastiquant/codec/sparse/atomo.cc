@@ -13,7 +13,7 @@
 #include "elastiquant/codec/sparse/sparse_codec.h"
 #include "elastiquant/codec/sparse/sparse_values.h"
 #include "elastiquant/kernels/norms.h"
-#include "elastiquant/kernels/select.h"
+#include "elastiquant/kernels/sparse/select.h"
 
 namespace elastiquant {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "elastiquant/kernels/norms.h"
-#include "elastiquant/kernels/select.h"
+#include "elastiquant/kernels/sparse/select.h"
 
 namespace elastiquant {
 namespace {

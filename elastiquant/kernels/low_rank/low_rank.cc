@@ -1,11 +1,11 @@
-#include "elastiquant/kernels/low_rank.h"
+#include "elastiquant/kernels/low_rank/low_rank.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elastiquant/kernels/low_rank.cc"
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/low_rank/low_rank.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <hwy/highway.h>

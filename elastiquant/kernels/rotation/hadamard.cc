@@ -2,13 +2,13 @@
 // differences to the upper one (Pease, 1968). That moves bit 0 of an index to the top, so the
 // next stage finds its pairs side by side again: one loop without shuffles of its own serves
 // all stages on all targets, and after the last stage all bits are back in their places.
-#include "elastiquant/kernels/hadamard.h"
+#include "elastiquant/kernels/rotation/hadamard.h"
 
 #include <cstring>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elastiquant/kernels/hadamard.cc"
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/rotation/hadamard.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <hwy/highway.h>

@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/hadamard.h"
+#include "elastiquant/kernels/rotation/hadamard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/low_rank.h"
+#include "elastiquant/kernels/low_rank/low_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace elastiquant {
 namespace {
 
 // Values of very different sizes, so that another order of summation shows.
-std::vector<float> Values(size_t n, uint64_t seed) {
+std::vector<float> RandomMatrix(size_t n, uint64_t seed) {
   std::vector<float> v(n);
   const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, n, 0, 0));
   for (uint32_t i = 0; i < n; ++i) {
@@ -52,7 +52,8 @@ TEST(LowRankKernels, DotsAreSummedInOneOrderOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t q_stride = n + 3, p_stride = rows + 2;
-      const std::vector<float> m = Values(rows * n, 1), q = Values(rank * q_stride, 2);
+      const std::vector<float> m = RandomMatrix(rows * n, 1),
+                               q = RandomMatrix(rank * q_stride, 2);
       std::vector<double> p(rank * p_stride, -7);
       DotRows(m.data(), rows, n, {q.data(), q_stride, rank}, p.data(), p_stride);
       for (size_t k = 0; k < rank; ++k) {
@@ -69,7 +70,8 @@ TEST(LowRankKernels, ScaledRowsAreAddedOneAfterTheOtherOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t m_stride = n + 5, p_stride = rows + 1, sums_stride = n + 2;
-      const std::vector<float> m = Values(rows * m_stride, 3), p = Values(rank * p_stride, 4);
+      const std::vector<float> m = RandomMatrix(rows * m_stride, 3),
+                               p = RandomMatrix(rank * p_stride, 4);
       std::vector<double> sums(rank * sums_stride, 0.125);
       std::vector<double> expected = sums;
       for (size_t i = 0; i < rows; ++i) {
@@ -90,8 +92,9 @@ TEST(LowRankKernels, FactorsCombineInFloatsOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t p_stride = rows + 4, q_stride = n + 1;
-      const std::vector<float> p = Values(rank * p_stride, 5), q = Values(rank * q_stride, 6);
-      const std::vector<float> start = Values(rows * n, 7);
+      const std::vector<float> p = RandomMatrix(rank * p_stride, 5),
+                               q = RandomMatrix(rank * q_stride, 6);
+      const std::vector<float> start = RandomMatrix(rows * n, 7);
       std::vector<float> value(rows * n), sum(rows * n);
       for (size_t i = 0; i < rows; ++i) {
         for (size_t j = 0; j < n; ++j) {

@@ -1,9 +1,9 @@
-#include "elastiquant/kernels/flip_signs.h"
+#include "elastiquant/kernels/rotation/flip_signs.h"
 
 #include <bit>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elastiquant/kernels/flip_signs.cc"
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/rotation/flip_signs.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <hwy/highway.h>

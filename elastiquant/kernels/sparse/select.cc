@@ -1,10 +1,10 @@
-#include "elastiquant/kernels/select.h"
+#include "elastiquant/kernels/sparse/select.h"
 
 #include <algorithm>
 #include <bit>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elastiquant/kernels/select.cc"
+#define HWY_TARGET_INCLUDE "elastiquant/kernels/sparse/select.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <hwy/highway.h>

@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/sort.h"
+#include "elastiquant/kernels/sparse/sort.h"
 
 #include <gtest/gtest.h>
 

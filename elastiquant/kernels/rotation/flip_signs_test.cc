@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/flip_signs.h"
+#include "elastiquant/kernels/rotation/flip_signs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/select.h"
+#include "elastiquant/kernels/sparse/select.h"
 
 #include <gtest/gtest.h>
 
