@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,8 +66,10 @@ TEST_P(NetworkDeaths, ADeathWithinAStepEndsTheOthersWithItsName) {
   for (size_t c = 0; c < std::size(kCodecs); ++c) {
     const int victim = static_cast<int>(c) % world;
     MemoryNetwork network({.most_delay = microseconds(500), .seed = c});
+    std::latch made(world);  // to make a reducer takes all workers, too
     const auto work = [&](Communicator& comm) {
       Worker worker(&comm, kCodecs[c], kFaultLengths, std::nullopt);
+      made.arrive_and_wait();
       std::thread killer;
       if (comm.rank() == victim) {
         killer = std::thread([&] {
