@@ -1,6 +1,7 @@
 #include "elastiquant/ddp/ddp_engine.h"
 
 #include <ATen/ops/isfinite.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -158,8 +159,7 @@ Status DdpEngine::StartStep() {
 // `first`: the parameters of the step's first bucket.
 Status DdpEngine::Begin(const std::vector<size_t>& first) {
   EQ_RETURN_IF_ERROR(clock_->BeginStep(
-      *comm_, exact_,
-      SentByAllReduce(static_cast<double>(gradient_bytes_), comm_->world_size())));
+      *comm_, exact_, SentByAllReduce(static_cast<double>(gradient_bytes_), world_size_)));
   const std::string notice = clock_->TakeNotice();
   if (rank_ == 0 && !notice.empty() && options_.on_notice) options_.on_notice(notice);
   begun_ = true;

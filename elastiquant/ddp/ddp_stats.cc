@@ -46,9 +46,10 @@ uint64_t StepCounter::CountUncompressed(const Size& size) {
 DdpStats StepCounter::Since(const Traffic& sent) const {
   const std::lock_guard lock(mutex_);
   DdpStats stats = stats_;
-  stats.traffic.bytes_up += sent.bytes_up - at_reset_.bytes_up;
-  stats.traffic.bytes_down += sent.bytes_down - at_reset_.bytes_down;
-  stats.traffic.transmit_seconds = sent.transmit_seconds - at_reset_.transmit_seconds;
+  const Traffic ours = sent - at_reset_;
+  stats.traffic.bytes_up += ours.bytes_up;
+  stats.traffic.bytes_down += ours.bytes_down;
+  stats.traffic.transmit_seconds = ours.transmit_seconds;
   return stats;
 }
 

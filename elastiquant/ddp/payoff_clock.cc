@@ -6,17 +6,17 @@
 namespace elastiquant {
 namespace {
 
-// Makes a time the slowest worker's.
+// Replaces a time by that of the slowest worker.
 Status AgreeOn(double* seconds, Communicator& comm) {
   EQ_ASSIGN_OR_RETURN(const auto all, comm.AllGather(static_cast<uint64_t>(*seconds * 1e9)));
   *seconds = static_cast<double>(*std::ranges::max_element(all)) * 1e-9;
   return {};
 }
 
-// The time for which the link would be busy with so many bytes, by what this step has sent.
-double SecondsToSend(double bytes, const Traffic& before, const Traffic& after) {
-  const auto sent = static_cast<double>(after.bytes_up - before.bytes_up);
-  return (after.transmit_seconds - before.transmit_seconds) * bytes / std::max(1.0, sent);
+// Returns the time for which the link would be busy with so many bytes, if it took as long for
+// each as for those that a step has sent.
+double SecondsToSend(double bytes, const Traffic& step) {
+  return step.transmit_seconds * bytes / std::max(1.0, static_cast<double>(step.bytes_up));
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Status PayoffClock::BeginStep(Communicator& comm, bool was_exact, double sent_by
     double exact_seconds = 0;
     if (payoff_.timing()) {
       if (options_.shares_link) {
-        exact_seconds = SecondsToSend(sent_by_all_reduce, at_begin_, comm.traffic());
+        exact_seconds = SecondsToSend(sent_by_all_reduce, comm.traffic() - at_begin_);
       }
       EQ_RETURN_IF_ERROR(AgreeOn(&seconds, comm));
       EQ_RETURN_IF_ERROR(AgreeOn(&exact_seconds, comm));

@@ -50,6 +50,12 @@ struct Traffic {
   uint64_t bytes_up = 0;
   uint64_t bytes_down = 0;
   double transmit_seconds = 0;  // the time that the uplink was busy with our bytes
+
+  // Returns what was added since `earlier`.
+  Traffic operator-(const Traffic& earlier) const {
+    return {bytes_up - earlier.bytes_up, bytes_down - earlier.bytes_down,
+            transmit_seconds - earlier.transmit_seconds};
+  }
 };
 
 // A message under way. Wait() may be called once, from any thread.

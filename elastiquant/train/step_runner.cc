@@ -233,15 +233,15 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
 
 void StepRunner::AddCommunication(const Traffic& before, StepRecord* record) {
   const ReducerStats stats = layers_->TakeStats();
-  const Traffic after = comm_->traffic();
+  const Traffic step = comm_->traffic() - before;
   StepSeconds& seconds = record->seconds;
   seconds.encode = stats.encode_seconds;
   seconds.decode = stats.decode_seconds;
   seconds.wait = stats.wait_seconds;
   seconds.compute = std::max(0.0, seconds.total - stats.wait_seconds);
-  seconds.transmit = after.transmit_seconds - before.transmit_seconds;
-  record->bytes_up = after.bytes_up - before.bytes_up;
-  record->bytes_down = after.bytes_down - before.bytes_down;
+  seconds.transmit = step.transmit_seconds;
+  record->bytes_up = step.bytes_up;
+  record->bytes_down = step.bytes_down;
   record->squared_error = stats.squared_error;
   record->squared_norm = stats.squared_norm;
 }
