@@ -1,6 +1,7 @@
-"""comm_hook(): a communication hook as frameworks take it that wrap the model themselves."""
+"""comm_hook(): a communication hook for frameworks that wrap the model in DDP themselves."""
 
-# No annotations from the future: DDP looks at those of a hook, and wants types.
+# This module does without `from __future__ import annotations`: DDP checks the annotations of a
+# hook, and would take strings for wrong types.
 import gc
 import inspect
 import weakref
@@ -32,16 +33,13 @@ class HookState:
     def _begin(self) -> None:
         """Collective, in the first backward."""
         model = _model_with(self)
-        options = dict(self._options)
-        if callable(options["optimizer"]):
-            options["optimizer"] = options["optimizer"]()
 
         def keep(engine: Any, reducer: Any, parameters: Any) -> None:
-            # The model has it, so that it ends with the reducer, whose hooks it uses.
+            # The hook uses the reducer, so the model keeps both, and they end together.
             model._elastiquant_hook = engine.hook(reducer, parameters)
 
-        self._compression = _compress.attach(model, options, keep)
-        self._compression._begin()  # the forward of this step is over
+        self._compression = _compress.attach(model, self._options, keep)
+        self._compression._begin()  # as before a forward, because this step's is over
         self._model = weakref.ref(model)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
@@ -52,13 +50,13 @@ def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, 
     """A state and a hook for DistributedDataParallel.register_comm_hook().
 
         state, hook = elastiquant.comm_hook("dither:bits=1", optimizer=lambda: optimizer)
-        strategy = DDPStrategy(ddp_comm_state=state, ddp_comm_hook=hook)   # Lightning
-        model.register_comm_hook(state, hook)                              # anywhere
+        model.register_comm_hook(state, hook)  # by the framework, on its DDP model
 
-    For frameworks that wrap the model in DDP themselves. Where a script has the DDP model at
-    hand, compress() does the same with one object less, and without Python in each backward.
-    The first backward makes what compress() makes; state.compression is its handle from then
-    on. A pair serves one model.
+    This is for frameworks that wrap the model in DDP themselves and only take a hook and its
+    state. A script that has the DDP model at hand should call compress(), which needs no
+    Python code within backward. The first backward does what compress() does, and is
+    collective as that is; from then on state.compression is the handle. A pair serves one
+    model.
 
     codec, options: as compress() takes them. `optimizer` may also be a function that returns
     the optimizer, or several, as there often is none yet when the pair is made; the first
@@ -81,7 +79,7 @@ def _run(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
 
 
 def _model_with(state: HookState) -> DistributedDataParallel:
-    """The DDP model whose hook has this state, which hooks are not told."""
+    """The DDP model that this state was registered with: DDP does not tell its hooks."""
     for o in gc.get_objects():
         if issubclass(type(o), DistributedDataParallel) and any(
             own is state for _, own in o._comm_hooks

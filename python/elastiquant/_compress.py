@@ -31,7 +31,7 @@ STEP_SECONDS: Callable[[bool], float] | None = None
 
 
 def compress(
-    model: DistributedDataParallel | torch.nn.Module,
+    model: torch.nn.Module,
     codec: str = "dither:bits=2",
     *,
     exact: str = "1d",
@@ -124,14 +124,15 @@ def compress(
     return attach(model, options, _core._DdpEngine.register)
 
 
-# What makes an engine the hook of a reducer, whose parameters are these.
+# A function that makes an engine the communication hook of a DDP model's reducer, which has
+# these parameters.
 Register = Callable[[_core._DdpEngine, Any, Sequence[torch.nn.Parameter]], None]
 
 
 def attach(
     model: torch.nn.Module, options: Mapping[str, Any], register: Register
 ) -> Compression:
-    """What compress() does, with its options by name."""
+    """Does what compress() does, whose options it takes by name, and calls `register`."""
     ddp = _uncompiled(model)
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(
@@ -187,7 +188,7 @@ def attach(
         compression._between_steps = _between_steps.BetweenSteps(
             engine, ddp, parameters, specs, o.grad_scaler, optimizers
         )
-    # A compiled model would trace what its inner one calls.
+    # Not on the inner one of a compiled model: torch.compile() would trace the hook, too.
     model.register_forward_pre_hook(_BeforeForward(compression))
     ddp._elastiquant = compression  # lives as long as the model at least
     if group.rank() == 0:

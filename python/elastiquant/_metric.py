@@ -28,7 +28,10 @@ _USUAL_NAME = "exp_avg_sq"
 
 
 def optimizers_of(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
-    """One optimiser or several, as a tuple. Raises ValueError for anything else."""
+    """One optimiser or several, or what a function returns, as a tuple. Raises ValueError for
+    anything else."""
+    if callable(optimizer):
+        optimizer = optimizer()
     if optimizer is None:
         return ()
     several = optimizer if isinstance(optimizer, list | tuple) else (optimizer,)

@@ -28,6 +28,11 @@ def trained_by_compress(**options) -> torch.Tensor:
     return weights(model)
 
 
+def broken_on_worker_1() -> None:
+    if dist.get_rank() == 1:
+        raise LookupError("no optimizer yet")
+
+
 def train_called(called: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """As train() does, by calling a model that stands for another."""
     for step in range(6):
@@ -104,6 +109,12 @@ def a_pair_says_at_once_what_is_wrong_or_in_the_first_backward():
     model = make_ddp()
     model.register_comm_hook(state, hook)
     with raises(Exception, "bitz"):
+        loss_of(model, 0).backward()
+    # Where one worker has no optimizer, the others hear of it.
+    state, hook = elastiquant.comm_hook("dither:bits=2", optimizer=broken_on_worker_1)
+    model = make_ddp()
+    model.register_comm_hook(state, hook)
+    with raises(Exception, "no optimizer yet"):
         loss_of(model, 0).backward()
     state, hook = elastiquant.comm_hook("dither:bits=2")
     model = make_ddp()
