@@ -10,6 +10,7 @@
 #include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/runs/launcher.h"
+#include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/train_options.h"
 #include "elastiquant/train/trainer.h"
 
@@ -19,6 +20,7 @@ namespace {
 struct TrainFlags {
   TrainOptions train;
   CLI::Option *workers_given = nullptr, *rate_given = nullptr, *decay_given = nullptr;
+  CLI::Option* codec_given = nullptr;
   uint16_t port = 0;
   // Said by the launcher to its workers.
   int worker_rank = -1;
@@ -106,8 +108,12 @@ Status Launch(const TrainFlags& flags) {
                         .linger = 2 * Milliseconds(options.timeout_seconds)});
 }
 
-// What is usual differs between optimisers.
+// What is usual differs between algorithms and optimisers.
 TrainFlags WithDefaults(TrainFlags flags) {
+  const auto algorithm = ParseAlgorithm(flags.train.algorithm);
+  if (flags.codec_given->count() == 0 && algorithm.ok() && !CodecOf(algorithm->kind).empty()) {
+    flags.train.codec = CodecOf(algorithm->kind);
+  }
   if (flags.train.optimizer != "adamw") return flags;
   if (flags.rate_given->count() == 0) flags.train.learning_rate = 1e-3;
   if (flags.decay_given->count() == 0) flags.train.weight_decay = 1e-2;
@@ -156,6 +162,10 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
   app.add_option("--batch", o.batch, "Images per worker and step")->capture_default_str();
   app.add_option("--seed", o.seed,
                  "Seed of the weights, the order of the data, augmentation and the codec")
+      ->capture_default_str();
+  app.add_option("--algorithm", o.algorithm,
+                 "What is sent in a step: ddp (the gradients), onebit-adam[:freeze=STEPS], "
+                 "zeroone-adam or demo")
       ->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "How the weights move: sgd or adamw")
       ->capture_default_str();
@@ -209,9 +219,11 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   flags.workers_given =
       app.add_option("--workers", o.workers, "Processes to start on this machine")
           ->capture_default_str();
-  app.add_option("--codec", o.codec,
-                 "Codec of the gradients, as `elastiquant codecs` lists them")
-      ->capture_default_str();
+  flags.codec_given =
+      app.add_option("--codec", o.codec,
+                     "Codec of what is sent, as `elastiquant codecs` lists them; by default "
+                     "that of --algorithm")
+          ->capture_default_str();
   app.add_option("--metric", o.metric,
                  "In which metric gradients are compressed: auto (that of the optimizer: under "
                  "adamw relative to its second moments) or plain")

@@ -260,6 +260,29 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(metrics(plain)[0], metrics(whole)[0])  # there are no moments yet
         self.assertNotEqual(summary(plain)["weights_hash"], said["weights_hash"])
 
+    def test_algorithms_have_their_codec_and_resume_exactly(self):
+        adam = {"optimizer": "adamw", "lr": 0.001}
+        for algorithm, options, codec in (
+            ("onebit-adam:freeze=3", adam, "efsign|ef:lr=outside"),
+            ("zeroone-adam:growth=2", adam, "efsign|ef:lr=outside"),
+            ("demo", {"lr": 0.001, "momentum": 0}, "threshold:value=1e-38,bits=exact"),
+        ):
+            with self.subTest(algorithm=algorithm):
+                whole, broken = self.out() / "whole", self.out() / "broken"
+                same = {"algorithm": algorithm, "codec": None, **options}
+                done = train(whole, "--overwrite", **same)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = summary(whole)
+                self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
+                self.assertEqual(said["codec"], codec)
+                self.assertIs(said["replicas_identical"], True)
+                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
+                self.assertEqual(killed.returncode, 3, killed.stderr)
+                resumed = train(broken, "--resume", **same)
+                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.assertEqual(metrics(broken), metrics(whole))
+                self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
+
     def test_adapted_levels_resume_exactly(self):
         same = {"codec": "alq", "adapt_every": 3}
         whole, broken = self.out() / "whole", self.out() / "broken"

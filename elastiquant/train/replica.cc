@@ -40,6 +40,10 @@ Status Broadcast(Communicator& comm, const std::vector<NamedTensor>& tensors) {
   return Status::Ok();
 }
 
+void SaveAll(const std::vector<NamedTensor>& tensors, Checkpoint* checkpoint) {
+  for (const NamedTensor& t : tensors) checkpoint->tensors[t.name] = ToStored(t.tensor);
+}
+
 Status LoadAll(const std::vector<NamedTensor>& tensors, const Checkpoint& checkpoint) {
   for (const NamedTensor& t : tensors) {
     const auto stored = checkpoint.tensors.find(t.name);
@@ -109,14 +113,21 @@ std::vector<NamedTensor> Replica::State() const {
 }
 
 void Replica::Save(Checkpoint* checkpoint) const {
-  for (const auto& tensors : {State(), optimizer_->state()}) {
-    for (const NamedTensor& t : tensors) checkpoint->tensors[t.name] = ToStored(t.tensor);
-  }
+  SaveAll(State(), checkpoint);
+  SaveAll(optimizer_->state(), checkpoint);
+}
+
+void Replica::SaveOwn(Checkpoint* checkpoint) const {
+  SaveAll(optimizer_->own_state(), checkpoint);
 }
 
 Status Replica::Load(const Checkpoint& checkpoint) {
   EQ_RETURN_IF_ERROR(LoadAll(State(), checkpoint));
   return LoadAll(optimizer_->state(), checkpoint);
+}
+
+Status Replica::LoadOwn(const Checkpoint& checkpoint) {
+  return LoadAll(optimizer_->own_state(), checkpoint);
 }
 
 void Replica::Drift() { BytesOf(parameters_.front().tensor)[0] ^= 1; }

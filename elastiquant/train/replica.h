@@ -29,8 +29,8 @@ class Replica {
   Model& model() { return *model_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  // Moves the parameters by the gradients that they hold.
-  void Step(double learning_rate) { optimizer_->Step(learning_rate); }
+  // Says how the parameters move, and what is sent for it.
+  Optimizer& optimizer() { return *optimizer_; }
   // Returns what Optimizer::second_moments does. The values stay where they are.
   SecondMoments second_moments() const;
 
@@ -52,6 +52,10 @@ class Replica {
   // Fails with CorruptData, which names the tensor that is missing or has another dtype or
   // shape.
   Status Load(const Checkpoint& checkpoint);
+  // The same of what the optimiser remembers on this worker alone.
+  bool has_own_state() const { return !optimizer_->own_state().empty(); }
+  void SaveOwn(Checkpoint* checkpoint) const;
+  Status LoadOwn(const Checkpoint& checkpoint);
 
   // Changes the last bit of one weight, so that tests can see that this is found.
   void Drift();

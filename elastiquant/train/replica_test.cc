@@ -32,7 +32,7 @@ Values After(int steps, const TrainOptions& options) {
       at::Tensor parameter = p.tensor;
       parameter.mutable_grad() = at::ones_like(p.tensor);
     }
-    replica->Step(.5);
+    replica->optimizer().Step(.5);
   }
   Values values{};
   for (const NamedTensor& p : replica->parameters()) {
@@ -108,7 +108,7 @@ TEST(Replica, GoesOnAsAdamDidWhereItWasSaved) {
       at::Tensor parameter = p.tensor;
       parameter.mutable_grad() = at::ones_like(p.tensor).mul_(gradient);
     }
-    replica.Step(.1);
+    replica.optimizer().Step(.1);
   };
   const auto first = Replica::Make(std::make_shared<Two>(), options).value();
   EXPECT_EQ(first->second_moments().size(), 2u);

@@ -26,6 +26,12 @@ constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
 constexpr char kRate[] = "learning-rate";  // of what is remembered
 
+Result<ExchangeChoice> AsItAsks(std::shared_ptr<const Codec> codec) {
+  ExchangeChoice choice;
+  choice.codec = std::move(codec);
+  return choice;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
@@ -51,26 +57,44 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
   EQ_ASSIGN_OR_RETURN(codecs[kExact], MakeCodec("fp32"));
   codecs_ = std::make_unique<RunCodecs>(std::move(codecs), comm_, options.adapt_every);
   units_ = std::make_unique<MemoryUnits>(shapes_.size());
-  LayerBuckets buckets{gradients_->plan(), shapes_, {}, {}};
-  for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
-    buckets.gradients.push_back(gradients_->bucket(b));
-    buckets.specs.push_back(gradients_->plan().buckets[b].exact ? kExact : kCompressed);
-  }
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(
       layers_,
-      LayerReduction::Make(
-          comm_, std::move(buckets), codecs_->Now(),
+      MakeReduction(
+          codecs_->Now(),
           {.reducer = reducer_options,
            .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
-           .has_metric = MetricOf(options) != "plain",
-           .before_sent = [this](size_t b) { Capture(b); }}));
+           .has_metric = MetricOf(options) != "plain"}));
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  if (algorithm.has_exact_steps()) {
+    const std::shared_ptr<const Codec> fp32 = codecs_->asked().at(kExact);
+    EQ_ASSIGN_OR_RETURN(exact_, MakeReduction({{kCompressed, fp32}, {kExact, fp32}},
+                                              {.reducer = {.threads = options.codec_threads},
+                                               .choose = [](size_t, auto codec) {
+                                                 return AsItAsks(std::move(codec));
+                                               }}));
+  }
   if (MetricOf(options) == "plain") return {};
   // They stay where they are. Before the first step they are zero, and the metric is plain.
   return layers_->SetMetric(replica_->second_moments());
+}
+
+Result<std::unique_ptr<LayerReduction>> StepRunner::MakeReduction(
+    const CodecsBySpec& codecs, LayerReductionOptions options) {
+  LayerBuckets buckets{gradients_->plan(), shapes_, {}, {}};
+  for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
+    buckets.gradients.push_back(gradients_->bucket(b));
+    buckets.specs.push_back(gradients_->plan().buckets[b].exact ? kExact : kCompressed);
+  }
+  options.before_sent = [this](size_t b) { Capture(b); };
+  return LayerReduction::Make(comm_, std::move(buckets), codecs, std::move(options));
+}
+
+LayerReduction& StepRunner::layers() {
+  return replica_->optimizer().sends_exactly() ? *exact_ : *layers_;
 }
 
 const Codec& StepRunner::codec() const { return *codecs_->asked().at(kCompressed); }
@@ -80,9 +104,7 @@ Result<ExchangeChoice> StepRunner::ChoiceOf(size_t bucket,
   if (!gradients_->plan().buckets[bucket].exact) {
     return ExchangeOf(options_, std::move(codec), comm_->world_size());
   }
-  ExchangeChoice as_it_asks;
-  as_it_asks.codec = std::move(codec);
-  return as_it_asks;
+  return AsItAsks(std::move(codec));
 }
 
 Status StepRunner::UseCodec(const std::string& spec) {
@@ -122,6 +144,7 @@ void StepRunner::SaveMemory(Checkpoint* checkpoint) const {
   }
   checkpoint->tensors[kRate] = {
       .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
+  replica_->SaveOwn(checkpoint);
 }
 
 Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
@@ -136,14 +159,16 @@ Status StepRunner::LoadMemory(const Checkpoint& checkpoint) {
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;
   EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));
-  return layers_->LoadMemory(memory);
+  EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
+  return replica_->LoadOwn(checkpoint);
 }
 
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
 void StepRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = gradients_->plan().buckets[bucket];
   if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
-  const Status status = layers_->MarkReady(bucket);
+  for (const BucketSlot& slot : planned.slots) replica_->optimizer().Prepare(slot.parameter);
+  const Status status = layers().MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
   Strike(FaultMoment::kBackward, step_);
 }
@@ -183,6 +208,22 @@ Status StepRunner::Backward(int64_t step, const Batch& batch) {
   return backward_status_;
 }
 
+// Leaves the means of what the workers have sent in the gradients.
+Result<StepOutcome> StepRunner::Reduce(int64_t step, double learning_rate, const Batch& batch) {
+  const bool by_codec = &layers() == layers_.get();
+  if (by_codec && HasLearningRate(codec())) {
+    EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
+  }
+  if (by_codec) units_->BeforeStep(*layers_);
+  EQ_RETURN_IF_ERROR(layers().BeginStep(static_cast<uint64_t>(step)));
+  if (by_codec) units_->InStep(*layers_);
+  comm_->SetActivity("in forward or backward");
+  EQ_RETURN_IF_ERROR(Backward(step, batch));
+  auto outcome = layers().Finish();
+  if (by_codec) units_->AfterStep(*layers_);
+  return outcome;
+}
+
 Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool inspect,
                                    TrainLoader& loader) {
   step_ = step;
@@ -196,16 +237,8 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
   dumping_ = dump_ && dump_->Due(step + 1);
   gradients_->Begin();
   gradients_->set_inspect(inspect);
-  if (HasLearningRate(codec())) {
-    EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
-  }
-  units_->BeforeStep(*layers_);
-  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step)));
-  units_->InStep(*layers_);
-  comm_->SetActivity("in forward or backward");
-  EQ_RETURN_IF_ERROR(Backward(step, batch));
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, layers_->Finish());
-  units_->AfterStep(*layers_);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Reduce(step, learning_rate, batch));
   comm_->SetActivity("between two steps");
 
   StepRecord record{.step = step + 1,
@@ -220,8 +253,8 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
     replica_->RestoreBuffers(buffers);
     codecs_->Forget();
   } else {
-    gradients_->ClipNorm(options_.clip_norm);
-    replica_->Step(learning_rate);
+    if (replica_->optimizer().sends_gradients()) gradients_->ClipNorm(options_.clip_norm);
+    replica_->optimizer().Step(learning_rate);
     EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(step + 1));
     if (adapted) EQ_RETURN_IF_ERROR(layers_->UseCodecs(codecs_->Now()));
   }
@@ -232,7 +265,7 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
 }
 
 void StepRunner::AddCommunication(const Traffic& before, StepRecord* record) {
-  const ReducerStats stats = layers_->TakeStats();
+  const ReducerStats stats = layers().TakeStats();
   const Traffic step = comm_->traffic() - before;
   StepSeconds& seconds = record->seconds;
   seconds.encode = stats.encode_seconds;

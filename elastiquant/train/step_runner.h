@@ -58,8 +58,9 @@ class StepRunner {
 
   // Returns whose memory it is.
   StateIdentity Identity() const;
-  // These save and load what the codecs remember on this worker. Must be called between steps.
-  bool remembers() const { return !codec().StateFields().empty(); }
+  // These save and load what the codecs and the optimiser remember on this worker alone. Must
+  // be called between steps.
+  bool remembers() const { return !codec().StateFields().empty() || replica_->has_own_state(); }
   void SaveMemory(Checkpoint* checkpoint) const;
   Status LoadMemory(const Checkpoint& checkpoint);
 
@@ -76,11 +77,15 @@ class StepRunner {
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeLayers(const TrainOptions& options);
+  Result<std::unique_ptr<LayerReduction>> MakeReduction(const CodecsBySpec& codecs,
+                                                        LayerReductionOptions options);
+  LayerReduction& layers();    // of the step that has begun
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
   void Capture(size_t bucket);
   bool NanIsDue(int64_t step) const;
+  Result<StepOutcome> Reduce(int64_t step, double learning_rate, const Batch& batch);
   Status Backward(int64_t step, const Batch& batch);
   void AddCommunication(const Traffic& before, StepRecord* record);
 
@@ -94,6 +99,8 @@ class StepRunner {
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
   std::unique_ptr<LayerReduction> layers_;
+  std::unique_ptr<LayerReduction>
+      exact_;             // of steps that are sent uncompressed, if there are any
   int64_t step_ = 0;      // the newest step
   bool dumping_ = false;  // whether this step's gradient is dumped
   Status backward_status_;

@@ -20,6 +20,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   json summary = record.Summary(facts.coordinates, facts.world_size);
   summary["model"] = options.model;
   summary["data"] = options.data;
+  summary["algorithm"] = options.algorithm;
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;

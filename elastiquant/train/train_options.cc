@@ -7,6 +7,7 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/remembering.h"
 #include "elastiquant/net/communicator.h"
+#include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {
@@ -72,6 +73,32 @@ Status ValidateOptimizer(const TrainOptions& o) {
   return Status::Ok();
 }
 
+// What an algorithm needs of the other options.
+Status ValidateAlgorithm(const TrainOptions& o) {
+  const auto algorithm = ParseAlgorithm(o.algorithm);
+  if (!algorithm.ok()) {
+    return InvalidArgument("--algorithm: " + algorithm.status().message());
+  }
+  if (algorithm->kind == AlgorithmKind::kDdp) return Status::Ok();
+  const std::string given = "--algorithm " + o.algorithm;
+  if (algorithm->is_adam() && o.optimizer != "adamw") {
+    return InvalidArgument(given + " is a kind of Adam: it needs --optimizer adamw");
+  }
+  if (algorithm->kind == AlgorithmKind::kDemo) {
+    if (o.optimizer != "sgd" || o.momentum != 0) {
+      return InvalidArgument(given + " has momentum of its own: it needs --optimizer sgd " +
+                             "--momentum 0");
+    }
+    if (o.clip_norm > 0) {
+      return InvalidArgument(given + " moves weights by signs: --clip-norm has no meaning");
+    }
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  if (!MomentumOf(*codec)) return Status::Ok();
+  return InvalidArgument("codec '" + codec->spec() + "' has momentum of its own, which " +
+                         given + " has too: take another codec");
+}
+
 Status ValidateCodec(const TrainOptions& o) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   EQ_RETURN_IF_ERROR(ExchangeOf(o, codec, o.workers).status());
@@ -125,12 +152,14 @@ Status ValidateOptions(const TrainOptions& options) {
     EQ_RETURN_IF_ERROR(ParseDumpSteps(options.dump_gradients, steps).status());
   }
   EQ_RETURN_IF_ERROR(ValidateCodec(options));
+  EQ_RETURN_IF_ERROR(ValidateAlgorithm(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }
 
 std::string MetricOf(const TrainOptions& options) {
   if (options.optimizer != "adamw" || options.metric != "auto") return "plain";
+  if (options.algorithm != "ddp") return "plain";  // what they send are no gradients
   const auto codec = MakeCodec(options.codec);
   const bool loses = codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
   return loses ? "adam" : "plain";
@@ -198,6 +227,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   };
   if (!init.empty()) print["--init"] = init;
   if (o.update != "sgd") print["--update"] = o.update;
+  if (o.algorithm != "ddp") print["--algorithm"] = o.algorithm;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;

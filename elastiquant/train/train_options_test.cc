@@ -95,6 +95,31 @@ TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--decay-part is 1.5"));
 }
 
+TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
+  TrainOptions o = Valid();
+  o.algorithm = "gossip";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--algorithm: algorithm 'gossip' is not known"));
+  o.algorithm = "onebit-adam";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("needs --optimizer adamw"));
+  o.optimizer = "adamw";
+  o.codec = "efsign|ef:lr=outside";
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(MetricOf(o), "plain") << "what is sent is a momentum";
+  EXPECT_EQ(Fingerprint(o, 2)["--algorithm"], "onebit-adam");
+  EXPECT_FALSE(Fingerprint(Valid(), 2).contains("--algorithm"));
+  o.algorithm = "demo";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("needs --optimizer sgd --momentum 0"));
+  o = Valid();
+  o.algorithm = "demo";
+  o.momentum = 0;
+  EXPECT_EQ(ErrorOf(o), "");
+  o.clip_norm = 1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--clip-norm has no meaning"));
+  o.clip_norm = 0;
+  o.codec = "dgc";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("which --algorithm demo has too"));
+}
+
 TEST(TrainOptionsTest, TheMetricIsThatOfTheOptimiser) {
   TrainOptions o = Valid();
   EXPECT_EQ(MetricOf(o), "plain");

@@ -1,0 +1,120 @@
+#include "elastiquant/train/algorithm.h"
+
+#include <limits>
+#include <map>
+
+#include "elastiquant/base/number.h"
+#include "elastiquant/codec/spec.h"
+
+namespace elastiquant {
+namespace {
+
+const std::map<std::string_view, AlgorithmKind>& Kinds() {
+  static const std::map<std::string_view, AlgorithmKind> kinds = {
+      {"ddp", AlgorithmKind::kDdp},
+      {"onebit-adam", AlgorithmKind::kOneBitAdam},
+      {"zeroone-adam", AlgorithmKind::kZeroOneAdam},
+      {"demo", AlgorithmKind::kDemo}};
+  return kinds;
+}
+
+// A parameter of an algorithm, which it may have at most one type of.
+struct Parameter {
+  int64_t* count = nullptr;
+  double* share = nullptr;  // in [0, 1)
+};
+
+std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
+  switch (a.kind) {
+    case AlgorithmKind::kDdp:
+      return {};
+    case AlgorithmKind::kOneBitAdam:
+      a.freeze = 100;
+      return {{"freeze", {.count = &a.freeze}}};
+    case AlgorithmKind::kZeroOneAdam:
+      a.freeze = std::numeric_limits<int64_t>::max();
+      a.growth = 16;
+      return {{"freeze", {.count = &a.freeze}}, {"growth", {.count = &a.growth}}};
+    case AlgorithmKind::kDemo:
+      a.decay = .999;
+      a.block = 64;
+      a.top = 32;
+      return {{"decay", {.share = &a.decay}},
+              {"block", {.count = &a.block}},
+              {"top", {.count = &a.top}}};
+  }
+  return {};
+}
+
+std::string Listed(const auto& entries) {
+  std::string list;
+  for (const auto& [name, unused] : entries) {
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  return list;
+}
+
+Status SetValue(const std::string& owner, const std::string& key, std::string_view text,
+                Parameter parameter) {
+  if (parameter.count != nullptr) {
+    const bool good = ParseNumber(text, parameter.count) && *parameter.count >= 1;
+    return good ? Status::Ok() : BadValueOf(owner, key, text, "whole numbers from 1 on");
+  }
+  const bool good =
+      ParseNumber(text, parameter.share) && *parameter.share >= 0 && *parameter.share < 1;
+  return good ? Status::Ok() : BadValueOf(owner, key, text, "numbers in [0, 1)");
+}
+
+}  // namespace
+
+Result<Algorithm> ParseAlgorithm(std::string_view text) {
+  EQ_ASSIGN_OR_RETURN(const Spec spec, ParseSpec(text));
+  const auto kind = Kinds().find(spec.codec.name);
+  if (kind == Kinds().end() || !spec.modifiers.empty()) {
+    return InvalidArgument("algorithm '" + std::string(text) +
+                           "' is not known; valid are: " + Listed(Kinds()));
+  }
+  const std::string owner = "algorithm '" + spec.codec.name + "'";
+  Algorithm algorithm{.kind = kind->second};
+  const auto parameters = ParametersOf(algorithm);
+  for (const auto& [key, value] : spec.codec.pairs) {
+    const auto found = parameters.find(key);
+    if (found == parameters.end()) {
+      return InvalidArgument(owner + " has no parameter '" + key + "'; it has " +
+                             (parameters.empty() ? "none" : Listed(parameters)));
+    }
+    EQ_RETURN_IF_ERROR(SetValue(owner, key, value, found->second));
+  }
+  return algorithm;
+}
+
+std::string_view CodecOf(AlgorithmKind kind) {
+  switch (kind) {
+    case AlgorithmKind::kDdp:
+      return "";
+    case AlgorithmKind::kOneBitAdam:
+    case AlgorithmKind::kZeroOneAdam:
+      return "efsign|ef:lr=outside";
+    // All that is not zero, which is all that was chosen.
+    case AlgorithmKind::kDemo:
+      return "threshold:value=1e-38,bits=exact";
+  }
+  return "";
+}
+
+// Lu et al., "Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam", ICLR
+// 2023, section 4: the second moments change at steps k_0 = 0, k_(j+1) = k_j + 2^(j / growth).
+bool Algorithm::IsExact(int64_t step) const {
+  if (kind == AlgorithmKind::kOneBitAdam) return step < freeze;
+  if (kind != AlgorithmKind::kZeroOneAdam || step >= freeze) return false;
+  int64_t next = 0, interval = 1;
+  while (next < step) {
+    const int64_t round = growth * interval;  // so many steps have this interval
+    if (step - next < round) return (step - next) % interval == 0;
+    next += round;
+    interval *= 2;
+  }
+  return true;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,180 @@
+#include "elastiquant/train/algorithm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "elastiquant/train/optimizer.h"
+
+namespace elastiquant {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<int64_t> ExactSteps(const char* spec, int64_t steps) {
+  const Algorithm algorithm = ParseAlgorithm(spec).value();
+  std::vector<int64_t> exact;
+  for (int64_t step = 0; step < steps; ++step) {
+    if (algorithm.IsExact(step)) exact.push_back(step);
+  }
+  return exact;
+}
+
+TEST(Algorithm, ExactStepsAreThosePublished) {
+  EXPECT_EQ(ExactSteps("ddp", 3), std::vector<int64_t>());
+  EXPECT_EQ(ExactSteps("onebit-adam:freeze=2", 9), (std::vector<int64_t>{0, 1}));
+  // Intervals of 1, 1, 2, 2, 4, 4, 8...
+  EXPECT_EQ(ExactSteps("zeroone-adam:growth=2", 20),
+            (std::vector<int64_t>{0, 1, 2, 4, 6, 10, 14}));
+  EXPECT_EQ(ExactSteps("zeroone-adam:growth=2,freeze=5", 20),
+            (std::vector<int64_t>{0, 1, 2, 4}));
+  EXPECT_EQ(ExactSteps("zeroone-adam", 20).size(), 16u + 2);
+}
+
+TEST(Algorithm, ErrorsListWhatIsValid) {
+  const auto error_of = [](const char* spec) {
+    return ParseAlgorithm(spec).status().message();
+  };
+  EXPECT_THAT(error_of("adam"), HasSubstr("valid are: ddp, demo, onebit-adam, zeroone-adam"));
+  EXPECT_THAT(error_of("demo|ef"), HasSubstr("not known"));
+  EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has block, decay, top"));
+  EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
+  EXPECT_THAT(error_of("demo:top=0"), HasSubstr("whole numbers from 1 on"));
+  EXPECT_THAT(error_of("demo:decay=1"), HasSubstr("numbers in [0, 1)"));
+}
+
+// A parameter under two optimisers, or on two workers.
+struct Trained {
+  Trained(const at::Tensor& start, const TrainOptions& options)
+      : parameter(start.clone()),
+        named({{"weight", parameter}}),
+        optimizer(MakeOptimizer(named, options).value()) {}
+
+  // What this worker sends in a step.
+  at::Tensor Sent(int64_t step, double rate, const at::Tensor& gradient) {
+    parameter.mutable_grad() = gradient.clone();
+    optimizer->BeginStep(step, rate);
+    optimizer->Prepare(0);
+    return parameter.grad().clone();
+  }
+  void Move(double rate, const at::Tensor& mean) {
+    parameter.mutable_grad() = mean.clone();
+    optimizer->Step(rate);
+  }
+
+  at::Tensor parameter;
+  std::vector<NamedTensor> named;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+TrainOptions Adam(const char* algorithm) {
+  TrainOptions options;
+  options.optimizer = "adamw";
+  options.algorithm = algorithm;
+  options.weight_decay = .1;
+  options.beta2 = .9;
+  return options;
+}
+
+void ExpectClose(const at::Tensor& a, const at::Tensor& b) {
+  EXPECT_LT((a - b).abs().max().item<double>(), 2e-6);
+}
+
+TEST(OneBitAdam, IsAdamUntilItFreezes) {
+  const at::Tensor start = at::randn({3, 4});
+  Trained ours(start, Adam("onebit-adam:freeze=5")), adam(start, Adam("ddp"));
+  for (int64_t step = 0; step < 5; ++step) {
+    const at::Tensor gradient = at::randn({3, 4});
+    const at::Tensor sent = ours.Sent(step, .01, gradient);
+    EXPECT_TRUE(sent.equal(gradient));
+    EXPECT_TRUE(ours.optimizer->sends_exactly() && ours.optimizer->sends_gradients());
+    ours.Move(.01, gradient);
+    adam.Move(.01, gradient);
+    ExpectClose(ours.parameter, adam.parameter);
+  }
+}
+
+// Afterwards the mean of what two workers send is the momentum, and the second moments stay.
+TEST(OneBitAdam, SendsItsMomentumOnceFrozen) {
+  const at::Tensor start = at::ones({2, 2});
+  TrainOptions options = Adam("onebit-adam:freeze=1");
+  options.weight_decay = 0;
+  Trained a(start, options), b(start, options);
+  at::Tensor g = at::ones({2, 2});
+  g[1][1] = 0;  // never has a gradient, and must not move
+  (void)a.Sent(0, .1, g);
+  (void)b.Sent(0, .1, g);
+  a.Move(.1, g);
+  b.Move(.1, g);
+  ExpectClose(a.parameter[0], at::ones({2}) * .9);
+  const at::Tensor first = a.Sent(1, .1, 3 * g), second = b.Sent(1, .1, 5 * g);
+  EXPECT_FALSE(a.optimizer->sends_exactly() || a.optimizer->sends_gradients());
+  const at::Tensor mean = (first + second) / 2;
+  ExpectClose(mean, g * (.9 * .1 + .1 * 4));
+  at::Tensor inexact = mean.clone();
+  inexact[1][1] = 1;  // as signs have it
+  a.Move(.1, inexact);
+  // v = .1, corrected for one update: 1. m = .49, corrected for two steps.
+  ExpectClose(a.parameter[0], at::ones({2}) * (.9 - .1 * .49 / (1 - .81)));
+  EXPECT_EQ(a.parameter[1][1].item<double>(), 1);
+}
+
+TrainOptions DemoOptions(const char* algorithm) {
+  TrainOptions options;
+  options.algorithm = algorithm;
+  options.momentum = 0;
+  options.weight_decay = 0;
+  return options;
+}
+
+// All coefficients of a worker are its momentum, so that the weights move by its sign and
+// nothing is left of it.
+TEST(Demo, MovesBySignsIfItSendsAll) {
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{6, 8}, {10}, {4, 3, 3, 3}, {1, 7}}) {
+    const at::Tensor start = at::zeros(shape), gradient = at::randn(shape);
+    Trained one(start, DemoOptions("demo:block=4,top=16"));
+    const at::Tensor sent = one.Sent(0, .5, gradient);
+    // The transform is orthonormal.
+    EXPECT_NEAR(sent.norm().item<double>(), .5 * gradient.norm().item<double>(), 1e-5);
+    one.Move(.5, sent);
+    EXPECT_TRUE(one.parameter.equal(gradient.sign() * -.5));
+    EXPECT_LT(one.optimizer->own_state()[0].tensor.abs().max().item<double>(), 1e-6);
+  }
+}
+
+TEST(Demo, KeepsWhatItDoesNotSend) {
+  Trained one(at::zeros({8, 8}), DemoOptions("demo:block=8,top=3,decay=0.5"));
+  const at::Tensor gradient = at::randn({8, 8});
+  const at::Tensor sent = one.Sent(0, 1, gradient);
+  EXPECT_EQ(sent.count_nonzero().item<int64_t>(), 3);
+  // A step that is skipped changes nothing.
+  EXPECT_TRUE(one.Sent(0, 1, gradient).equal(sent));
+  EXPECT_EQ(one.optimizer->own_state()[0].tensor.abs().max().item<double>(), 0);
+  one.Move(1, sent);
+  const at::Tensor delta = one.optimizer->own_state()[0].tensor;
+  const auto square = [](const at::Tensor& t) { return t.square().sum().item<double>(); };
+  EXPECT_NEAR(square(delta), square(gradient) - square(sent), 1e-4);
+  // The largest of what is left come next, at half their size.
+  const at::Tensor next = one.Sent(1, 1, at::zeros({8, 8}));
+  EXPECT_EQ(next.count_nonzero().item<int64_t>(), 3);
+  EXPECT_EQ((next * sent).abs().max().item<double>(), 0);
+  EXPECT_LE(next.abs().max().item<double>(), .5 * sent.abs().max().item<double>());
+}
+
+TEST(Demo, BlocksHaveSidesThatDivideTheTensor) {
+  // 12 x 10 in blocks of at most 4: 4 x 2 values, of which one each is sent.
+  Trained one(at::zeros({12, 10}), DemoOptions("demo:block=4,top=1"));
+  EXPECT_EQ(one.Sent(0, 1, at::randn({12, 10})).count_nonzero().item<int64_t>(), 15);
+}
+
+}  // namespace
+}  // namespace elastiquant
