@@ -190,6 +190,7 @@ std::vector<json> Certificate::Lines(int64_t step, int64_t epoch) const {
                      {"messages", s.messages},
                      {"coordinates", s.coordinates},
                      {"nmse", relative(s.squared_error)},
+                     {"noise", s.squared_error / s.coordinates},
                      {"spread", relative(s.Spread())},
                      {"bound", relative(s.bound)},
                      {"worst_case", relative(s.worst_case)},

@@ -75,6 +75,19 @@ json LineOf(const std::vector<json>& lines, const std::string& layer) {
   return {};
 }
 
+TEST(Certificate, NoiseIsTheMeanSquaredErrorOfAValue) {
+  Sender one("qsgdv:bits=4,bucket=256"), twice("qsgdv:bits=4,bucket=256");
+  twice.set_factor(2);
+  one.Send(3);
+  twice.Send(3);
+  const json a = LineOf(one.certificate().TakeLines(3, 1), "");
+  const json b = LineOf(twice.certificate().TakeLines(3, 1), "");
+  EXPECT_NEAR(b["noise"].get<double>(), 4 * a["noise"].get<double>(), 1e-12);
+  // The same error relative to what was encoded, whose squared norm is that of both parts.
+  EXPECT_NEAR(a["noise"].get<double>() / a["nmse"].get<double>(),
+              b["noise"].get<double>() / b["nmse"].get<double>(), 1e-12);
+}
+
 TEST(Certificate, HasALineForEachCompressedLayerAndOneOfAll) {
   Sender sender("qsgdv:bits=4,bucket=256");
   sender.Send(10);
@@ -89,6 +102,7 @@ TEST(Certificate, HasALineForEachCompressedLayerAndOneOfAll) {
     EXPECT_LE(line["nmse"],
               line["worst_case"].get<double>() + 5 * line["spread"].get<double>());
     EXPECT_LE(line["worst_case"], line["bound"]);
+    EXPECT_GT(line["noise"], 0);
     EXPECT_NE(line["verdict"], "exceeded");
     EXPECT_LE(line["bits"], line["bits_bound"]);
     EXPECT_GT(line["bits"], 4);

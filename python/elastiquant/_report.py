@@ -68,13 +68,14 @@ def _table(last: Record) -> str:
         rows.append((phase, f"{milliseconds:.3g} ms a step"))
     lines = ["| of the run | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
     if last.layers:
-        lines += ["", "| layer | values | bits | nmse | ± | bound | |"]
-        lines += ["| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
+        lines += ["", "| layer | values | bits | nmse | ± | bound | noise | |"]
+        lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"]
         lines += [_layer_row(layer) for layer in last.layers]
     return "\n".join(lines) + "\n"
 
 
 def _layer_row(layer: LayerStats) -> str:
-    figures = map(_figure, (layer.bits, layer.nmse, layer.spread, layer.bound))
-    cells = (layer.name or "all", str(layer.coordinates), *figures, layer.verdict)
+    measured = (layer.bits, layer.nmse, layer.spread, layer.bound, layer.noise)
+    remarks = layer.verdict + (", mostly noise" if layer.is_mostly_noise else "")
+    cells = (layer.name or "all", str(layer.coordinates), *map(_figure, measured), remarks)
     return "| " + " | ".join(cells) + " |"

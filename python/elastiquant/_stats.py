@@ -92,3 +92,11 @@ class LayerStats:
     """Bits of frames for each value."""
     verdict: str
     """"holds", "loose" (bound > 10 nmse), "exceeded" (beyond chance: a bug), "unbounded"."""
+    noise: float | None = None
+    """The measured variance of a value: in the metric, relative to its second moment; else in
+    squared units of the gradient. None in records from before there was such a field."""
+
+    @property
+    def is_mostly_noise(self) -> bool:
+        """Whether what this worker sent of the layer was more noise than gradient."""
+        return self.nmse is not None and self.nmse > 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import elastiquant
 from elastiquant._record import Record, intervals, read_records
+from elastiquant._report import _layer_row
 from elastiquant._stats import LayerStats, Stats
 
 STATS = Stats(
@@ -72,6 +73,12 @@ class StatsTest(unittest.TestCase):
         self.assertNotIn("\n", line)
         for words in ("16.0x", "250.0 kB", "nmse 0.12", "2 skipped", "nan in fc.weight"):
             self.assertIn(words, line)
+
+    def test_tells_layers_that_are_mostly_noise(self):
+        noisy = LayerStats("a", 5, 10, 1.2, 0.1, 1.3, 1.0, "holds", noise=0.9)
+        self.assertTrue(noisy.is_mostly_noise)
+        self.assertFalse(any(layer.is_mostly_noise for layer in LAYERS))
+        self.assertIn("| 0.9 | holds, mostly noise |", _layer_row(noisy))
 
     def test_is_frozen(self):
         with self.assertRaises(AttributeError):
@@ -172,8 +179,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((folder / "table.md").read_text(), str(made))
         self.assertIn("| sent | 0.005 MB, 16 times less than fp32 |", made.table)
         self.assertIn("| wait | 50 ms a step |", made.table)
-        self.assertIn("| conv.weight | 1000 | 2.5 | 0.1 | 0.01 | 0.4 | holds |", made.table)
-        self.assertIn("| fc.bias | 10 | 32 | - | - | - | unbounded |", made.table)
+        self.assertIn("| conv.weight | 1000 | 2.5 | 0.1 | 0.01 | 0.4 | - | holds |", made.table)
+        self.assertIn("| fc.bias | 10 | 32 | - | - | - | - | unbounded |", made.table)
         self.assertIn("| all | 6000 |", made.table)
         self.assertIn(
             "A step takes 200 ms, of which 50 ms", (folder / "seconds.svg").read_text()
