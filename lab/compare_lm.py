@@ -16,40 +16,61 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
 
-# Name, codec, and the options that make it what it is.
+ADAMW = ["--optimizer", "adamw", "--beta2", 0.95, "--clip-norm", 1]
+PLAIN = [*ADAMW, "--metric", "plain"]
+
+
+class Scheme(NamedTuple):
+    """What `train` is told of a scheme. It is tried at the rates times `rate`."""
+
+    codec: str | None
+    options: list = ADAMW
+    rate: float = 1
+
+
+# The first ones are ours; the others are what they are compared with.
 SCHEMES = {
-    "fp32": ("fp32", []),
-    "2 bits": ("dither:bits=2", []),
-    "1 bit": ("dither:bits=1", []),
-    "1/2 bit": ("dither:bits=0.5", []),
-    "2 bits, plain": ("dither:bits=2", ["--metric", "plain"]),
-    "1 bit, plain": ("dither:bits=1", ["--metric", "plain"]),
-    "1/2 bit, plain": ("dither:bits=0.5", ["--metric", "plain"]),
-    "1 bit, feedback": ("dither:bits=1|ef", []),
-    "4 bits elastic": ("elastic:bits=4", []),
-    "4 bits elastic, plain": ("elastic:bits=4", ["--metric", "plain"]),
-    "PowerSGD 4, plain": ("powersgd:rank=4|ef", ["--metric", "plain"]),
-    "top-k 1 %, plain": ("topk:ratio=0.01|ef", ["--metric", "plain"]),
-    "EF-sign, plain": ("efsign|ef:lr=outside", ["--metric", "plain"]),
+    "fp32": Scheme("fp32"),
+    "2 bits": Scheme("dither:bits=2"),
+    "1 bit": Scheme("dither:bits=1"),
+    "1/2 bit": Scheme("dither:bits=0.5"),
+    "4 bits elastic": Scheme("elastic:bits=4"),
+    "1 bit, feedback": Scheme("dither:bits=1|ef"),
+    "2 bits, plain": Scheme("dither:bits=2", PLAIN),
+    "1 bit, plain": Scheme("dither:bits=1", PLAIN),
+    "1/2 bit, plain": Scheme("dither:bits=0.5", PLAIN),
+    "4 bits elastic, plain": Scheme("elastic:bits=4", PLAIN),
+    "fp16": Scheme("fp16", PLAIN),
+    "PowerSGD 4": Scheme("powersgd:rank=4|ef", PLAIN),
+    "top-k 1 %": Scheme("topk:ratio=0.01|ef", PLAIN),
+    "EF-sign": Scheme("efsign|ef:lr=outside", PLAIN),
+    "1-bit Adam": Scheme(None, [*ADAMW, "--algorithm", "onebit-adam:freeze={warm-up}"]),
+    "0/1 Adam": Scheme(None, [*ADAMW, "--algorithm", "zeroone-adam"]),
+    # Steps of one size, as of Adam's where all gradients agree, need smaller rates.
+    "DeMo": Scheme(None, ["--momentum", 0, "--algorithm", "demo"], rate=0.25),
 }
 
 
 def train(args: argparse.Namespace, scheme: str, rate: float, seed: int) -> dict:
     """The summary of a run, which is made if it is not there."""
-    codec, options = SCHEMES[scheme]
+    codec, options, factor = SCHEMES[scheme]
     name = "".join(c if c.isalnum() else "-" for c in scheme)
     out = args.out / f"{name}_lr{rate:g}_seed{seed}"
     summary = out / "summary.json"
     if not summary.exists():
-        command = [PROGRAM, "train", "--model", args.model, "--optimizer", "adamw"]
-        command += ["--lr", rate, "--beta2", 0.95, "--weight-decay", 0.1, "--no-decay-1d"]
-        command += ["--clip-norm", 1, "--warmup", args.steps // 10, "--data", args.data]
+        command = [PROGRAM, "train", "--model", args.model, "--lr", rate * factor]
+        command += ["--weight-decay", 0.1, "--no-decay-1d", "--warmup", args.steps // 10]
         command += ["--workers", args.workers, "--batch", args.batch, "--steps", args.steps]
-        command += ["--eval-every", 0, "--seed", seed, "--codec", codec, *options]
+        command += ["--data", args.data, "--eval-every", 0, "--seed", seed]
+        command += [] if codec is None else ["--codec", codec]
+        # As its authors advise, 1-bit Adam freezes after 15 % of the steps.
+        freeze = str(args.steps * 15 // 100)
+        command += [str(option).replace("{warm-up}", freeze) for option in options]
         command += ["--generated-test", args.tested]
         command += ["--out", out, "--overwrite", "--quiet"]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
@@ -88,7 +109,9 @@ def table(args: argparse.Namespace, rows: list[dict]) -> str:
     lines.append("| --- | " + "---: | " * (len(args.rates) + 4))
     base = rows[0]["loss"]
     for row in rows:
-        cells = [row["scheme"], f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
+        factor = SCHEMES[row["scheme"]].rate
+        name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
+        cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
         cells += [f"{statistics.fmean(row['losses'][rate]):.4f}" for rate in args.rates]
         spread = "" if row["spread"] is None else f" ± {row['spread']:.4f}"
         cells += [f"{row['loss']:.4f}{spread}", f"{100 * (row['loss'] / base - 1):+.2f} %"]
@@ -104,8 +127,8 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     for row in rows:
-        plain = "plain" in row["scheme"]
-        axes.plot(row["bytes"] / 1e6, row["loss"], "o" if not plain else "x", markersize=8)
+        ours = SCHEMES[row["scheme"]].options is ADAMW
+        axes.plot(row["bytes"] / 1e6, row["loss"], "o" if ours else "x", markersize=8)
         axes.annotate(
             row["scheme"],
             (row["bytes"] / 1e6, row["loss"]),
