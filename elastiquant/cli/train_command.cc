@@ -154,6 +154,10 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
   UpdateOptions& o = flags.train;
   app.add_option("--model", o.model, "Network to train; `elastiquant models` lists them")
       ->capture_default_str();
+  app.add_option("--precision", o.precision,
+                 "What matrices are multiplied in: fp32, or bf16, which is faster where the "
+                 "processor has instructions for it; weights and gradients stay fp32")
+      ->capture_default_str();
   app.add_option(
       "--init", o.init,
       "Start from the weights in this safetensors file; by default they are drawn from --seed");

@@ -16,6 +16,9 @@ struct Prediction {
   int64_t targets = 0;  // of so many: images, or bytes of text
 };
 
-Prediction Predict(Model& model, const Batch& batch);
+// Under bf16 the forward pass runs as torch.autocast has it: products of matrices in bfloat16,
+// and what needs more digits, such as the loss, in fp32. So do its gradients, which end as
+// fp32.
+Prediction Predict(Model& model, const Batch& batch, bool bf16 = false);
 
 }  // namespace elastiquant

@@ -198,7 +198,7 @@ bool StepRunner::NanIsDue(int64_t step) const {
 }
 
 Status StepRunner::Backward(int64_t step, const Batch& batch) {
-  Prediction prediction = Predict(replica_->model(), batch);
+  Prediction prediction = Predict(replica_->model(), batch, options_.precision == "bf16");
   if (NanIsDue(step)) prediction.loss = prediction.loss * kNan;
   const std::span<float> scalars = gradients_->scalars();
   scalars[0] = prediction.loss.item<float>();

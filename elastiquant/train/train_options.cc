@@ -53,6 +53,9 @@ Status ValidateOptimizer(const TrainOptions& o) {
       return InvalidArgument("--nesterov and --update are for --optimizer sgd");
     }
   }
+  if (o.precision != "fp32" && o.precision != "bf16") {
+    return InvalidArgument("--precision is '" + o.precision + "'; valid are: fp32, bf16");
+  }
   if (o.metric != "auto" && o.metric != "plain") {
     return InvalidArgument("--metric is '" + o.metric + "'; valid are: auto, plain");
   }
@@ -229,6 +232,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (o.update != "sgd") print["--update"] = o.update;
   if (o.algorithm != "ddp") print["--algorithm"] = o.algorithm;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
+  if (o.precision != "fp32") print["--precision"] = o.precision;
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;
   if (!o.codec_down.empty()) {

@@ -28,6 +28,7 @@ struct DataOptions {
 struct UpdateOptions {
   std::string model = "resnet20";
   std::string init;   // file that the weights begin with; empty: made from the seed
+  std::string precision = "fp32";  // or "bf16", in which forward and backward multiply
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
   int64_t batch = 32;  // images of a worker in a step

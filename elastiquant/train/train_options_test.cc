@@ -95,6 +95,16 @@ TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--decay-part is 1.5"));
 }
 
+TEST(TrainOptionsTest, PrecisionIsFp32OrBf16) {
+  TrainOptions o = Valid();
+  EXPECT_FALSE(Fingerprint(o, 2).contains("--precision"));
+  o.precision = "bf16";
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(Fingerprint(o, 2)["--precision"], "bf16");
+  o.precision = "fp8";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--precision is 'fp8'; valid are: fp32, bf16"));
+}
+
 TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
   TrainOptions o = Valid();
   o.algorithm = "gossip";
