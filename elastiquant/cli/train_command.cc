@@ -232,6 +232,10 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
                  "In which metric gradients are compressed: auto (that of the optimizer: under "
                  "adamw relative to its second moments) or plain")
       ->capture_default_str();
+  app.add_option("--exact-steps", o.exact_steps,
+                 "First steps that go uncompressed in a metric other than plain, while it gets "
+                 "to know the gradients")
+      ->capture_default_str();
   app.add_option("--exact", o.exact,
                  "Gradients that stay fp32: none, 1d (biases and norms), or patterns of names, "
                  "separated by commas")

@@ -312,6 +312,29 @@ TEST(DdpEngine, SwitchesToFp32TogetherWhereCompressionDoesNotPay) {
   EXPECT_NE(notices[0].find("does not pay"), std::string::npos) << notices[0];
 }
 
+// Through the bucket that DDP begins with and those that it goes on with, whether they are sent
+// ahead or not.
+TEST(DdpEngine, WhileMomentsSayLittleNothingIsCompressed) {
+  for (const std::string codec : {"dither:bits=1", "topk:ratio=0.1|ef", "powersgd:rank=1|ef"}) {
+    const auto options = WorldOptions(3);
+    RunRanks(3, [&](int rank) {
+      Worker worker(options, rank, codec, {.measure_every = 1, .has_metric = true});
+      worker.offers = [](size_t) { return true; };
+      const std::vector<at::Tensor> none(Parameters(codec).size());
+      ASSERT_TRUE(worker.engine->SetMetric(none, /*say_little=*/true).ok());
+      for (int step = 0; step < 6; ++step) {
+        if (step == 4) {
+          ASSERT_TRUE(worker.engine->SetMetric(none).ok());
+        }
+        const Layout& layout = step == 0 ? kFirst : kRebuilt;
+        const double error = worker.Error(worker.Step(step, layout), layout, step);
+        EXPECT_EQ(error < 1e-6, step < 4) << codec << " in step " << step;
+      }
+      EXPECT_EQ(worker.engine->stats().exact_steps, 0u) << "they do not go by DDP's all-reduce";
+    });
+  }
+}
+
 TEST(DdpEngine, WhatWasHeldBackIsSentWithTheFirstStepOfFp32) {
   for (const std::string codec :
        {"topk:ratio=0.1|ef", "elastic:bits=2|ef", "powersgd:rank=1|ef"}) {

@@ -52,13 +52,14 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
                                            {.reducer = std::move(options.reducer),
                                             .choose = choose,
                                             .has_metric = true,
+                                            .has_uncompressed = options.has_uncompressed,
                                             .before_sent = std::move(options.before_sent)}));
   return made;
 }
 
-Status DdpReduction::BeginStep(uint64_t step) {
+Status DdpReduction::BeginStep(uint64_t step, bool uncompressed) {
   staging_.Begin();
-  return layers_->BeginStep(step);
+  return layers_->BeginStep(step, uncompressed);
 }
 
 void DdpReduction::BeginExactStep() {

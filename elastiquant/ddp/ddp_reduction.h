@@ -33,6 +33,7 @@ struct DdpReductionOptions {
   size_t bucket_elements = 65536;
   ReducerOptions reducer;  // without on_measured
   DdpExchange exchange = {};
+  bool has_uncompressed = false;                   // as LayerReductionOptions has it
   std::function<void(size_t bucket)> before_sent;  // as LayerReductionOptions has it
 };
 
@@ -55,7 +56,7 @@ class DdpReduction {
   LayerReduction& layers() { return *layers_; }
 
   // A step is BeginStep, Arrive of each DDP bucket, Finish.
-  Status BeginStep(uint64_t step);
+  Status BeginStep(uint64_t step, bool uncompressed);
   // Does Staging::Take, before Arrive of the parameter's DDP bucket, and sends the bucket of
   // ours that is complete then. Returns whether one was sent.
   Result<bool> Take(size_t parameter, const at::Tensor& gradient);

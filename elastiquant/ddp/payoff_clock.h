@@ -29,6 +29,8 @@ class PayoffClock {
   // whether the last step went uncompressed, and `sent_by_all_reduce` how many bytes an
   // all-reduce of its gradients sends.
   Status BeginStep(Communicator& comm, bool was_exact, double sent_by_all_reduce);
+  // Leaves the step that has begun out of the account.
+  void Forget() { has_begun_ = false; }
   // Whether to send the step uncompressed that begins.
   bool exact() const { return payoff_.exact(); }
   std::string TakeNotice() { return payoff_.TakeNotice(); }

@@ -23,6 +23,7 @@ Result<std::unique_ptr<LayerReduction>> LayerReduction::Make(Communicator* comm,
   std::unique_ptr<LayerReduction> made(
       new LayerReduction(comm, std::move(buckets), codecs, std::move(options)));
   EQ_RETURN_IF_ERROR(made->MakeReducer());
+  if (made->options_.has_uncompressed) EQ_RETURN_IF_ERROR(made->MakeUncompressed());
   return made;
 }
 
@@ -48,8 +49,24 @@ Status LayerReduction::MakeReducer() {
     };
   }
   EQ_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(comm_, std::move(buckets), options));
+  active_ = reducer_.get();
   memory_ = std::make_unique<CodecMemory>(plan, buckets_.shapes, std::move(fields),
                                           comm_->world_size(), reducer_.get());
+  return {};
+}
+
+Status LayerReduction::MakeUncompressed() {
+  EQ_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> fp32, MakeCodec("fp32"));
+  std::vector<GradientBucket> buckets;
+  for (size_t b = 0; b < buckets_.gradients.size(); ++b) {
+    buckets.push_back({.gradient = buckets_.gradients[b],
+                       .codec = fp32,
+                       .name = buckets_.plan.buckets[b].name});
+  }
+  ReducerOptions options = options_.reducer;
+  options.measure_every = 0;  // nothing is lost
+  EQ_ASSIGN_OR_RETURN(uncompressed_,
+                      GradientReducer::Create(comm_, std::move(buckets), options));
   return {};
 }
 
@@ -72,18 +89,28 @@ Result<ExchangeChoice> LayerReduction::ChoiceOf(size_t bucket,
   return choice;
 }
 
-Status LayerReduction::BeginStep(uint64_t step) {
+Status LayerReduction::BeginStep(uint64_t step, bool uncompressed) {
   kept_.clear();
-  is_flushed_ = false;
-  metric_.BeginStep();
-  return reducer_->BeginStep(step);
+  active_ = uncompressed ? uncompressed_.get() : reducer_.get();
+  if (!uncompressed) {
+    is_flushed_ = false;
+    metric_.BeginStep();
+  }
+  return active_->BeginStep(step);
 }
 
 Status LayerReduction::MarkReady(size_t bucket) {
-  if (keep_zeros_) KeepZeros(bucket);
-  const uint16_t metric = metric_.Enter(bucket, buckets_.gradients[bucket]);
+  const bool compressed = active_ == reducer_.get();
+  if (compressed && keep_zeros_) KeepZeros(bucket);
+  const uint16_t metric = compressed ? metric_.Enter(bucket, buckets_.gradients[bucket]) : 0;
   if (options_.before_sent) options_.before_sent(bucket);
-  return reducer_->MarkReady(bucket, metric);
+  return active_->MarkReady(bucket, metric);
+}
+
+ReducerStats LayerReduction::TakeStats() {
+  ReducerStats stats = reducer_->TakeStats();
+  if (uncompressed_) stats += uncompressed_->TakeStats();
+  return stats;
 }
 
 void LayerReduction::KeepZeros(size_t bucket) {

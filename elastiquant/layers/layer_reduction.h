@@ -37,7 +37,8 @@ struct LayerReductionOptions {
   // Chooses how the mean of a bucket comes about. The codec is not made for its shapes yet.
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
-  bool has_metric = false;  // whether SetMetric may be called
+  bool has_metric = false;        // whether SetMetric may be called
+  bool has_uncompressed = false;  // whether BeginStep may be asked to compress nothing
   // Called by MarkReady before a bucket is sent, with its values in the metric, which are
   // nowhere else yet. May be null.
   std::function<void(size_t bucket)> before_sent = nullptr;
@@ -55,10 +56,12 @@ class LayerReduction {
   // optimiser (Metric::Set). Must be called between steps, and only with options.has_metric.
   Status SetMetric(SecondMoments moments) { return metric_.Set(std::move(moments)); }
 
-  // A step is BeginStep, MarkReady of each bucket, Finish (see GradientReducer).
-  Status BeginStep(uint64_t step);
+  // A step is BeginStep, MarkReady of each bucket, Finish (see GradientReducer). An
+  // uncompressed one averages the buckets as fp32 and as they are, and leaves alone what codecs
+  // remember. All workers must ask for it alike, and only with options.has_uncompressed.
+  Status BeginStep(uint64_t step, bool uncompressed = false);
   Status MarkReady(size_t bucket);
-  Result<StepOutcome> Finish() { return reducer_->Finish(); }
+  Result<StepOutcome> Finish() { return active_->Finish(); }
 
   // A step whose gradients are sent otherwise, and exactly, is BeginExactStep, Flush of each
   // bucket and, if all had a mean, CommitFlushed. Flush adds to a bucket's gradient all that
@@ -89,7 +92,7 @@ class LayerReduction {
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
   Status LoadMemory(const Sections& sections);
 
-  ReducerStats TakeStats() { return reducer_->TakeStats(); }
+  ReducerStats TakeStats();
   Certificate& certificate() { return certificate_; }
 
  private:
@@ -97,6 +100,7 @@ class LayerReduction {
                  LayerReductionOptions options);
 
   Status MakeReducer();
+  Status MakeUncompressed();
   std::vector<bool> Lossy() const;
   Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
   void KeepZeros(size_t bucket);
@@ -105,9 +109,12 @@ class LayerReduction {
   const LayerBuckets buckets_;
   const LayerReductionOptions options_;
   Certificate certificate_;
-  CodecsBySpec codecs_;                       // in use
-  Metric metric_;                             // in which buckets are sent
-  std::unique_ptr<GradientReducer> reducer_;  // destroyed before what its threads use
+  CodecsBySpec codecs_;  // in use
+  Metric metric_;        // in which buckets are sent
+  // These are destroyed before what their threads use.
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<GradientReducer> uncompressed_;  // with options.has_uncompressed
+  GradientReducer* active_ = nullptr;              // the one of this step
   std::unique_ptr<CodecMemory> memory_;
   // By bucket, in a step that is sent exactly: what its codec shall remember, by field.
   std::vector<std::vector<std::vector<float>>> flushed_;

@@ -43,7 +43,10 @@ struct LayerWorker {
     };
     const ReducerOptions options{.seed = 9, .measure_every = 1};
     layers = LayerReduction::Make(comm, std::move(buckets), codecs,
-                                  {.reducer = options, .choose = choose, .has_metric = true})
+                                  {.reducer = options,
+                                   .choose = choose,
+                                   .has_metric = true,
+                                   .has_uncompressed = true})
                  .value();
   }
   // Second moments that span six orders of magnitude, as an optimiser would have of Fill's
@@ -66,9 +69,9 @@ struct LayerWorker {
       }
     }
   }
-  Status Step(uint64_t step) {
+  Status Step(uint64_t step, bool uncompressed = false) {
     Fill(step);
-    EQ_RETURN_IF_ERROR(layers->BeginStep(step));
+    EQ_RETURN_IF_ERROR(layers->BeginStep(step, uncompressed));
     for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(layers->MarkReady(b));
     return layers->Finish().status();
   }
@@ -106,6 +109,34 @@ TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
     EXPECT_EQ(resumed.gradients, ends[static_cast<size_t>(comm.rank())]);
   });
   for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
+TEST_P(LayerReductionWorlds, UncompressedStepsAreExactAndLeaveTheMemoryAlone) {
+  RunWorld(WorldOptions(GetParam()), [&](Communicator& comm) {
+    LayerWorker worker(&comm), other(&comm);
+    worker.UseMetric();
+    other.UseMetric();
+    ASSERT_TRUE(worker.Step(0).ok());
+    ASSERT_TRUE(other.Step(0).ok());
+    const Sections before = worker.Saved();
+    ASSERT_TRUE(worker.Step(1, /*uncompressed=*/true).ok());
+    EXPECT_EQ(worker.Saved(), before);
+    for (size_t b = 0; b < worker.gradients.size(); ++b) {
+      for (size_t i = 0; i < worker.gradients[b].size(); ++i) {
+        double mean = 0;
+        for (int rank = 0; rank < comm.world_size(); ++rank) {
+          const size_t salt = 31 + static_cast<size_t>(rank) * 17 + b;
+          mean += static_cast<double>((i * 7919 + salt * 104729) % 101) / 64 - .75;
+        }
+        ASSERT_NEAR(worker.gradients[b][i], mean / comm.world_size(), 1e-6);
+      }
+    }
+    // As if there had been no such step.
+    ASSERT_TRUE(worker.Step(2).ok());
+    ASSERT_TRUE(other.Step(2).ok());
+    EXPECT_EQ(worker.gradients, other.gradients);
+    EXPECT_EQ(worker.Saved(), other.Saved());
+  });
 }
 
 // Under elastic:bits=8 the error of each value is a small part of its own unit, however small

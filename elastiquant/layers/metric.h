@@ -30,6 +30,11 @@ using SecondMoments = std::vector<std::span<const float>>;
 class Metric {
  public:
   static constexpr double kFloor = 1e-6;
+  // So many first steps should go uncompressed. Before there are second moments nothing is
+  // known of the metric, and those of a step or two say little of it: where a gradient happened
+  // to be small, the next one is huge in their units. What noise the second moments take up
+  // then fades more slowly than the optimiser forgets. (docs/results.md has what that costs.)
+  static constexpr int64_t kFirstSteps = 5;
 
   // `lossy` says of each bucket whether its codec loses anything: the others need no metric,
   // and would lose by the conversion. `plan` and `shapes` must outlive it.

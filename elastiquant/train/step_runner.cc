@@ -26,12 +26,6 @@ constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
 constexpr char kRate[] = "learning-rate";  // of what is remembered
 
-Result<ExchangeChoice> AsItAsks(std::shared_ptr<const Codec> codec) {
-  ExchangeChoice choice;
-  choice.codec = std::move(codec);
-  return choice;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
@@ -57,44 +51,34 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
   EQ_ASSIGN_OR_RETURN(codecs[kExact], MakeCodec("fp32"));
   codecs_ = std::make_unique<RunCodecs>(std::move(codecs), comm_, options.adapt_every);
   units_ = std::make_unique<MemoryUnits>(shapes_.size());
-  const ReducerOptions reducer_options{
-      .seed = Mix64(options.seed),  // apart from the streams of weights and data
-      .threads = options.codec_threads,
-      .measure_every = static_cast<uint64_t>(options.measure_every)};
-  EQ_ASSIGN_OR_RETURN(
-      layers_,
-      MakeReduction(
-          codecs_->Now(),
-          {.reducer = reducer_options,
-           .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
-           .has_metric = MetricOf(options) != "plain"}));
-  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
-  if (algorithm.has_exact_steps()) {
-    const std::shared_ptr<const Codec> fp32 = codecs_->asked().at(kExact);
-    EQ_ASSIGN_OR_RETURN(exact_, MakeReduction({{kCompressed, fp32}, {kExact, fp32}},
-                                              {.reducer = {.threads = options.codec_threads},
-                                               .choose = [](size_t, auto codec) {
-                                                 return AsItAsks(std::move(codec));
-                                               }}));
-  }
-  if (MetricOf(options) == "plain") return {};
-  // They stay where they are. Before the first step they are zero, and the metric is plain.
-  return layers_->SetMetric(replica_->second_moments());
-}
-
-Result<std::unique_ptr<LayerReduction>> StepRunner::MakeReduction(
-    const CodecsBySpec& codecs, LayerReductionOptions options) {
   LayerBuckets buckets{gradients_->plan(), shapes_, {}, {}};
   for (size_t b = 0; b < gradients_->plan().buckets.size(); ++b) {
     buckets.gradients.push_back(gradients_->bucket(b));
     buckets.specs.push_back(gradients_->plan().buckets[b].exact ? kExact : kCompressed);
   }
-  options.before_sent = [this](size_t b) { Capture(b); };
-  return LayerReduction::Make(comm_, std::move(buckets), codecs, std::move(options));
+  const ReducerOptions reducer_options{
+      .seed = Mix64(options.seed),  // apart from the streams of weights and data
+      .threads = options.codec_threads,
+      .measure_every = static_cast<uint64_t>(options.measure_every)};
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  const bool has_metric = MetricOf(options) != "plain";
+  EQ_ASSIGN_OR_RETURN(
+      layers_,
+      LayerReduction::Make(
+          comm_, std::move(buckets), codecs_->Now(),
+          {.reducer = reducer_options,
+           .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
+           .has_metric = has_metric,
+           .has_uncompressed = has_metric || algorithm.has_exact_steps(),
+           .before_sent = [this](size_t b) { Capture(b); }}));
+  if (!has_metric) return {};
+  // They stay where they are. Before the first step they are zero, and the metric is plain.
+  return layers_->SetMetric(replica_->second_moments());
 }
 
-LayerReduction& StepRunner::layers() {
-  return replica_->optimizer().sends_exactly() ? *exact_ : *layers_;
+bool StepRunner::SendsUncompressed(int64_t step) const {
+  if (replica_->optimizer().sends_exactly()) return true;
+  return MetricOf(options_) != "plain" && step < options_.exact_steps;
 }
 
 const Codec& StepRunner::codec() const { return *codecs_->asked().at(kCompressed); }
@@ -104,7 +88,9 @@ Result<ExchangeChoice> StepRunner::ChoiceOf(size_t bucket,
   if (!gradients_->plan().buckets[bucket].exact) {
     return ExchangeOf(options_, std::move(codec), comm_->world_size());
   }
-  return AsItAsks(std::move(codec));
+  ExchangeChoice as_it_asks;
+  as_it_asks.codec = std::move(codec);
+  return as_it_asks;
 }
 
 Status StepRunner::UseCodec(const std::string& spec) {
@@ -168,7 +154,7 @@ void StepRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = gradients_->plan().buckets[bucket];
   if (dumping_) dump_->Capture(planned, gradients_->bucket(bucket));
   for (const BucketSlot& slot : planned.slots) replica_->optimizer().Prepare(slot.parameter);
-  const Status status = layers().MarkReady(bucket);
+  const Status status = layers_->MarkReady(bucket);
   if (!status.ok()) backward_status_ = status;
   Strike(FaultMoment::kBackward, step_);
 }
@@ -210,17 +196,17 @@ Status StepRunner::Backward(int64_t step, const Batch& batch) {
 
 // Leaves the means of what the workers have sent in the gradients.
 Result<StepOutcome> StepRunner::Reduce(int64_t step, double learning_rate, const Batch& batch) {
-  const bool by_codec = &layers() == layers_.get();
-  if (by_codec && HasLearningRate(codec())) {
+  const bool uncompressed = SendsUncompressed(step);
+  if (HasLearningRate(codec())) {
     EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
   }
-  if (by_codec) units_->BeforeStep(*layers_);
-  EQ_RETURN_IF_ERROR(layers().BeginStep(static_cast<uint64_t>(step)));
-  if (by_codec) units_->InStep(*layers_);
+  units_->BeforeStep(*layers_);
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed));
+  units_->InStep(*layers_);
   comm_->SetActivity("in forward or backward");
   EQ_RETURN_IF_ERROR(Backward(step, batch));
-  auto outcome = layers().Finish();
-  if (by_codec) units_->AfterStep(*layers_);
+  auto outcome = layers_->Finish();
+  units_->AfterStep(*layers_);
   return outcome;
 }
 
@@ -265,7 +251,7 @@ Result<StepResult> StepRunner::Run(int64_t step, double learning_rate, bool insp
 }
 
 void StepRunner::AddCommunication(const Traffic& before, StepRecord* record) {
-  const ReducerStats stats = layers().TakeStats();
+  const ReducerStats stats = layers_->TakeStats();
   const Traffic step = comm_->traffic() - before;
   StepSeconds& seconds = record->seconds;
   seconds.encode = stats.encode_seconds;

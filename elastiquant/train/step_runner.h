@@ -77,9 +77,7 @@ class StepRunner {
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeLayers(const TrainOptions& options);
-  Result<std::unique_ptr<LayerReduction>> MakeReduction(const CodecsBySpec& codecs,
-                                                        LayerReductionOptions options);
-  LayerReduction& layers();    // of the step that has begun
+  bool SendsUncompressed(int64_t step) const;
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
@@ -99,8 +97,6 @@ class StepRunner {
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
   std::unique_ptr<LayerReduction> layers_;
-  std::unique_ptr<LayerReduction>
-      exact_;             // of steps that are sent uncompressed, if there are any
   int64_t step_ = 0;      // the newest step
   bool dumping_ = false;  // whether this step's gradient is dumped
   Status backward_status_;

@@ -127,6 +127,7 @@ Status ValidateRun(const TrainOptions& o) {
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--max-skipped", o.max_skipped, 1));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-every", o.measure_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--adapt-every", o.adapt_every, 0));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--exact-steps", o.exact_steps, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--bucket-kib", o.bucket_kib, 1));
   if (o.forget_memory && !o.resume) return InvalidArgument("--forget-memory needs --resume");
   EQ_RETURN_IF_ERROR(AtLeast("--threads", o.threads, 0));
@@ -192,6 +193,7 @@ void PrintAdamW(const TrainOptions& o, nlohmann::json* print) {
                  {"--beta2", o.beta2},
                  {"--epsilon", o.epsilon},
                  {"--metric", MetricOf(o)}});
+  if (MetricOf(o) != "plain") (*print)["--exact-steps"] = o.exact_steps;
 }
 
 // What "auto" chooses is what counts; checkpoints from before there was a choice say "codec".
@@ -230,9 +232,9 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   };
   if (!init.empty()) print["--init"] = init;
   if (o.update != "sgd") print["--update"] = o.update;
+  if (o.precision != "fp32") print["--precision"] = o.precision;
   if (o.algorithm != "ddp") print["--algorithm"] = o.algorithm;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
-  if (o.precision != "fp32") print["--precision"] = o.precision;
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;
   if (!o.codec_down.empty()) {

@@ -8,6 +8,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/exchange/exchange_choice.h"
+#include "elastiquant/layers/metric.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/schedule.h"
 
@@ -27,8 +28,8 @@ struct DataOptions {
 
 struct UpdateOptions {
   std::string model = "resnet20";
-  std::string init;   // file that the weights begin with; empty: made from the seed
   std::string precision = "fp32";  // or "bf16", in which forward and backward multiply
+  std::string init;   // file that the weights begin with; empty: made from the seed
   int64_t steps = 0;  // 0: `epochs` says how long
   int64_t epochs = 10;
   int64_t batch = 32;  // images of a worker in a step
@@ -58,9 +59,11 @@ struct UpdateOptions {
 struct CommunicationOptions {
   int workers = 1;
   std::string codec = "elastic:bits=4";
-  std::string exact = "1d";             // BucketPlanOptions::exact
-  std::string exchange = "auto";        // as exchange/exchange_choice.h takes it
-  std::string metric = "auto";          // in which gradients are compressed; or "plain"
+  std::string exact = "1d";       // BucketPlanOptions::exact
+  std::string exchange = "auto";  // as exchange/exchange_choice.h takes it
+  std::string metric = "auto";    // in which gradients are compressed; or "plain"
+  // First steps that go uncompressed in a metric, which must get to know the gradients.
+  int64_t exact_steps = Metric::kFirstSteps;
   std::string codec_down;               // for means on their way back; empty: `codec`
   int64_t bucket_kib = 256;             // of fp32 gradient
   int64_t adapt_every = 0;              // steps; 0: LevelAdapter's schedule

@@ -96,7 +96,7 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                                       uint64_t measure_every, const py::object& all_reduce_by,
                                       bool shares_link, const std::string& exchange,
                                       const std::map<std::string, std::string>& down,
-                                      bool may_discard, py::function on_notice,
+                                      bool has_metric, bool may_discard, py::function on_notice,
                                       const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   DdpOptions options{.bucket_elements = bucket_elements,
@@ -107,6 +107,7 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                      .shares_link = shares_link,
                      .exchange = exchange,
                      .down = down,
+                     .has_metric = has_metric,
                      .may_discard = may_discard,
                      .step_seconds = SecondsFrom(step_seconds),
                      .on_notice = FromAnyThread(std::move(on_notice)),
@@ -187,8 +188,8 @@ void BindDdp(py::module_& module) {
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
              py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
              py::arg("measure_every"), py::arg("all_reduce_by"), py::arg("shares_link"),
-             py::arg("exchange"), py::arg("down"), py::arg("may_discard"), py::arg("on_notice"),
-             py::arg("step_seconds"));
+             py::arg("exchange"), py::arg("down"), py::arg("has_metric"),
+             py::arg("may_discard"), py::arg("on_notice"), py::arg("step_seconds"));
   engine.def(
       "register",
       [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,
@@ -221,11 +222,14 @@ void BindDdp(py::module_& module) {
   engine.def("set_units", [](DdpEngine& e, std::vector<double> units) {
     ThrowIfError(e.SetUnits(std::move(units)));
   });
-  engine.def("set_metric", [](DdpEngine& e, std::vector<std::optional<at::Tensor>> moments) {
-    std::vector<at::Tensor> tensors;
-    for (auto& m : moments) tensors.push_back(m.value_or(at::Tensor()));
-    ThrowIfError(e.SetMetric(std::move(tensors)));
-  });
+  engine.def(
+      "set_metric",
+      [](DdpEngine& e, std::vector<std::optional<at::Tensor>> moments, bool say_little) {
+        std::vector<at::Tensor> tensors;
+        for (auto& m : moments) tensors.push_back(m.value_or(at::Tensor()));
+        ThrowIfError(e.SetMetric(std::move(tensors), say_little));
+      },
+      py::arg("moments"), py::arg("say_little") = false);
   engine.def("restore_memory", &DdpEngine::RestoreMemory);
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
   engine.def(

@@ -47,6 +47,7 @@ def compress(
     grad_scaler: torch.amp.GradScaler | None = None,
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     metric: str | _metric.MetricOf = "auto",
+    exact_steps: int = _metric.EXACT_STEPS,
     exchange: str = "auto",
     down: str | None = None,
 ) -> Compression:
@@ -99,6 +100,9 @@ def compress(
     metric: 'auto' compresses as the optimizer says, 'plain' compresses gradients as they are,
         and a function of (name, parameter) gives another metric: it returns a tensor of the
         parameter's shape that stands for v, or None. All workers must get the same values.
+    exact_steps: in the metric of an optimizer gradients go uncompressed until it has made so
+        many steps. Nothing is known of the metric before the first one, and little after the
+        second, and what noise gets into the second moments stays there for long.
     exchange: how the workers come to the mean of what is compressed. 'auto' takes two phases
         (parts to their owners, then the owners' means to all), or what the codec asks for; but
         2 workers make an all-gather, which moves the same bytes and quantises once in place of
@@ -146,7 +150,7 @@ def attach(
         specs = _specs(names, parameters, o.codec, o.exact, o.policy)
         _check_numbers(o)
         optimizers = _metric.optimizers_of(o.optimizer)
-        units = _metric.Metric(names, parameters, optimizers, o.metric)
+        units = _metric.Metric(names, parameters, optimizers, o.metric, o.exact_steps)
         _between_steps.check(names, parameters, specs, optimizers)
         if o.link is not None:
             _core._check_link(o.link)
@@ -159,7 +163,7 @@ def attach(
     alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
     alike |= {"bucket_kib": bucket_kib, "seed": o.seed, "switch": o.switch}
     alike |= {"grad_scaler": o.grad_scaler is not None, "optimizer": o.optimizer is not None}
-    alike |= {"metric": None if units is None else units.name}
+    alike |= {"metric": None if units is None else units.name, "exact_steps": o.exact_steps}
     alike |= {"exchange": o.exchange, "down": o.down}
     meeting = _group.arrange(group, o.timeout, o.stall_timeout, o.link, alike, error)
     remembers = any(_core.Codec(spec).state for spec in set(specs))
@@ -175,6 +179,7 @@ def attach(
         measure_every=o.measure_every,
         all_reduce_by=group if o.switch and o.link is None else None,
         shares_link=dist.get_backend(group) in ("gloo", "mpi"),
+        has_metric=units.name == "adam",
         may_discard=remembers and _between_steps.may_discard(ddp),
         exchange=o.exchange,
         down={} if o.down is None else {_core.Codec(o.codec).spec: _core.Codec(o.down).spec},
@@ -357,7 +362,7 @@ def _close_all() -> None:
 
 def _layer(line: dict[str, Any]) -> LayerStats:
     """From a line of the certificate, whose sums are all floating point."""
-    names = ("nmse", "spread", "bound", "bits", "verdict")
+    names = ("nmse", "noise", "spread", "bound", "bits", "verdict")
     counts = {name: int(line[name]) for name in ("messages", "coordinates")}
     return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
 

@@ -12,6 +12,8 @@ from elastiquant import _core
 
 _log = logging.getLogger("elastiquant")
 
+EXACT_STEPS = 5  # as Metric::kFirstSteps
+
 MetricOf = Callable[[str, torch.Tensor], "torch.Tensor | None"]
 
 # Optimisers that move a weight by g / sqrt(v), by where their state has v.
@@ -61,15 +63,20 @@ class Metric:
         parameters: Sequence[torch.nn.Parameter],
         optimizers: Sequence[torch.optim.Optimizer],
         metric: str | MetricOf,
+        exact_steps: int = EXACT_STEPS,
     ):
         if metric not in ("auto", "plain") and not callable(metric):
             raise ValueError(f"metric must be 'auto', 'plain' or a function, not {metric!r}")
+        if not isinstance(exact_steps, int) or exact_steps < 0:
+            raise ValueError(f"exact_steps must be a number from 0 on, not {exact_steps!r}")
         if metric == "auto":
             _refuse_shards(optimizers)
         self._names = names
         self._parameters = parameters
         self._metric = metric
         self._optimizers = optimizers
+        # Of so few steps the moments say little. Afterwards it is 0.
+        self._exact_steps = exact_steps if metric == "auto" else 0
         # By parameter: its optimiser, and where that has v.
         self._owner = {
             p: (o, source)
@@ -78,6 +85,7 @@ class Metric:
             for p in group["params"]
         }
         self._given: list[torch.Tensor | None] = []
+        self._say_little = False
 
     @property
     def name(self) -> str:
@@ -114,9 +122,21 @@ class Metric:
         same = len(moments) == len(self._given) and all(
             a is b for a, b in zip(moments, self._given, strict=True)
         )
-        if not same:
-            engine.set_metric(moments)
+        said_little, self._say_little = self._say_little, self._are_young()
+        if not same or self._say_little != said_little:
+            engine.set_metric(moments, self._say_little)
             self._given = moments
+
+    def _are_young(self) -> bool:
+        """Whether the moments are of fewer than exact_steps steps."""
+        if self._exact_steps == 0 or self.name == "plain":
+            return False
+        counts = [
+            _steps_of(optimizer) for optimizer in self._optimizers if _has_moments(optimizer)
+        ]
+        if all(count is None or count >= self._exact_steps for count in counts):
+            self._exact_steps = 0  # no need to look again, for which a GPU might have to wait
+        return self._exact_steps > 0
 
     def _moments(self, name: str, parameter: torch.nn.Parameter) -> torch.Tensor | None:
         if not isinstance(self._metric, str):
@@ -156,6 +176,15 @@ def _has_moments(optimizer: torch.optim.Optimizer) -> bool:
         return True
     states = optimizer.state.values()
     return any(_moments_in(state, _USUAL_NAME) is not None for state in states)
+
+
+def _steps_of(optimizer: torch.optim.Optimizer) -> int | None:
+    """How many steps an optimiser has made, or None if it has moments but does not count."""
+    states = list(optimizer.state.values())
+    counts = [int(state["step"]) for state in states if "step" in state]
+    if counts:
+        return max(counts)
+    return None if states else 0
 
 
 def _refuse_shards(optimizers: Iterable[torch.optim.Optimizer]) -> None:

@@ -23,7 +23,7 @@ def trained_by_compress(**options) -> torch.Tensor:
     """The weights after some steps."""
     model = make_ddp(bucket_cap_mb=25)
     optimizer = optimizer_of(model)
-    compress(model, optimizer=optimizer, **options)
+    compress(model, optimizer=optimizer, exact_steps=1, **options)
     train(model, range(6), optimizer)
     return weights(model)
 
@@ -54,7 +54,7 @@ def a_compiled_model_is_compressed_like_any_other():
         optimizer = optimizer_of(model)
         # Names are those of the model that was compiled.
         compression = compress(
-            given, optimizer=optimizer, policy={"0.weight": "elastic:bits=8"}
+            given, optimizer=optimizer, exact_steps=1, policy={"0.weight": "elastic:bits=8"}
         )
         assert compression.codecs["0.weight"].startswith("elastic:bits=8")
         train_called(called, optimizer)
@@ -67,7 +67,7 @@ def a_compiled_model_is_compressed_like_any_other():
 def a_model_that_is_compiled_after_it_is_compressed_trains_too():
     model = make_ddp(bucket_cap_mb=25)
     optimizer = optimizer_of(model)
-    compression = compress(model, optimizer=optimizer)
+    compression = compress(model, optimizer=optimizer, exact_steps=1)
     train_called(torch.compile(model, backend="eager"), optimizer)
     assert compression.stats().steps == 6
     assert torch.allclose(weights(model), trained_by_compress(), atol=1e-4)
@@ -84,10 +84,11 @@ def a_pair_for_a_framework_does_what_compress_does():
     for codec in ("dither:bits=2", "elastic:bits=4|ef"):
         model, other = make_ddp(), make_ddp()
         optimizers = optimizer_of(model), optimizer_of(other)
-        compress(other, codec, optimizer=optimizers[1])
+        compress(other, codec, optimizer=optimizers[1], exact_steps=2)
         state, hook = elastiquant.comm_hook(
             codec,
             optimizer=lambda: optimizers[0],  # noqa: B023
+            exact_steps=2,
             switch=False,
         )
         with raises(RuntimeError, "begins with the first backward"):
@@ -98,7 +99,7 @@ def a_pair_for_a_framework_does_what_compress_does():
         assert torch.equal(weights(model), weights(other)), codec
         compression = state.compression
         assert compression.metric == "adam" and compression.stats().steps == 6
-        assert compression.stats().ratio > 4
+        assert compression.stats().ratio > 2
 
 
 @check

@@ -70,7 +70,9 @@ def noise_is_even_in_the_metric_of_every_optimizer():
     for name, make in OPTIMIZERS.items():
         model, plain = make_ddp(uneven_model()), make_ddp(uneven_model())
         optimizer = make(model.parameters())
-        compression = compress(model, "dither:bits=2", optimizer=optimizer, measure_every=1)
+        compression = compress(
+            model, "dither:bits=2", optimizer=optimizer, exact_steps=0, measure_every=1
+        )
         assert compression.metric == "adam", name
         train(model, range(4), optimizer)
         check_same_everywhere(weights(model))
@@ -105,7 +107,7 @@ def without_second_moments_nothing_changes():
 def the_first_step_is_plain_and_a_resumed_one_is_not():
     model, other = make_ddp(), make_ddp()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    compress(model, optimizer=optimizer)
+    compress(model, optimizer=optimizer, exact_steps=0)
     compress(other)
     assert torch.equal(gradients_after(model, 0), gradients_after(other, 0))
     train(model, range(3), optimizer)
@@ -113,7 +115,7 @@ def the_first_step_is_plain_and_a_resumed_one_is_not():
     resumed = make_ddp()
     resumed.load_state_dict(model.state_dict())
     again = torch.optim.AdamW(resumed.parameters(), lr=1e-2)
-    compression = compress(resumed, optimizer=again)
+    compression = compress(resumed, optimizer=again, exact_steps=3)
     again.load_state_dict(optimizer.state_dict())  # later than compress()
     plain = make_ddp()
     plain.load_state_dict(model.state_dict())
@@ -127,6 +129,25 @@ def the_first_step_is_plain_and_a_resumed_one_is_not():
 
 
 @check
+def first_steps_go_uncompressed():
+    model, plain = make_ddp(uneven_model()), make_ddp(uneven_model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    compression = compress(model, "dither:bits=2", optimizer=optimizer, exact_steps=3)
+    errors, sent = [], []
+    for step in range(6):
+        plain.load_state_dict(model.state_dict())
+        errors.append(
+            relative_error(gradients_after(model, step), gradients_after(plain, step))
+        )
+        sent.append(compression.stats().bytes_up)
+        optimizer.step()
+    assert max(errors[:3]) < 1e-6 < min(errors[3:]), errors
+    steps = [b - a for a, b in zip([0, *sent], sent, strict=False)]
+    assert max(steps[3:]) < min(steps[:3]) / 3, steps
+    check_same_everywhere(weights(model))
+
+
+@check
 def groups_accumulation_clipping_and_scaled_losses_go_with_it():
     model = make_ddp()
     matrices = [p for p in model.parameters() if p.dim() > 1]
@@ -134,7 +155,7 @@ def groups_accumulation_clipping_and_scaled_losses_go_with_it():
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "lr": 2e-3}, {"params": others, "weight_decay": 0.0}], lr=1e-3
     )
-    compress(model, "dither:bits=3", optimizer=optimizer)
+    compress(model, "dither:bits=3", optimizer=optimizer, exact_steps=2)
     for step in range(6):
         optimizer.zero_grad()
         with model.no_sync():
@@ -153,7 +174,7 @@ def several_optimizers_each_have_their_metric():
     first, *rest = model.parameters()
     adam, sgd = torch.optim.AdamW(rest, lr=1e-3), torch.optim.SGD([first], lr=0.1)
     with logged(logging.INFO) as lines:
-        compression = compress(model, optimizer=[adam, sgd])
+        compression = compress(model, optimizer=[adam, sgd], exact_steps=0)
     assert compression.metric == "adam"
     assert dist.get_rank() != 0 or any("of 7 of 8 parameters" in line for line in lines), lines
     for step in range(3):
@@ -186,7 +207,8 @@ def memory_is_kept_in_the_metric_across_a_checkpoint():
     def start():
         model = make_ddp()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        return model, optimizer, compress(model, "topk:ratio=0.1|ef", optimizer=optimizer)
+        codec = "topk:ratio=0.1|ef"
+        return model, optimizer, compress(model, codec, optimizer=optimizer, exact_steps=1)
 
     model, optimizer, compression = start()
     train(model, range(4), optimizer)
@@ -205,7 +227,7 @@ def memory_is_kept_in_the_metric_across_a_checkpoint():
 def workers_whose_moments_differ_are_told():
     model = make_ddp()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    compress(model, optimizer=optimizer)
+    compress(model, optimizer=optimizer, exact_steps=1)
     train(model, range(2), optimizer)
     if dist.get_rank() == 1:
         matrix = next(model.parameters())
@@ -222,6 +244,8 @@ def what_cannot_be_a_metric_is_refused():
         compress(zero, optimizer=sharded)
     with raises(ValueError, "metric must be 'auto', 'plain' or a function"):
         compress(make_ddp(), metric="adam")
+    with raises(ValueError, "exact_steps must be a number from 0 on, not -1"):
+        compress(make_ddp(), exact_steps=-1)
     with raises(ValueError, "is a str, not one of torch.optim"):
         compress(make_ddp(), optimizer="adamw")
     with raises(RuntimeError, "metric"):
