@@ -6,8 +6,9 @@
 
 Trains a GPT for each scheme, learning rate and seed by `elastiquant train`, one run after the
 other, and writes OUT/table.md and OUT/loss.png: the validation loss against the bytes that a
-worker sent. A run that is there already is not run again, so that an interrupted comparison
-goes on where it was.
+worker sent; with --links also what a step takes over these. A run that is there already is not
+run again, so that an interrupted comparison goes on where it was; --table-only makes do with
+the runs that are there.
 """
 
 import argparse
@@ -39,6 +40,7 @@ SCHEMES = {
     "2 bits": Scheme("dither:bits=2"),
     "1 bit": Scheme("dither:bits=1"),
     "1/2 bit": Scheme("dither:bits=0.5"),
+    "1/4 bit": Scheme("dither:bits=0.25"),
     "4 bits elastic": Scheme("elastic:bits=4"),
     "1 bit, feedback": Scheme("dither:bits=1|ef"),
     "2 bits, plain": Scheme("dither:bits=2", PLAIN),
@@ -56,65 +58,101 @@ SCHEMES = {
 }
 
 
-def train(args: argparse.Namespace, scheme: str, rate: float, seed: int) -> dict:
-    """The summary of a run, which is made if it is not there."""
+def command(args: argparse.Namespace, scheme: str, rate: float, steps: int) -> list:
     codec, options, factor = SCHEMES[scheme]
-    name = "".join(c if c.isalnum() else "-" for c in scheme)
-    out = args.out / f"{name}_lr{rate:g}_seed{seed}"
+    words = [PROGRAM, "train", "--model", args.model, "--data", args.data]
+    words += ["--lr", rate * factor, "--weight-decay", 0.1, "--no-decay-1d"]
+    words += ["--warmup", steps // 10, "--steps", steps, "--precision", args.precision]
+    words += ["--workers", args.workers, "--batch", args.batch, "--eval-every", 0]
+    words += [] if codec is None else ["--codec", codec]
+    # As its authors advise, 1-bit Adam freezes after 15 % of the steps.
+    freeze = str(max(1, steps * 15 // 100))
+    return words + [str(option).replace("{warm-up}", freeze) for option in options]
+
+
+def summary_of(args: argparse.Namespace, words: list, out: pathlib.Path) -> dict | None:
+    """The summary of a run, which is made if it is not there, or None under --table-only."""
     summary = out / "summary.json"
     if not summary.exists():
-        command = [PROGRAM, "train", "--model", args.model, "--lr", rate * factor]
-        command += ["--weight-decay", 0.1, "--no-decay-1d", "--warmup", args.steps // 10]
-        command += ["--workers", args.workers, "--batch", args.batch, "--steps", args.steps]
-        command += ["--data", args.data, "--eval-every", 0, "--seed", seed]
-        command += [] if codec is None else ["--codec", codec]
-        # As its authors advise, 1-bit Adam freezes after 15 % of the steps.
-        freeze = str(args.steps * 15 // 100)
-        command += [str(option).replace("{warm-up}", freeze) for option in options]
-        command += ["--generated-test", args.tested]
-        command += ["--out", out, "--overwrite", "--quiet"]
-        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        if args.table_only:
+            return None
+        words = [*words, "--out", out, "--overwrite", "--quiet"]
+        subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
     return json.loads(summary.read_text())
 
 
-def best(args: argparse.Namespace, scheme: str) -> dict:
-    """The scheme's row of the table."""
+def folder(args: argparse.Namespace, scheme: str, rest: str) -> pathlib.Path:
+    return args.out / ("".join(c if c.isalnum() else "-" for c in scheme) + rest)
+
+
+def train(args: argparse.Namespace, scheme: str, rate: float, seed: int) -> dict | None:
+    words = command(args, scheme, rate, args.steps)
+    words += ["--seed", seed, "--generated-test", args.tested]
+    return summary_of(args, words, folder(args, scheme, f"_lr{rate:g}_seed{seed}"))
+
+
+def seconds(args: argparse.Namespace, scheme: str, link: str) -> float | None:
+    """The median of a step over an emulated link, once first steps that differ are over."""
+    words = command(args, scheme, args.rates[0], 40)
+    words += ["--link", link, "--generated-test", 1]
+    if SCHEMES[scheme].options is ADAMW:
+        words += ["--exact-steps", 1]
+    # Its steps that update second moments soon get rare enough for the median.
+    words = ["zeroone-adam:growth=1" if word == "zeroone-adam" else word for word in words]
+    run = summary_of(args, words, folder(args, scheme, "_" + link.replace(",", "-")))
+    return run and run["median_seconds_per_step"]
+
+
+def best(args: argparse.Namespace, scheme: str) -> dict | None:
+    """The scheme's row of the table, or None if there are no runs of it."""
     losses, bits, sent = {}, [], []
     for rate in args.rates:
         runs = []
         for seed in range(1, args.seeds + 1):
-            runs.append(train(args, scheme, rate, seed))
-            loss = runs[-1]["validation_loss"]
+            run = train(args, scheme, rate, seed)
+            if run is None:
+                continue
+            runs.append(run)
+            loss = run["validation_loss"]
             print(f"{scheme}, lr {rate:g}, seed {seed}: {loss:.4f}", file=sys.stderr)
+        if not runs:
+            continue
         losses[rate] = [run["validation_loss"] for run in runs]
         bits += [run["bits_per_coordinate"] for run in runs]
         sent += [run["bytes_up"] for run in runs]
+    if not losses:
+        return None
     rate = min(losses, key=lambda r: statistics.fmean(losses[r]))
     return {
         "scheme": scheme,
         "losses": losses,
         "rate": rate,
         "loss": statistics.fmean(losses[rate]),
-        "spread": statistics.stdev(losses[rate]) if args.seeds > 1 else None,
+        "seeds": len(losses[rate]),
+        "spread": statistics.stdev(losses[rate]) if len(losses[rate]) > 1 else None,
         "bits": statistics.fmean(bits),
         "bytes": statistics.fmean(sent),
+        "seconds": {link: seconds(args, scheme, link) for link in args.links},
     }
 
 
 def table(args: argparse.Namespace, rows: list[dict]) -> str:
-    lines = [
-        "| scheme | bits a value | MB sent | " + " | ".join(f"lr {r:g}" for r in args.rates)
-    ]
-    lines[0] += " | best | of fp32 |"
-    lines.append("| --- | " + "---: | " * (len(args.rates) + 4))
+    heads = ["scheme", "bits a value", "MB sent", *(f"lr {r:g}" for r in args.rates)]
+    heads += ["best", "of fp32", *(f"s at {link}" for link in args.links)]
+    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
     base = rows[0]["loss"]
     for row in rows:
         factor = SCHEMES[row["scheme"]].rate
         name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
         cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
-        cells += [f"{statistics.fmean(row['losses'][rate]):.4f}" for rate in args.rates]
-        spread = "" if row["spread"] is None else f" ± {row['spread']:.4f}"
+        losses = [row["losses"].get(rate) for rate in args.rates]
+        cells += ["" if of_rate is None else f"{of_rate[0]:.4f}" for of_rate in losses]
+        spread = (
+            "" if row["spread"] is None else f" ± {row['spread']:.4f} ({row['seeds']} seeds)"
+        )
         cells += [f"{row['loss']:.4f}{spread}", f"{100 * (row['loss'] / base - 1):+.2f} %"]
+        times = [row["seconds"][link] for link in args.links]
+        cells += ["" if time is None else f"{time:.2f}" for time in times]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -157,12 +195,15 @@ def main() -> None:
     parser.add_argument("--tested", type=int, default=500, help="samples of generated-text")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-3, 4e-3, 8e-3])
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--links", nargs="*", default=[], help="to time steps over: 20mbit")
+    parser.add_argument("--table-only", action="store_true", help="train nothing")
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
     args = parser.parse_args()
     if args.schemes[0] != "fp32":
         parser.error("the first of --schemes is what the others are compared with: fp32")
     args.out.mkdir(parents=True, exist_ok=True)
-    rows = [best(args, scheme) for scheme in args.schemes]
+    rows = [row for row in (best(args, scheme) for scheme in args.schemes) if row]
     text = table(args, rows)
     (args.out / "table.md").write_text(text)
     (args.out / "rows.json").write_text(json.dumps(rows, indent=1))
