@@ -287,6 +287,17 @@ class TrainTest(unittest.TestCase):
                 self.assertEqual(metrics(broken), metrics(whole))
                 self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
 
+    def test_bf16_is_nearly_fp32(self):
+        losses = {}
+        for precision in ("fp32", "bf16"):
+            out = self.out() / precision
+            done = train(out, precision=precision, steps=2)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIs(summary(out)["replicas_identical"], True)
+            losses[precision] = metrics(out)[0]["loss"]
+        self.assertNotEqual(losses["bf16"], losses["fp32"])
+        self.assertAlmostEqual(losses["bf16"] / losses["fp32"], 1, delta=0.02)
+
     def test_adapted_levels_resume_exactly(self):
         same = {"codec": "alq", "adapt_every": 3}
         whole, broken = self.out() / "whole", self.out() / "broken"

@@ -58,6 +58,7 @@ Status LayerReduction::MakeReducer() {
 Status LayerReduction::MakeUncompressed() {
   EQ_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> fp32, MakeCodec("fp32"));
   std::vector<GradientBucket> buckets;
+  buckets.reserve(buckets_.gradients.size());
   for (size_t b = 0; b < buckets_.gradients.size(); ++b) {
     buckets.push_back({.gradient = buckets_.gradients[b],
                        .codec = fp32,
