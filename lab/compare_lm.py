@@ -165,21 +165,18 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for row in rows:
-        ours = SCHEMES[row["scheme"]].options is ADAMW
-        axes.plot(row["bytes"] / 1e6, row["loss"], "o" if ours else "x", markersize=8)
-        axes.annotate(
-            row["scheme"],
-            (row["bytes"] / 1e6, row["loss"]),
-            textcoords="offset points",
-            xytext=(7, 3),
-            fontsize=9,
-        )
+        at = (row["bytes"] / 1e6, row["loss"])
+        ours = SCHEMES[row["scheme"]].options is ADAMW and row["scheme"] != "fp32"
+        axes.plot(*at, "o" if ours else "D", color="#0072b2" if ours else "#777777", ms=7)
+        axes.annotate(row["scheme"], at, textcoords="offset points", xytext=(8, -4), fontsize=9)
     axes.axhline(rows[0]["loss"], color="grey", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("MB that a worker sent")
-    axes.set_ylabel("validation loss at the best learning rate, nats a byte")
+    axes.set_title("Validation loss at the best learning rate, nats a byte", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 
