@@ -1,5 +1,6 @@
 #include "elastiquant/train/algorithm.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -51,6 +52,13 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   EXPECT_THAT(error_of("demo:decay=1"), HasSubstr("numbers in [0, 1)"));
 }
 
+// The same in every run.
+at::Tensor Random(at::IntArrayRef shape) {
+  static uint64_t seed = 0;
+  at::manual_seed(++seed);
+  return at::randn(shape);
+}
+
 // A parameter under two optimisers, or on two workers.
 struct Trained {
   Trained(const at::Tensor& start, const TrainOptions& options)
@@ -89,10 +97,10 @@ void ExpectClose(const at::Tensor& a, const at::Tensor& b) {
 }
 
 TEST(OneBitAdam, IsAdamUntilItFreezes) {
-  const at::Tensor start = at::randn({3, 4});
+  const at::Tensor start = Random({3, 4});
   Trained ours(start, Adam("onebit-adam:freeze=5")), adam(start, Adam("ddp"));
   for (int64_t step = 0; step < 5; ++step) {
-    const at::Tensor gradient = at::randn({3, 4});
+    const at::Tensor gradient = Random({3, 4});
     const at::Tensor sent = ours.Sent(step, .01, gradient);
     EXPECT_TRUE(sent.equal(gradient));
     EXPECT_TRUE(ours.optimizer->sends_exactly() && ours.optimizer->sends_gradients());
@@ -140,7 +148,7 @@ TrainOptions DemoOptions(const char* algorithm) {
 TEST(Demo, MovesBySignsIfItSendsAll) {
   for (const std::vector<int64_t>& shape :
        std::vector<std::vector<int64_t>>{{6, 8}, {10}, {4, 3, 3, 3}, {1, 7}}) {
-    const at::Tensor start = at::zeros(shape), gradient = at::randn(shape);
+    const at::Tensor start = at::zeros(shape), gradient = Random(shape);
     Trained one(start, DemoOptions("demo:block=4,top=16"));
     const at::Tensor sent = one.Sent(0, .5, gradient);
     // The transform is orthonormal.
@@ -153,7 +161,7 @@ TEST(Demo, MovesBySignsIfItSendsAll) {
 
 TEST(Demo, KeepsWhatItDoesNotSend) {
   Trained one(at::zeros({8, 8}), DemoOptions("demo:block=8,top=3,decay=0.5"));
-  const at::Tensor gradient = at::randn({8, 8});
+  const at::Tensor gradient = Random({8, 8});
   const at::Tensor sent = one.Sent(0, 1, gradient);
   EXPECT_EQ(sent.count_nonzero().item<int64_t>(), 3);
   // A step that is skipped changes nothing.
@@ -173,7 +181,7 @@ TEST(Demo, KeepsWhatItDoesNotSend) {
 TEST(Demo, BlocksHaveSidesThatDivideTheTensor) {
   // 12 x 10 in blocks of at most 4: 4 x 2 values, of which one each is sent.
   Trained one(at::zeros({12, 10}), DemoOptions("demo:block=4,top=1"));
-  EXPECT_EQ(one.Sent(0, 1, at::randn({12, 10})).count_nonzero().item<int64_t>(), 15);
+  EXPECT_EQ(one.Sent(0, 1, Random({12, 10})).count_nonzero().item<int64_t>(), 15);
 }
 
 }  // namespace
