@@ -55,8 +55,8 @@ class OneBitAdam final : public Optimizer {
     auto* steps = steps_.data_ptr<float>();
     steps[0] += 1;
     if (exact_) steps[1] += 1;
-    // Both means begin at zero, which is corrected as Adam does. A floor for runs in which no
-    // step has updated the second moments does not arise: step 0 is exact.
+    // Both means begin at zero, which is corrected as Adam does. Step 0 is exact, so that the
+    // second moments have been updated at least once.
     const double first = 1 - std::pow(beta1_, steps[0]);
     const double second = 1 - std::pow(beta2_, steps[1]);
     for (const Member& m : members_) Move(m, learning_rate, first, second);
