@@ -344,8 +344,10 @@ class ThreadsTest(unittest.TestCase):
         tensor = gradient(1 << 21)
         codec = Codec("elastic:bits=4|elias")
         frame = codec.encode(tensor, KEY)
-        self.assertGreater(self.progress_of_another_thread(lambda: codec.encode(tensor)), 0)
-        self.assertGreater(self.progress_of_another_thread(frame.decode), 0)
+        for call in (lambda: codec.encode(tensor), frame.decode):
+            # On a busy machine the other thread may get no time during a call or two.
+            progress = (self.progress_of_another_thread(call) for _ in range(1000))
+            self.assertTrue(any(progress))
         self.assertEqual(self.progress_of_another_thread(lambda: sum(range(100_000))), 0)
 
 
