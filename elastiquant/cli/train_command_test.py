@@ -244,7 +244,8 @@ class TrainTest(unittest.TestCase):
             "clip_norm": 1,
             "exact_steps": 2,
         }
-        whole, broken, plain = (self.out() / name for name in ("whole", "broken", "plain"))
+        names = ("whole", "broken", "plain", "at_once")
+        whole, broken, plain, at_once = (self.out() / name for name in names)
         done = train(whole, **same)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = summary(whole)
@@ -262,6 +263,9 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(sent[0], sent[1])  # uncompressed, while there are hardly any moments
         self.assertGreater(sent[1], 8 * max(sent[2:]))
         self.assertLess(max(line["bytes_up"] for line in metrics(plain)), sent[1] / 8)
+        self.assertEqual(train(at_once, **same | {"exact_steps": 0}).returncode, 0)
+        self.assertEqual(metrics(plain)[0], metrics(at_once)[0])  # there are no moments yet
+        self.assertNotEqual(metrics(plain)[1], metrics(at_once)[1])
         self.assertNotEqual(summary(plain)["weights_hash"], said["weights_hash"])
 
     def test_algorithms_have_their_codec_and_resume_exactly(self):

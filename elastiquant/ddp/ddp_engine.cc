@@ -183,8 +183,8 @@ Status DdpEngine::BeginReduction() {
     reduction_->BeginExactStep();
     exact_step_.Begin();
   } else {
-    EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, say_little_));
-    if (say_little_) clock_->Forget();  // how long this takes is no sign of how later steps do
+    EQ_RETURN_IF_ERROR(reduction_->BeginStep(step_, uncompressed_));
+    if (uncompressed_) clock_->Forget();  // compressed steps take another time
   }
   units_.InStep(reduction_->layers());
   return {};
@@ -234,7 +234,7 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
       .measure_every = options_.measure_every,
       .on_reduced = [this](size_t bucket, bool is_mean) { OnReduced(bucket, is_mean); }};
   options.exchange = exchange_;
-  options.has_uncompressed = options_.has_metric;
+  options.has_uncompressed = options_.has_uncompressed;
   options.before_sent = [this](size_t bucket) {
     codecs_->Capture(reduction_->plan().codecs[bucket], NextStep(), reduction_->bucket(bucket));
   };

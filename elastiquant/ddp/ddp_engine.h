@@ -47,8 +47,7 @@ struct DdpOptions {
   bool shares_link = true;
   std::string exchange = "auto";                 // as ChooseExchange takes it
   std::map<std::string, std::string> down = {};  // by spec: the codec of means
-  // Whether SetMetric may be told of moments that say little.
-  bool has_metric = false;
+  bool has_uncompressed = false;  // whether SetMetric may ask for uncompressed steps
   // Whether DDP may discard what comes of a parameter that no worker has used. RestoreMemory
   // must follow where it has.
   bool may_discard = false;
@@ -118,11 +117,12 @@ class DdpEngine {
   // Sets the second moments by which gradients are compressed in the metric of an adaptive
   // optimiser (layers/metric.h), as MomentTensors::Set says. They are read in every step until
   // they are set again, and must have the same values on all workers, which each message
-  // checks. If there are none yet, or if they say little, being of few steps, `say_little`
-  // makes all steps go uncompressed until it is set otherwise, unless they go by the user's own
-  // all-reduce anyway; only with options.has_metric. Must be called between steps.
-  Status SetMetric(std::vector<at::Tensor> moments, bool say_little = false) {
-    say_little_ = say_little && options_.has_metric;
+  // checks. With `uncompressed`, which needs DdpOptions::has_uncompressed, steps go
+  // uncompressed until this is called again (LayerReduction::BeginStep): the moments may be of
+  // too few steps to say anything. Steps that go by the user's own all-reduce still do. Must be
+  // called between steps.
+  Status SetMetric(std::vector<at::Tensor> moments, bool uncompressed = false) {
+    uncompressed_ = uncompressed && options_.has_uncompressed;
     return moments_.Set(std::move(moments));
   }
   // Makes what is remembered of these parameters what it was before the last step, because what
@@ -194,7 +194,7 @@ class DdpEngine {
   uint64_t step_ = 0;
   std::optional<PayoffClock> clock_;
   bool exact_ = false;           // whether this step goes as it is
-  bool say_little_ = false;      // whether the second moments do
+  bool uncompressed_ = false;    // what SetMetric was told
   uint64_t gradient_bytes_ = 0;  // of this step's gradients, in their own types
   std::vector<nlohmann::json> final_layers_;
 

@@ -318,10 +318,10 @@ TEST(DdpEngine, WhileMomentsSayLittleNothingIsCompressed) {
   for (const std::string codec : {"dither:bits=1", "topk:ratio=0.1|ef", "powersgd:rank=1|ef"}) {
     const auto options = WorldOptions(3);
     RunRanks(3, [&](int rank) {
-      Worker worker(options, rank, codec, {.measure_every = 1, .has_metric = true});
+      Worker worker(options, rank, codec, {.measure_every = 1, .has_uncompressed = true});
       worker.offers = [](size_t) { return true; };
       const std::vector<at::Tensor> none(Parameters(codec).size());
-      ASSERT_TRUE(worker.engine->SetMetric(none, /*say_little=*/true).ok());
+      ASSERT_TRUE(worker.engine->SetMetric(none, /*uncompressed=*/true).ok());
       for (int step = 0; step < 6; ++step) {
         if (step == 4) {
           ASSERT_TRUE(worker.engine->SetMetric(none).ok());

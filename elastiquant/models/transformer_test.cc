@@ -95,7 +95,7 @@ TEST(Vit, ClassifiesImagesAndLearns) {
     const c10::NoGradGuard no_grad;
     for (at::Tensor& p : model->parameters()) p.sub_(p.grad(), .1);
   }
-  EXPECT_LT(last, .85 * first);
+  EXPECT_LT(last, .7 * first);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
   return kinds;
 }
 
-// A parameter of an algorithm, which it may have at most one type of.
+// Where the value of a parameter goes: one of the two is set.
 struct Parameter {
   int64_t* count = nullptr;
   double* share = nullptr;  // in [0, 1)

@@ -72,13 +72,9 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
            .has_uncompressed = has_metric || algorithm.has_exact_steps(),
            .before_sent = [this](size_t b) { Capture(b); }}));
   if (!has_metric) return {};
+  exact_steps_ = options.exact_steps;
   // They stay where they are. Before the first step they are zero, and the metric is plain.
   return layers_->SetMetric(replica_->second_moments());
-}
-
-bool StepRunner::SendsUncompressed(int64_t step) const {
-  if (replica_->optimizer().sends_exactly()) return true;
-  return MetricOf(options_) != "plain" && step < options_.exact_steps;
 }
 
 const Codec& StepRunner::codec() const { return *codecs_->asked().at(kCompressed); }
@@ -196,7 +192,7 @@ Status StepRunner::Backward(int64_t step, const Batch& batch) {
 
 // Leaves the means of what the workers have sent in the gradients.
 Result<StepOutcome> StepRunner::Reduce(int64_t step, double learning_rate, const Batch& batch) {
-  const bool uncompressed = SendsUncompressed(step);
+  const bool uncompressed = replica_->optimizer().sends_exactly() || step < exact_steps_;
   if (HasLearningRate(codec())) {
     EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
   }

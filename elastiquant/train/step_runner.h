@@ -77,7 +77,6 @@ class StepRunner {
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
   Status MakeLayers(const TrainOptions& options);
-  bool SendsUncompressed(int64_t step) const;
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);
@@ -97,8 +96,9 @@ class StepRunner {
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
   std::unique_ptr<LayerReduction> layers_;
-  int64_t step_ = 0;      // the newest step
-  bool dumping_ = false;  // whether this step's gradient is dumped
+  int64_t exact_steps_ = 0;  // first steps that go uncompressed, because there is a metric
+  int64_t step_ = 0;         // the newest step
+  bool dumping_ = false;     // whether this step's gradient is dumped
   Status backward_status_;
 };
 

@@ -96,10 +96,7 @@ Status ValidateAlgorithm(const TrainOptions& o) {
       return InvalidArgument(given + " moves weights by signs: --clip-norm has no meaning");
     }
   }
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
-  if (!MomentumOf(*codec)) return Status::Ok();
-  return InvalidArgument("codec '" + codec->spec() + "' has momentum of its own, which " +
-                         given + " has too: take another codec");
+  return Status::Ok();
 }
 
 Status ValidateCodec(const TrainOptions& o) {
@@ -111,10 +108,15 @@ Status ValidateCodec(const TrainOptions& o) {
                            "' has momentum of its own, which --optimizer adamw has too: take "
                            "another codec, or --optimizer sgd --momentum 0");
   }
-  if (o.momentum == 0) return Status::Ok();
+  if (o.momentum != 0) {
+    return InvalidArgument("codec '" + codec->spec() +
+                           "' has momentum of its own, and --momentum " + Number(o.momentum) +
+                           " would add another: give --momentum 0");
+  }
+  if (o.algorithm == "ddp") return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
-                         "' has momentum of its own, and --momentum " + Number(o.momentum) +
-                         " would add another: give --momentum 0");
+                         "' has momentum of its own, which --algorithm " + o.algorithm +
+                         " has too: take another codec");
 }
 
 Status ValidateRun(const TrainOptions& o) {
@@ -155,8 +157,8 @@ Status ValidateOptions(const TrainOptions& options) {
     const int64_t steps = options.steps > 0 ? options.steps : kUnknown;
     EQ_RETURN_IF_ERROR(ParseDumpSteps(options.dump_gradients, steps).status());
   }
-  EQ_RETURN_IF_ERROR(ValidateCodec(options));
   EQ_RETURN_IF_ERROR(ValidateAlgorithm(options));
+  EQ_RETURN_IF_ERROR(ValidateCodec(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }

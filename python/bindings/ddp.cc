@@ -90,14 +90,12 @@ std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
           }};
 }
 
-std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
-                                      const std::vector<ParameterTuple>& parameters,
-                                      size_t bucket_elements, uint64_t seed, int threads,
-                                      uint64_t measure_every, const py::object& all_reduce_by,
-                                      bool shares_link, const std::string& exchange,
-                                      const std::map<std::string, std::string>& down,
-                                      bool has_metric, bool may_discard, py::function on_notice,
-                                      const std::optional<py::function>& step_seconds) {
+std::shared_ptr<DdpEngine> MakeEngine(
+    const py::object& meeting, const std::vector<ParameterTuple>& parameters,
+    size_t bucket_elements, uint64_t seed, int threads, uint64_t measure_every,
+    const py::object& all_reduce_by, bool shares_link, const std::string& exchange,
+    const std::map<std::string, std::string>& down, bool has_uncompressed, bool may_discard,
+    py::function on_notice, const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   DdpOptions options{.bucket_elements = bucket_elements,
                      .seed = seed,
@@ -107,7 +105,7 @@ std::shared_ptr<DdpEngine> MakeEngine(const py::object& meeting,
                      .shares_link = shares_link,
                      .exchange = exchange,
                      .down = down,
-                     .has_metric = has_metric,
+                     .has_uncompressed = has_uncompressed,
                      .may_discard = may_discard,
                      .step_seconds = SecondsFrom(step_seconds),
                      .on_notice = FromAnyThread(std::move(on_notice)),
@@ -183,12 +181,13 @@ Future OfPython(const Future& future) {
 }  // namespace
 
 void BindDdp(py::module_& module) {
+  module.attr("_EXACT_STEPS") = Metric::kFirstSteps;
   py::class_<DdpEngine, std::shared_ptr<DdpEngine>> engine(
       module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
              py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
              py::arg("measure_every"), py::arg("all_reduce_by"), py::arg("shares_link"),
-             py::arg("exchange"), py::arg("down"), py::arg("has_metric"),
+             py::arg("exchange"), py::arg("down"), py::arg("has_uncompressed"),
              py::arg("may_discard"), py::arg("on_notice"), py::arg("step_seconds"));
   engine.def(
       "register",
@@ -224,12 +223,12 @@ void BindDdp(py::module_& module) {
   });
   engine.def(
       "set_metric",
-      [](DdpEngine& e, std::vector<std::optional<at::Tensor>> moments, bool say_little) {
+      [](DdpEngine& e, std::vector<std::optional<at::Tensor>> moments, bool uncompressed) {
         std::vector<at::Tensor> tensors;
         for (auto& m : moments) tensors.push_back(m.value_or(at::Tensor()));
-        ThrowIfError(e.SetMetric(std::move(tensors), say_little));
+        ThrowIfError(e.SetMetric(std::move(tensors), uncompressed));
       },
-      py::arg("moments"), py::arg("say_little") = false);
+      py::arg("moments"), py::arg("uncompressed") = false);
   engine.def("restore_memory", &DdpEngine::RestoreMemory);
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
   engine.def(

@@ -179,7 +179,7 @@ def attach(
         measure_every=o.measure_every,
         all_reduce_by=group if o.switch and o.link is None else None,
         shares_link=dist.get_backend(group) in ("gloo", "mpi"),
-        has_metric=units.name == "adam",
+        has_uncompressed=units.name == "adam",
         may_discard=remembers and _between_steps.may_discard(ddp),
         exchange=o.exchange,
         down={} if o.down is None else {_core.Codec(o.codec).spec: _core.Codec(o.down).spec},

@@ -9,6 +9,7 @@ from torch.futures import Future
 from typing_extensions import Buffer  # torch needs that package too
 
 __version__: str
+_EXACT_STEPS: int
 
 _Class = Literal["lossless", "unbiased", "contractive", "biased"]
 _Exchange = Literal[
@@ -127,6 +128,7 @@ class _DdpEngine:
         measure_every: int,
         all_reduce_by: ProcessGroup | None,  # of steps that need not be compressed
         shares_link: bool,
+        has_uncompressed: bool,
         may_discard: bool,
         exchange: str,
         down: dict[str, str],
@@ -144,7 +146,11 @@ class _DdpEngine:
     def save_state(self) -> dict[str, bytes]: ...
     def load_state(self, state: dict[str, bytes]) -> None: ...
     def set_units(self, units: Sequence[float]) -> None: ...  # by parameter
-    def set_metric(self, moments: Sequence[Tensor | None]) -> None: ...  # by parameter
+    def set_metric(
+        self,
+        moments: Sequence[Tensor | None],  # by parameter
+        uncompressed: bool = False,
+    ) -> None: ...
     def restore_memory(self, parameters: Sequence[int]) -> None: ...
     def set_epoch(self, epoch: int) -> None: ...
     def close(self, farewell: str, error: str) -> None: ...

@@ -12,7 +12,7 @@ from elastiquant import _core
 
 _log = logging.getLogger("elastiquant")
 
-EXACT_STEPS = 5  # as Metric::kFirstSteps
+EXACT_STEPS: int = _core._EXACT_STEPS
 
 MetricOf = Callable[[str, torch.Tensor], "torch.Tensor | None"]
 
@@ -85,7 +85,7 @@ class Metric:
             for p in group["params"]
         }
         self._given: list[torch.Tensor | None] = []
-        self._say_little = False
+        self._young = False
 
     @property
     def name(self) -> str:
@@ -122,9 +122,9 @@ class Metric:
         same = len(moments) == len(self._given) and all(
             a is b for a, b in zip(moments, self._given, strict=True)
         )
-        said_little, self._say_little = self._say_little, self._are_young()
-        if not same or self._say_little != said_little:
-            engine.set_metric(moments, self._say_little)
+        were_young, self._young = self._young, self._are_young()
+        if not same or self._young != were_young:
+            engine.set_metric(moments, uncompressed=self._young)
             self._given = moments
 
     def _are_young(self) -> bool:

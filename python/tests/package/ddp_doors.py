@@ -84,11 +84,11 @@ def a_pair_for_a_framework_does_what_compress_does():
     for codec in ("dither:bits=2", "elastic:bits=4|ef"):
         model, other = make_ddp(), make_ddp()
         optimizers = optimizer_of(model), optimizer_of(other)
-        compress(other, codec, optimizer=optimizers[1], exact_steps=2)
+        compress(other, codec, optimizer=optimizers[1], exact_steps=0)
         state, hook = elastiquant.comm_hook(
             codec,
             optimizer=lambda: optimizers[0],  # noqa: B023
-            exact_steps=2,
+            exact_steps=0,
             switch=False,
         )
         with raises(RuntimeError, "begins with the first backward"):
@@ -99,7 +99,7 @@ def a_pair_for_a_framework_does_what_compress_does():
         assert torch.equal(weights(model), weights(other)), codec
         compression = state.compression
         assert compression.metric == "adam" and compression.stats().steps == 6
-        assert compression.stats().ratio > 2
+        assert compression.stats().ratio > 4
 
 
 @check
