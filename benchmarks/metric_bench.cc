@@ -1,7 +1,9 @@
-// What the metric of an optimiser costs: a message is converted, encoded, decoded and converted
-// back, beside the same values in a message without any conversion. On one thread and in
-// processor time; both ways alternate, and the best round of each counts. `slower` is the one
-// time divided by the other.
+// What the metric of an optimiser costs a worker in a step, beside the same step without any
+// conversion. In a step under a two-phase exchange it encodes about as many values as its
+// gradient has, adds as many that it decodes to a mean, and decodes as many that are the mean;
+// the metric converts the gradient before and the mean after. On one thread and in processor
+// time; both ways alternate, and the best round of each counts. `slower` is the one time
+// divided by the other.
 //   metric_bench [--benchmark_filter=...]
 #include <benchmark/benchmark.h>
 
@@ -28,9 +30,9 @@ double Seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// A message of one matrix: gradients, and second moments that are like them.
-struct Message {
-  explicit Message(size_t n)
+// A worker with the gradient of one matrix, and second moments that are like it.
+struct Worker {
+  explicit Worker(size_t n)
       : shapes{MakeParameterShape("matrix", std::vector<size_t>{n / 64, 64})},
         plan(PlanBuckets(shapes, {}).value()),
         metric(plan, shapes, {true}),
@@ -49,10 +51,12 @@ struct Message {
     for (size_t i = 0; i < n; ++i) converted[i] /= std::sqrt(v[i]);
   }
 
-  void GoThrough(const Codec& codec) {
+  void Exchange(const Codec& codec) {
     frame.resize(codec.MaxFrameBytes(values.size()));
     const size_t size = codec.Encode(values, DeriveKey(1, 0, 0, 0), work, frame).value();
-    benchmark::DoNotOptimize(DecodeFrame(std::span(frame).first(size), work, values).ok());
+    const auto sent = std::span(frame).first(size);
+    benchmark::DoNotOptimize(DecodeAddFrame(sent, 1, work, values).ok());
+    benchmark::DoNotOptimize(DecodeFrame(sent, work, values).ok());
   }
 
   const std::vector<ParameterShape> shapes;
@@ -65,21 +69,21 @@ struct Message {
 
 void Compare(benchmark::State& state, const std::string& spec) {
   const auto codec = MakeCodec(spec).value();
-  Message message(static_cast<size_t>(state.range(0)));
-  if (!message.metric.Set({message.v}).ok()) return state.SkipWithError("no metric");
+  Worker worker(static_cast<size_t>(state.range(0)));
+  if (!worker.metric.Set({worker.v}).ok()) return state.SkipWithError("no metric");
   double plain = std::numeric_limits<double>::infinity(), in_metric = plain;
   for (auto _ : state) {
-    message.values = message.converted;
+    worker.values = worker.converted;
     double begin = Seconds();
-    message.GoThrough(*codec);
+    worker.Exchange(*codec);
     plain = std::min(plain, Seconds() - begin);
 
-    message.values = message.gradient;
+    worker.values = worker.gradient;
     begin = Seconds();
-    message.metric.BeginStep();
-    benchmark::DoNotOptimize(message.metric.Enter(0, message.values));
-    message.GoThrough(*codec);
-    message.metric.Leave(0, message.values);
+    worker.metric.BeginStep();
+    benchmark::DoNotOptimize(worker.metric.Enter(0, worker.values));
+    worker.Exchange(*codec);
+    worker.metric.Leave(0, worker.values);
     const double seconds = Seconds() - begin;
     in_metric = std::min(in_metric, seconds);
     state.SetIterationTime(seconds);

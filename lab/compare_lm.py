@@ -40,7 +40,6 @@ SCHEMES = {
     "2 bits": Scheme("dither:bits=2"),
     "1 bit": Scheme("dither:bits=1"),
     "1/2 bit": Scheme("dither:bits=0.5"),
-    "1/4 bit": Scheme("dither:bits=0.25"),
     "4 bits elastic": Scheme("elastic:bits=4"),
     "1 bit, feedback": Scheme("dither:bits=1|ef"),
     "2 bits, plain": Scheme("dither:bits=2", PLAIN),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it into an environment of its own that sees .venv's torch, and tests
-# it there. Also that a build says so if there is no torch to build against.
+# Builds the wheel, installs it into an environment of its own that sees .venv's torch and has the
+# frameworks of scripts/frameworks.txt, and tests it there, recipes for these frameworks included.
+# Also that a build says so if there is no torch to build against.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,10 +29,11 @@ rm -rf build/check_wheel
 python=$work/venv/bin/python
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/torch.pth"
-"$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
-  "$work"/elastiquant-*.whl
+pip=("$python" -m pip install --quiet --disable-pip-version-check)
+"${pip[@]}" --no-index --no-deps "$work"/elastiquant-*.whl
+"${pip[@]}" -r scripts/frameworks.txt
 cd "$work"
 "$python" -c 'import elastiquant, sys; assert elastiquant.__file__.startswith(sys.prefix)'
-for test in codec frame stats; do
+for test in codec frame stats frameworks; do
   "$python" -B "$root/python/tests/package/${test}_test.py"
 done
