@@ -1,9 +1,9 @@
 // What the metric of an optimiser costs a worker in a step, beside the same step without any
-// conversion. In a step under a two-phase exchange it encodes about as many values as its
-// gradient has, adds as many that it decodes to a mean, and decodes as many that are the mean;
-// the metric converts the gradient before and the mean after. On one thread and in processor
-// time; both ways alternate, and the best round of each counts. `slower` is the one time
-// divided by the other.
+// conversion. In a step of a two-phase exchange, a worker encodes about as many values as its
+// gradient has, decodes as many from others to add them up, and decodes as many means. With the
+// metric it also converts the gradient before that, and the mean after. The benchmark takes the
+// processor time of one thread; both ways alternate, and the best round of each counts.
+// `slower` is the time with the metric divided by the time without it.
 //   metric_bench [--benchmark_filter=...]
 #include <benchmark/benchmark.h>
 

@@ -16,6 +16,7 @@
 
 #include "elastiquant/ddp/ddp_engine.h"
 #include "elastiquant/ddp/ddp_hook.h"
+#include "elastiquant/layers/metric.h"
 #include "python/bindings/background.h"
 #include "python/bindings/communicator.h"
 #include "python/bindings/errors.h"
