@@ -1,8 +1,10 @@
 // What the metric of an optimiser costs a worker in a step, beside the same step without any
 // conversion. In a step of a two-phase exchange, a worker encodes about as many values as its
-// gradient has, decodes as many from others to add them up, and decodes as many means. With the
-// metric it also converts the gradient before that, and the mean after. The benchmark takes the
-// processor time of one thread; both ways alternate, and the best round of each counts.
+// gradient has, decodes as many from others to add them up, and decodes as many means. Before
+// that the gradient is copied to the exchange's buckets, and after it the mean is copied back,
+// as the DDP hook does (ddp/staging.h); with the metric these copies also convert the values.
+// The benchmark takes the processor time of one thread; both ways alternate, and the best round
+// of each counts.
 // `slower` is the time with the metric divided by the time without it.
 //   metric_bench [--benchmark_filter=...]
 #include <benchmark/benchmark.h>
@@ -38,6 +40,8 @@ struct Worker {
         metric(plan, shapes, {true}),
         gradient(n),
         v(n),
+        values(n),
+        mean(n),
         work(1) {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal;
@@ -62,7 +66,7 @@ struct Worker {
   const std::vector<ParameterShape> shapes;
   const BucketPlan plan;
   Metric metric;
-  std::vector<float> gradient, v, converted, values;
+  std::vector<float> gradient, v, converted, values, mean;
   std::vector<uint8_t> frame;
   Workspace work;
 };
@@ -73,17 +77,18 @@ void Compare(benchmark::State& state, const std::string& spec) {
   if (!worker.metric.Set({worker.v}).ok()) return state.SkipWithError("no metric");
   double plain = std::numeric_limits<double>::infinity(), in_metric = plain;
   for (auto _ : state) {
-    worker.values = worker.converted;
     double begin = Seconds();
+    std::ranges::copy(worker.converted, worker.values.begin());
     worker.Exchange(*codec);
+    std::ranges::copy(worker.values, worker.mean.begin());
     plain = std::min(plain, Seconds() - begin);
 
-    worker.values = worker.gradient;
     begin = Seconds();
     worker.metric.BeginStep();
-    benchmark::DoNotOptimize(worker.metric.Enter(0, worker.values));
+    worker.metric.CopyIn(0, worker.gradient, worker.values.data());
+    benchmark::DoNotOptimize(worker.metric.Name(0));
     worker.Exchange(*codec);
-    worker.metric.Leave(0, worker.values);
+    worker.metric.CopyOut(0, worker.values, worker.mean.data());
     const double seconds = Seconds() - begin;
     in_metric = std::min(in_metric, seconds);
     state.SetIterationTime(seconds);

@@ -51,20 +51,21 @@ Result<std::unique_ptr<DdpReduction>> DdpReduction::Make(
                       LayerReduction::Make(comm, std::move(buckets), codecs,
                                            {.reducer = std::move(options.reducer),
                                             .choose = choose,
-                                            .has_metric = true,
+                                            .conversion = Conversion::kByOwner,
                                             .has_uncompressed = options.has_uncompressed,
                                             .before_sent = std::move(options.before_sent)}));
   return made;
 }
 
 Status DdpReduction::BeginStep(uint64_t step, bool uncompressed) {
-  staging_.Begin();
-  return layers_->BeginStep(step, uncompressed);
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(step, uncompressed));
+  staging_.Begin(layers_->step_metric());
+  return {};
 }
 
 void DdpReduction::BeginExactStep() {
-  staging_.Begin();
   layers_->BeginExactStep();
+  staging_.Begin(layers_->step_metric());
 }
 
 Status DdpReduction::Flush(size_t d, const at::Tensor& gradients) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 namespace elastiquant {
 namespace {
@@ -36,14 +37,47 @@ Staging::Staging(const DdpPlan& plan, std::span<const DdpParameter> parameters)
       arrived_(plan.parts.size()),
       host_(plan.parts.size()) {
   for (const PlannedBucket& bucket : plan.plan.buckets) buckets_.emplace_back(bucket.elements);
-  Begin();
+  Begin(nullptr);
 }
 
-void Staging::Begin() {
+void Staging::Begin(Metric* metric) {
+  metric_ = metric;
   missing_.clear();
   for (const PlannedBucket& bucket : plan_.plan.buckets)
     missing_.push_back(bucket.slots.size());
   from_.assign(parameters_.size(), From::kNowhere);
+}
+
+std::span<float> Staging::ValuesOf(size_t p) {
+  const BucketPlace place = plan_.place[p];
+  return std::span(buckets_[place.bucket]).subspan(place.offset, parameters_[p].shape.elements);
+}
+
+template <typename Value>
+void Staging::CopyIn(const Value* values, size_t p) {
+  const std::span<float> to = ValuesOf(p);
+  std::span<const float> from = to;
+  if constexpr (std::is_same_v<Value, float>) {
+    from = {values, to.size()};
+  } else {
+    std::copy_n(values, to.size(), to.data());
+  }
+  if (metric_ != nullptr) {
+    metric_->CopyIn(p, from, to.data());
+  } else if (from.data() != to.data()) {
+    std::ranges::copy(from, to.data());
+  }
+}
+
+template <typename Value>
+void Staging::CopyOut(size_t p, Value* values) {
+  const std::span<float> from = ValuesOf(p);
+  if constexpr (std::is_same_v<Value, float>) {
+    if (metric_ != nullptr) return metric_->CopyOut(p, from, values);
+  } else if (metric_ != nullptr) {
+    metric_->CopyOut(p, from, from.data());
+  }
+  std::ranges::transform(from, values, [](float v) { return static_cast<Value>(v); });
 }
 
 Result<bool> Staging::Take(size_t p, const at::Tensor& gradient) {
@@ -57,11 +91,8 @@ Result<bool> Staging::Take(size_t p, const at::Tensor& gradient) {
     return false;
   }
   from_[p] = From::kTake;
-  const BucketPlace place = plan_.place[p];
-  --missing_[place.bucket];
-  WithValues(gradient, [&](const auto* values) {
-    std::copy_n(values, gradient.numel(), buckets_[place.bucket].data() + place.offset);
-  });
+  --missing_[plan_.place[p].bucket];
+  WithValues(gradient, [&](const auto* values) { CopyIn(values, p); });
   return true;
 }
 
@@ -99,9 +130,7 @@ Status Staging::Arrive(size_t d, const at::Tensor& gradients) {
       for (const BucketSlot& slot : plan_.plan.buckets[b].slots) {
         if (from_[slot.parameter] == From::kTake) continue;
         from_[slot.parameter] = From::kArrive;
-        const auto* from = values + plan_.position[slot.parameter];
-        std::copy_n(from, parameters_[slot.parameter].shape.elements,
-                    buckets_[b].data() + slot.offset);
+        CopyIn(values + plan_.position[slot.parameter], slot.parameter);
       }
     }
   });
@@ -113,12 +142,11 @@ void Staging::Return(size_t b, bool is_mean) {
     using Value = std::remove_reference_t<decltype(*values)>;
     for (const BucketSlot& slot : plan_.plan.buckets[b].slots) {
       Value* to = values + plan_.position[slot.parameter];
-      const size_t n = parameters_[slot.parameter].shape.elements;
       if (is_mean) {
-        std::transform(buckets_[b].data() + slot.offset, buckets_[b].data() + slot.offset + n,
-                       to, [](float v) { return static_cast<Value>(v); });
+        CopyOut(slot.parameter, to);
       } else {
-        std::fill_n(to, n, static_cast<Value>(std::numeric_limits<float>::quiet_NaN()));
+        std::fill_n(to, parameters_[slot.parameter].shape.elements,
+                    static_cast<Value>(std::numeric_limits<float>::quiet_NaN()));
       }
     }
   });

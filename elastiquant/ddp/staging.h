@@ -1,5 +1,5 @@
 // Copies gradients between DDP's flat tensors, of fp32, fp16 or bf16 on any device, and the
-// reducer's buckets, which are fp32 in the host's memory.
+// reducer's buckets, which are fp32 in the host's memory and in the metric of the step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/ddp/ddp_plan.h"
+#include "elastiquant/layers/metric.h"
 
 namespace elastiquant {
 
@@ -21,8 +22,9 @@ class Staging {
 
   std::span<float> bucket(size_t index) { return buckets_[index]; }
 
-  // Begins a step, in which no values are here yet.
-  void Begin();
+  // Begins a step, in which no values are here yet. `metric` may be null; it must live as long
+  // as the step.
+  void Begin(Metric* metric);
   // Whether all of a bucket's values are here.
   bool complete(size_t bucket) const { return missing_[bucket] == 0; }
 
@@ -47,9 +49,17 @@ class Staging {
  private:
   enum class From : uint8_t { kNowhere, kTake, kArrive };
 
+  // Copy a parameter's values to its bucket, and from there.
+  template <typename Value>
+  void CopyIn(const Value* values, size_t parameter);
+  template <typename Value>
+  void CopyOut(size_t parameter, Value* values);
+  std::span<float> ValuesOf(size_t parameter);
+
   const DdpPlan& plan_;
   std::span<const DdpParameter> parameters_;
   std::vector<std::vector<float>> buckets_;
+  Metric* metric_ = nullptr;                // of this step
   std::vector<at::Tensor> arrived_, host_;  // by DDP bucket
   std::vector<size_t> missing_;  // by bucket: how many of its parameters are not here
   std::vector<From> from_;       // by parameter: how its values came here

@@ -32,7 +32,7 @@ HWY_INLINE VF RootNear(VF x) {
 }
 #endif
 
-uint32_t WhitenOf(const float* HWY_RESTRICT v, size_t n, float floor, float* HWY_RESTRICT g) {
+uint32_t WhitenOf(const float* v, size_t n, float floor, const float* g, float* out) {
   size_t i = 0;
   uint32_t bits = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -43,28 +43,28 @@ uint32_t WhitenOf(const float* HWY_RESTRICT v, size_t n, float floor, float* HWY
     const VF moment = hn::LoadU(DF(), v + i);
     sum = hn::Add(sum, hn::BitCast(DU(), moment));
     const VF unit = RootNear(hn::Add(hn::Max(moment, zero), least));
-    hn::StoreU(hn::Div(hn::LoadU(DF(), g + i), unit), DF(), g + i);
+    hn::StoreU(hn::Div(hn::LoadU(DF(), g + i), unit), DF(), out + i);
   }
   bits = hn::GetLane(hn::SumOfLanes(DU(), sum));
 #endif
   for (; i < n; ++i) {
     bits += std::bit_cast<uint32_t>(v[i]);
-    g[i] = g[i] / RootNear(std::max(v[i], 0.0f) + floor);
+    out[i] = g[i] / RootNear(std::max(v[i], 0.0f) + floor);
   }
   return bits;
 }
 
-void UnwhitenOf(const float* HWY_RESTRICT v, size_t n, float floor, float* HWY_RESTRICT g) {
+void UnwhitenOf(const float* v, size_t n, float floor, const float* g, float* out) {
   size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const size_t lanes = hn::Lanes(DF());
   const VF zero = hn::Zero(DF()), least = hn::Set(DF(), floor);
   for (; i + lanes <= n; i += lanes) {
     const VF unit = RootNear(hn::Add(hn::Max(hn::LoadU(DF(), v + i), zero), least));
-    hn::StoreU(hn::Mul(hn::LoadU(DF(), g + i), unit), DF(), g + i);
+    hn::StoreU(hn::Mul(hn::LoadU(DF(), g + i), unit), DF(), out + i);
   }
 #endif
-  for (; i < n; ++i) g[i] = g[i] * RootNear(std::max(v[i], 0.0f) + floor);
+  for (; i < n; ++i) out[i] = g[i] * RootNear(std::max(v[i], 0.0f) + floor);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -77,11 +77,11 @@ namespace elastiquant {
 HWY_EXPORT(WhitenOf);
 HWY_EXPORT(UnwhitenOf);
 
-uint32_t Whiten(const float* v, size_t n, float floor, float* g) {
-  return HWY_DYNAMIC_DISPATCH(WhitenOf)(v, n, floor, g);
+uint32_t Whiten(const float* v, size_t n, float floor, const float* g, float* out) {
+  return HWY_DYNAMIC_DISPATCH(WhitenOf)(v, n, floor, g, out);
 }
-void Unwhiten(const float* v, size_t n, float floor, float* g) {
-  HWY_DYNAMIC_DISPATCH(UnwhitenOf)(v, n, floor, g);
+void Unwhiten(const float* v, size_t n, float floor, const float* g, float* out) {
+  HWY_DYNAMIC_DISPATCH(UnwhitenOf)(v, n, floor, g, out);
 }
 
 }  // namespace elastiquant

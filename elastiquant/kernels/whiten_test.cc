@@ -38,8 +38,8 @@ constexpr float kFloor = 1e-12f;
 TEST(Whiten, DividesByAboutTheRoot) {
   const Inputs in(1000);
   std::vector<float> whitened(1000, 1.0f), units = whitened;
-  Whiten(in.v.data(), in.v.size(), kFloor, whitened.data());
-  Unwhiten(in.v.data(), in.v.size(), kFloor, units.data());
+  Whiten(in.v.data(), in.v.size(), kFloor, whitened.data(), whitened.data());
+  Unwhiten(in.v.data(), in.v.size(), kFloor, units.data(), units.data());
   for (size_t i = 0; i < units.size(); ++i) {
     const double root = std::sqrt(static_cast<double>(std::max(in.v[i], 0.0f) + kFloor));
     EXPECT_NEAR(static_cast<double>(units[i]) / root, 1, 0.035) << in.v[i];
@@ -50,8 +50,8 @@ TEST(Whiten, DividesByAboutTheRoot) {
 TEST(Whiten, IsUndone) {
   const Inputs in(1000);
   std::vector<float> values = in.g;
-  Whiten(in.v.data(), in.v.size(), kFloor, values.data());
-  Unwhiten(in.v.data(), in.v.size(), kFloor, values.data());
+  Whiten(in.v.data(), in.v.size(), kFloor, values.data(), values.data());
+  Unwhiten(in.v.data(), in.v.size(), kFloor, values.data(), values.data());
   for (size_t i = 0; i < values.size(); ++i) {
     // Gradients at the ends of what floats can hold leave it in between.
     const float size = std::abs(in.g[i]);
@@ -68,11 +68,11 @@ TEST(Whiten, DoesTheSameOnEveryTarget) {
     std::vector<uint32_t> whitened, back;
     ForEachTarget([&] {
       std::vector<float> out = in.g;
-      EXPECT_EQ(Whiten(in.v.data(), n, kFloor, out.data()), sum) << n;
+      EXPECT_EQ(Whiten(in.v.data(), n, kFloor, out.data(), out.data()), sum) << n;
       if (whitened.empty()) whitened = Bits(out);
       EXPECT_EQ(Bits(out), whitened) << n;
       out = in.g;
-      Unwhiten(in.v.data(), n, kFloor, out.data());
+      Unwhiten(in.v.data(), n, kFloor, out.data(), out.data());
       if (back.empty()) back = Bits(out);
       EXPECT_EQ(Bits(out), back) << n;
     });
@@ -87,7 +87,7 @@ TEST(Whiten, KeepsWhatIsNotFinite) {
     const std::vector<float> v(40, 4.0f);
     g[3] = g[39] = kNan;
     g[20] = kInfinity;
-    (void)Whiten(v.data(), v.size(), 1e-6f, g.data());
+    (void)Whiten(v.data(), v.size(), 1e-6f, g.data(), g.data());
     EXPECT_TRUE(std::isnan(g[3]));
     EXPECT_TRUE(std::isnan(g[39]));
     EXPECT_EQ(g[20], kInfinity);

@@ -42,7 +42,7 @@ Status LayerReduction::MakeReducer() {
   }
   ReducerOptions options = options_.reducer;
   options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
-  if (options_.has_metric) {
+  if (options_.conversion == Conversion::kByReduction) {
     options.on_reduced = [this](size_t bucket, bool is_mean) {
       if (is_mean) metric_.Leave(bucket, buckets_.gradients[bucket]);
       if (options_.reducer.on_reduced) options_.reducer.on_reduced(bucket, is_mean);
@@ -93,6 +93,7 @@ Result<ExchangeChoice> LayerReduction::ChoiceOf(size_t bucket,
 Status LayerReduction::BeginStep(uint64_t step, bool uncompressed) {
   kept_.clear();
   active_ = uncompressed ? uncompressed_.get() : reducer_.get();
+  is_in_metric_ = !uncompressed && options_.conversion == Conversion::kByOwner;
   if (!uncompressed) {
     is_flushed_ = false;
     metric_.BeginStep();
@@ -103,7 +104,12 @@ Status LayerReduction::BeginStep(uint64_t step, bool uncompressed) {
 Status LayerReduction::MarkReady(size_t bucket) {
   const bool compressed = active_ == reducer_.get();
   if (compressed && keep_zeros_) KeepZeros(bucket);
-  const uint16_t metric = compressed ? metric_.Enter(bucket, buckets_.gradients[bucket]) : 0;
+  uint16_t metric = 0;
+  if (is_in_metric_) {
+    metric = metric_.Name(bucket);
+  } else if (compressed) {
+    metric = metric_.Enter(bucket, buckets_.gradients[bucket]);
+  }
   if (options_.before_sent) options_.before_sent(bucket);
   return active_->MarkReady(bucket, metric);
 }
@@ -143,6 +149,7 @@ bool LayerReduction::HoldsBack() const {
 }
 
 void LayerReduction::BeginExactStep() {
+  is_in_metric_ = false;
   kept_.clear();
   flushed_.assign(buckets_.plan.buckets.size(), {});
   flushes_ = HoldsBack();

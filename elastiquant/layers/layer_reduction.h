@@ -32,12 +32,19 @@ struct LayerBuckets {
   std::vector<std::string> specs;           // by bucket: a key of the codecs
 };
 
+// Who converts gradients to the metric and back.
+enum class Conversion : uint8_t {
+  kNone,         // there is no metric, and SetMetric must not be called
+  kByReduction,  // the reduction, where they lie
+  kByOwner       // the owner of the buckets, as it copies values there and away (step_metric)
+};
+
 struct LayerReductionOptions {
   ReducerOptions reducer;  // its on_measured is the certificate's
   // Chooses how the mean of a bucket comes about. The codec is not made for its shapes yet.
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
-  bool has_metric = false;        // whether SetMetric may be called
+  Conversion conversion = Conversion::kNone;
   bool has_uncompressed = false;  // whether BeginStep may be asked to compress nothing
   // Called by MarkReady before a bucket is sent, with its values in the metric, which are
   // nowhere else yet. May be null.
@@ -53,7 +60,7 @@ class LayerReduction {
                                                       LayerReductionOptions options);
 
   // Sets the second moments by which gradients are compressed in the metric of an adaptive
-  // optimiser (Metric::Set). Must be called between steps, and only with options.has_metric.
+  // optimiser (Metric::Set). Must be called between steps, and only with a conversion.
   Status SetMetric(SecondMoments moments) { return metric_.Set(std::move(moments)); }
 
   // A step is BeginStep, MarkReady of each bucket, Finish (see GradientReducer). An
@@ -61,6 +68,9 @@ class LayerReduction {
   // remember. All workers must ask for it alike, and only with options.has_uncompressed.
   Status BeginStep(uint64_t step, bool uncompressed = false);
   Status MarkReady(size_t bucket);
+  // Returns the metric by whose CopyIn and CopyOut the owner of the buckets shall fill and read
+  // them in this step, or null if values are to be as they are.
+  Metric* step_metric() { return is_in_metric_ ? &metric_ : nullptr; }
   Result<StepOutcome> Finish() { return active_->Finish(); }
 
   // A step whose gradients are sent otherwise, and exactly, is BeginExactStep, Flush of each
@@ -121,6 +131,7 @@ class LayerReduction {
   bool flushes_ = false;
   bool is_flushed_ = false;  // whether the last exact step has sent all that was remembered
   bool keep_zeros_ = false;
+  bool is_in_metric_ = false;                  // whether the owner converts in this step
   std::map<size_t, std::vector<float>> kept_;  // by parameter
 };
 

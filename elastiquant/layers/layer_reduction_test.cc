@@ -45,7 +45,7 @@ struct LayerWorker {
     layers = LayerReduction::Make(comm, std::move(buckets), codecs,
                                   {.reducer = options,
                                    .choose = choose,
-                                   .has_metric = true,
+                                   .conversion = Conversion::kByReduction,
                                    .has_uncompressed = true})
                  .value();
   }

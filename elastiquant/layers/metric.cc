@@ -65,8 +65,10 @@ void Metric::BeginStep() {
     if (!lossy_[b]) continue;
     for (const auto& [p, offset] : plan_.buckets[b].slots) {
       const double mean = SampledMean(moments_[p]);
-      units_[p] = {IsUsable(mean), static_cast<float>(mean * kFloor)};
-      if (!units_[p].by_value) continue;
+      const bool usable = IsUsable(mean);
+      units_[p] = {.kind = usable ? Kind::kByValue : Kind::kByParameter,
+                   .floor = static_cast<float>(mean * kFloor)};
+      if (!usable) continue;
       const auto elements = static_cast<double>(moments_[p].size());
       sum += mean * elements;
       count += elements;
@@ -74,40 +76,69 @@ void Metric::BeginStep() {
   }
   is_plain_ = count == 0;
   for (Unit& unit : units_) {
-    if (!unit.by_value && !is_plain_) unit.floor = static_cast<float>(sum / count);
+    if (is_plain_) unit = {};
+    if (unit.kind == Kind::kByParameter) unit.floor = static_cast<float>(sum / count);
   }
+}
+
+void Metric::CopyIn(size_t parameter, std::span<const float> from, float* to) {
+  Unit& unit = units_[parameter];
+  switch (unit.kind) {
+    case Kind::kOne:
+      if (from.data() != to) std::ranges::copy(from, to);
+      break;
+    case Kind::kByParameter:
+      std::ranges::transform(from, to,
+                             [root = std::sqrt(unit.floor)](float g) { return g / root; });
+      break;
+    case Kind::kByValue:
+      unit.bits_of_moments =
+          Whiten(moments_[parameter].data(), from.size(), unit.floor, from.data(), to);
+  }
+}
+
+void Metric::CopyOut(size_t parameter, std::span<const float> from, float* to) const {
+  const Unit& unit = units_[parameter];
+  switch (unit.kind) {
+    case Kind::kOne:
+      if (from.data() != to) std::ranges::copy(from, to);
+      break;
+    case Kind::kByParameter:
+      std::ranges::transform(from, to,
+                             [root = std::sqrt(unit.floor)](float g) { return g * root; });
+      break;
+    case Kind::kByValue:
+      Unwhiten(moments_[parameter].data(), from.size(), unit.floor, from.data(), to);
+  }
+}
+
+uint16_t Metric::Name(size_t bucket) const {
+  if (!lossy_[bucket] || is_plain_) return 0;
+  uint64_t mix = 0;
+  for (const auto& [p, offset] : plan_.buckets[bucket].slots) {
+    const Unit& unit = units_[p];
+    mix = Mix64(mix ^ std::bit_cast<uint32_t>(unit.floor));
+    if (unit.kind == Kind::kByValue) mix = Mix64(mix ^ unit.bits_of_moments);
+  }
+  return static_cast<uint16_t>(1 + mix % 0xFFFF);
 }
 
 template <typename Fn>
 void Metric::ForEachParameter(size_t bucket, std::span<float> values, const Fn& fn) const {
   for (const auto& [p, offset] : plan_.buckets[bucket].slots) {
-    fn(moments_[p].data(), units_[p], values.subspan(offset, shapes_[p].elements));
+    fn(p, values.subspan(offset, shapes_[p].elements));
   }
 }
 
-uint16_t Metric::Enter(size_t bucket, std::span<float> values) const {
-  if (!converts(bucket)) return 0;
-  uint64_t mix = 0;
-  ForEachParameter(bucket, values, [&](const float* v, Unit unit, std::span<float> own) {
-    mix = Mix64(mix ^ std::bit_cast<uint32_t>(unit.floor));
-    if (unit.by_value) {
-      mix = Mix64(mix ^ Whiten(v, own.size(), unit.floor, own.data()));
-    } else {
-      for (float& value : own) value /= std::sqrt(unit.floor);
-    }
-  });
-  return static_cast<uint16_t>(1 + mix % 0xFFFF);
+uint16_t Metric::Enter(size_t bucket, std::span<float> values) {
+  ForEachParameter(bucket, values,
+                   [this](size_t p, std::span<float> own) { CopyIn(p, own, own.data()); });
+  return Name(bucket);
 }
 
 void Metric::Leave(size_t bucket, std::span<float> values) const {
-  if (!converts(bucket)) return;
-  ForEachParameter(bucket, values, [](const float* v, Unit unit, std::span<float> own) {
-    if (unit.by_value) {
-      Unwhiten(v, own.size(), unit.floor, own.data());
-    } else {
-      for (float& value : own) value *= std::sqrt(unit.floor);
-    }
-  });
+  ForEachParameter(bucket, values,
+                   [this](size_t p, std::span<float> own) { CopyOut(p, own, own.data()); });
 }
 
 }  // namespace elastiquant

@@ -52,24 +52,34 @@ class Metric {
   bool is_plain() const { return is_plain_; }
 
   // Enter converts the values of a bucket to the metric, and Leave converts values in it, such
-  // as their mean, back. Threads may call these at once for different buckets. Enter returns a
-  // name of the metric that is derived from v, and differs if any v of the bucket does, save by
-  // a chance of 1 : 65535. It is 0 if nothing is converted, as in a plain metric and for
-  // buckets that are not lossy.
-  uint16_t Enter(size_t bucket, std::span<float> values) const;
+  // as their mean, back. Threads may call these at once for different buckets. Enter returns
+  // the bucket's Name.
+  uint16_t Enter(size_t bucket, std::span<float> values);
   void Leave(size_t bucket, std::span<float> values) const;
 
- private:
-  // The unit of a parameter's values is sqrt(v + floor) if v counts, or else sqrt(floor).
-  struct Unit {
-    bool by_value = false;
-    float floor = 1;
-  };
+  // Do the same for the values of one parameter while they are copied, which costs little more
+  // than the copy. `to` has room for as many values as `from`, and may be where those are.
+  void CopyIn(size_t parameter, std::span<const float> from, float* to);
+  void CopyOut(size_t parameter, std::span<const float> from, float* to) const;
 
-  // Calls fn(its second moments, its unit, its values) for each parameter of a bucket.
+  // Returns a name of the metric of a bucket, all parameters of which have entered in this
+  // step. It is derived from v, and differs if any v of the bucket does, save by a chance of
+  // 1 : 65535. It is 0 if nothing is converted, as in a plain metric and for buckets that are
+  // not lossy.
+  uint16_t Name(size_t bucket) const;
+
+ private:
+  // The unit of a parameter's values is 1, or sqrt(floor), or sqrt(v + floor).
+  struct Unit {
+    enum class Kind : uint8_t { kOne, kByParameter, kByValue } kind = Kind::kOne;
+    float floor = 1;
+    uint32_t bits_of_moments = 0;  // their sum, when values have entered
+  };
+  using Kind = Unit::Kind;
+
+  // Calls fn(parameter, its values) for each parameter of a bucket.
   template <typename Fn>
   void ForEachParameter(size_t bucket, std::span<float> values, const Fn& fn) const;
-  bool converts(size_t bucket) const { return lossy_[bucket] && !is_plain_; }
 
   const BucketPlan& plan_;
   const std::span<const ParameterShape> shapes_;

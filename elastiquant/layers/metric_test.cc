@@ -154,6 +154,30 @@ TEST_F(MetricTest, HasAnotherNameWhenAMomentDiffers) {
   EXPECT_EQ(name(), 0);
 }
 
+TEST_F(MetricTest, ConvertsTheSameWhileValuesAreCopied) {
+  Metric metric(plan_, shapes_, lossy_);
+  ASSERT_TRUE(metric.Set(Spans()).ok());
+  metric.BeginStep();
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const std::vector<float> from = Values(b);
+    std::vector<float> in_place = from, copied(from.size()), back(from.size());
+    const uint16_t name = metric.Enter(b, in_place);
+    const auto slots = plan_.buckets[b].slots;
+    for (size_t s = slots.size(); s-- > 0;) {  // gradients come in any order
+      const size_t p = slots[s].parameter, offset = slots[s].offset;
+      metric.CopyIn(p, std::span(from).subspan(offset, shapes_[p].elements), &copied[offset]);
+    }
+    EXPECT_EQ(metric.Name(b), name);
+    EXPECT_EQ(copied, in_place);
+    for (const auto& [p, offset] : slots) {
+      metric.CopyOut(p, std::span(copied).subspan(offset, shapes_[p].elements), &back[offset]);
+    }
+    metric.Leave(b, in_place);
+    EXPECT_EQ(back, in_place);
+    EXPECT_EQ(from, Values(b));
+  }
+}
+
 // The mean of so many is that of a sample.
 TEST(MetricOfALargeParameter, DividesByTheRootOfTheMomentsToo) {
   constexpr size_t kManyValues = 100003;

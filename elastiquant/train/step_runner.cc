@@ -68,7 +68,7 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
           comm_, std::move(buckets), codecs_->Now(),
           {.reducer = reducer_options,
            .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
-           .has_metric = has_metric,
+           .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
            .has_uncompressed = has_metric || algorithm.has_exact_steps(),
            .before_sent = [this](size_t b) { Capture(b); }}));
   if (!has_metric) return {};
