@@ -165,11 +165,19 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    height = max(row["loss"] for row in rows) - min(row["loss"] for row in rows)
     for row in rows:
         at = (row["bytes"] / 1e6, row["loss"])
+        # A label stands to the right of its point, or below it if the next point would cover it.
+        covered = any(
+            1 < other["bytes"] / row["bytes"] < 1.5
+            and abs(other["loss"] - row["loss"]) < 0.02 * height
+            for other in rows
+        )
+        place = {"xytext": (0, -16), "ha": "center"} if covered else {"xytext": (8, -4)}
         ours = SCHEMES[row["scheme"]].options is ADAMW and row["scheme"] != "fp32"
         axes.plot(*at, "o" if ours else "D", color="#0072b2" if ours else "#777777", ms=7)
-        axes.annotate(row["scheme"], at, textcoords="offset points", xytext=(8, -4), fontsize=9)
+        axes.annotate(row["scheme"], at, textcoords="offset points", fontsize=9, **place)
     axes.axhline(rows[0]["loss"], color="grey", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
     axes.margins(x=0.12)
