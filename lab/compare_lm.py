@@ -168,7 +168,7 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
     height = max(row["loss"] for row in rows) - min(row["loss"] for row in rows)
     for row in rows:
         at = (row["bytes"] / 1e6, row["loss"])
-        # A label stands to the right of its point, or below it if the next point would cover it.
+        # A label is to the right of its point, or below it if the next point would cover it.
         covered = any(
             1 < other["bytes"] / row["bytes"] < 1.5
             and abs(other["loss"] - row["loss"]) < 0.02 * height
