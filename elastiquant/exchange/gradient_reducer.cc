@@ -21,7 +21,7 @@
 namespace elastiquant {
 namespace {
 
-constexpr size_t kMaxBuckets = (size_t{1} << 24) / 3;  // three tags each
+constexpr size_t kMaxBuckets = kTagsOfChannel / kMails;
 enum StageNumber : size_t { kAnnounce, kEncode, kReduce, kGather, kStages };
 
 // Runs the stages, each on its thread, over the buckets of a step as they become ready: of
@@ -326,6 +326,10 @@ Status CheckBuckets(const std::vector<GradientBucket>& buckets, const ReducerOpt
   EQ_RETURN_IF_ERROR(CheckWeights(buckets, options.weights, world_size));
   if (options.threads < 1)
     return InvalidArgument("the reducer needs at least one codec thread");
+  if (options.channel >= kMaxChannels) {
+    return InvalidArgument("there is no channel " + std::to_string(options.channel) + " of " +
+                           std::to_string(kMaxChannels));
+  }
   if (buckets.size() > kMaxBuckets) return InvalidArgument("too many gradient buckets");
   for (size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].codec == nullptr) {

@@ -64,6 +64,8 @@ struct MeasuredMessage {
   std::span<const uint8_t> frame;
 };
 
+inline constexpr uint32_t kMaxChannels = 64;
+
 struct ReducerOptions {
   uint64_t seed = 0;
   int threads = 1;  // codec threads
@@ -71,6 +73,9 @@ struct ReducerOptions {
   // must be the same on all workers. If there are none, all workers count the same. Buckets
   // that go by kIntegerSum need that.
   std::vector<double> weights = {};
+  // Reducers of one communicator whose steps overlap in time must have channels apart, from 0
+  // to kMaxChannels - 1, the same on all workers: it is a part of their messages' tags.
+  uint32_t channel = 0;
   uint64_t measure_every = 0;  // steps between those in which own frames are measured; 0: never
   // Called by any thread of the reducer for each frame that is measured, those of an owner's
   // means among them, but not for factors.

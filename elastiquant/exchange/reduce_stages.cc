@@ -70,7 +70,7 @@ void ReduceStages::PostReceives(size_t bucket, Mail mail) {
       const size_t of_peer = slot.strategy->Room(r, mail);
       if (of_peer == 0) continue;
       slot.state.receives[static_cast<size_t>(r)][static_cast<size_t>(mail)] =
-          comm_->Receive(r, TagOf(posted.next, mail), of_peer);
+          comm_->Receive(r, TagOf(shared_.options.channel, posted.next, mail), of_peer);
     }
   }
 }

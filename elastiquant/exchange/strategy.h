@@ -28,11 +28,14 @@ namespace elastiquant {
 enum class Phase : uint32_t { kContribute = 0, kShare = 1 };
 
 // What may come from a worker for a bucket, each under a tag of its own: parts of a sum, the
-// mean or sum of its chunk, scales.
+// mean or sum of its chunk, scales. Each channel has a range of its own of the tags, which have
+// 24 bits.
 enum class Mail : uint32_t { kParts = 0, kMeans = 1, kScales = 2 };
 inline constexpr size_t kMails = 3;
-constexpr uint32_t TagOf(size_t bucket, Mail mail) {
-  return static_cast<uint32_t>(kMails * bucket) + static_cast<uint32_t>(mail);
+inline constexpr uint32_t kTagsOfChannel = (uint32_t{1} << 24) / kMaxChannels;
+constexpr uint32_t TagOf(uint32_t channel, size_t bucket, Mail mail) {
+  return channel * kTagsOfChannel + static_cast<uint32_t>(kMails * bucket) +
+         static_cast<uint32_t>(mail);
 }
 
 struct BucketState {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "elastiquant/codec/message_shape.h"
@@ -48,22 +48,22 @@ Result<std::vector<bool>> ChooseExact(std::span<const ParameterShape> parameters
   return exact;
 }
 
-// Buckets being filled, of the two sorts.
+// Buckets being filled, of the two sorts of each group.
 class Planner {
  public:
   explicit Planner(size_t limit) : limit_(limit) {}
 
-  void Add(size_t parameter, size_t elements, bool exact) {
-    std::optional<PlannedBucket>& open = open_[exact];
-    if (!open) open.emplace().exact = exact;
-    open->slots.push_back({parameter, open->elements});
-    open->elements += elements;
-    if (open->elements >= limit_) Close(exact);
+  void Add(size_t parameter, size_t elements, size_t group, bool exact) {
+    const Sort sort{group, exact};
+    PlannedBucket& open = open_[sort];
+    open.exact = exact;
+    open.slots.push_back({parameter, open.elements});
+    open.elements += elements;
+    if (open.elements >= limit_) Close(sort);
   }
 
   std::vector<PlannedBucket> Finish() {
-    Close(false);
-    Close(true);
+    while (!open_.empty()) Close(open_.begin()->first);
     // Backward fills first the bucket whose last tensor it comes to first.
     std::ranges::sort(closed_, std::greater(), [](const PlannedBucket& bucket) {
       return bucket.slots.back().parameter;
@@ -72,12 +72,13 @@ class Planner {
   }
 
  private:
-  void Close(bool exact) {
-    if (open_[exact]) closed_.push_back(std::move(*open_[exact]));
-    open_[exact].reset();
+  using Sort = std::pair<size_t, bool>;  // the group, and whether the bucket is exact
+  void Close(Sort sort) {
+    closed_.push_back(std::move(open_.at(sort)));
+    open_.erase(sort);
   }
   size_t limit_;
-  std::optional<PlannedBucket> open_[2];
+  std::map<Sort, PlannedBucket> open_;
   std::vector<PlannedBucket> closed_;
 };
 
@@ -117,8 +118,15 @@ Result<BucketPlan> PlanBuckets(std::span<const ParameterShape> parameters,
   if (options.bucket_elements == 0) return InvalidArgument("a bucket must hold at least 1 KiB");
   EQ_ASSIGN_OR_RETURN(const std::vector<bool> exact, ChooseExact(parameters, options.exact));
 
+  if (!options.groups.empty() && options.groups.size() != parameters.size()) {
+    return InvalidArgument("there are groups for " + std::to_string(options.groups.size()) +
+                           " of " + std::to_string(parameters.size()) + " parameters");
+  }
   Planner planner(options.bucket_elements);
-  for (size_t i = parameters.size(); i-- > 0;) planner.Add(i, parameters[i].elements, exact[i]);
+  for (size_t i = parameters.size(); i-- > 0;) {
+    const size_t group = options.groups.empty() ? 0 : options.groups[i];
+    planner.Add(i, parameters[i].elements, group, exact[i]);
+  }
   BucketPlan plan{.buckets = planner.Finish(), .scalars = {}};
   plan.scalars = PlaceScalars(plan.buckets, options.scalars);
   for (PlannedBucket& bucket : plan.buckets) bucket.name = NameOfBucket(bucket, parameters);

@@ -56,6 +56,9 @@ struct BucketPlanOptions {
   // What stays exact: "none", or a comma-separated list of "1d" (biases and norms) and of name
   // patterns as in a shell ("fc.*").
   std::string exact = "1d";
+  // By parameter, the group that it is in: buckets hold parameters of one group only. None: all
+  // are in one.
+  std::vector<size_t> groups = {};
   // The number of values to be averaged beside the gradients, such as the loss. They make an
   // exact bucket of their own if there is no other.
   size_t scalars = 0;

@@ -51,6 +51,23 @@ TEST(BucketPlanTest, EveryParameterHasOnePlaceAtAnyBucketSize) {
   }
 }
 
+TEST(BucketPlanTest, BucketsHoldParametersOfOneGroup) {
+  const auto parameters = SmallNet();
+  const std::vector<size_t> groups{0, 0, 0, 1, 1, 1, 2, 2, 0};
+  for (size_t limit : {1, 100, 5000}) {
+    const auto plan =
+        PlanBuckets(parameters, {.bucket_elements = limit, .groups = groups, .scalars = 2});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    ExpectWhole(*plan, parameters, 2);
+    for (const PlannedBucket& bucket : plan->buckets) {
+      for (const BucketSlot& slot : bucket.slots) {
+        EXPECT_EQ(groups[slot.parameter], groups[bucket.slots[0].parameter]);
+      }
+    }
+  }
+  EXPECT_FALSE(PlanBuckets(parameters, {.groups = {0, 1}}).ok());
+}
+
 TEST(BucketPlanTest, TensorsAreMatricesThatKnowTheirKernels) {
   const std::vector<ParameterShape> parameters = {
       {"bias", 16, 1, 16}, {"conv.weight", 16 * 8 * 9, 4, 16, 9}, {"fc.weight", 160, 2, 10}};

@@ -41,7 +41,10 @@ Status LayerReduction::MakeReducer() {
                        .down = std::move(choice.down)});
   }
   ReducerOptions options = options_.reducer;
-  options.on_measured = [this](const MeasuredMessage& m) { certificate_.Add(m); };
+  options.on_measured = [this](MeasuredMessage m) {
+    m.bucket += options_.first_bucket;
+    (options_.certificate ? *options_.certificate : certificate_).Add(m);
+  };
   if (options_.conversion == Conversion::kByReduction) {
     options.on_reduced = [this](size_t bucket, bool is_mean) {
       if (is_mean) metric_.Leave(bucket, buckets_.gradients[bucket]);

@@ -45,6 +45,10 @@ struct LayerReductionOptions {
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
   Conversion conversion = Conversion::kNone;
+  // Where measured messages go, and which bucket of it is the reduction's first, if several
+  // reductions have one certificate together. Null: the reduction's own.
+  Certificate* certificate = nullptr;
+  size_t first_bucket = 0;
   bool has_uncompressed = false;  // whether BeginStep may be asked to compress nothing
   // Called by MarkReady before a bucket is sent, with its values in the metric, which are
   // nowhere else yet. May be null.

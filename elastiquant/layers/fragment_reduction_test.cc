@@ -1,0 +1,120 @@
+#include "elastiquant/layers/fragment_reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "elastiquant/net/testing.h"
+
+namespace elastiquant {
+namespace {
+
+const std::vector<ParameterShape> kFragmentShapes{
+    {"conv.weight", 3000, 4, 30, 25}, {"bn.bias", 10, 1, 1}, {"fc.weight", 5000, 2, 50}};
+
+std::unique_ptr<FragmentReduction> MakeThree(Communicator* comm, const std::string& codec) {
+  FragmentOptions options;
+  options.fragments = {0, 1, 2};
+  options.codec = codec;
+  options.scalars = 2;
+  options.reducer = {.seed = 5, .measure_every = 1};
+  return FragmentReduction::Make(comm, kFragmentShapes, std::move(options)).value();
+}
+
+float ValueOf(int rank, size_t parameter, size_t i) {
+  return static_cast<float>((i * 7919 + parameter * 31 + static_cast<size_t>(rank) * 17) %
+                            101) /
+             64 -
+         .75f;
+}
+
+void FillFragment(FragmentReduction& reduction, size_t fragment, int rank) {
+  for (const size_t p : reduction.members(fragment)) {
+    const auto values = reduction.values(p);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = ValueOf(rank, p, i);
+  }
+}
+
+class FragmentWorlds : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(All, FragmentWorlds, testing::Values(1, 2, 4, 7));
+
+// Workers may begin and finish fragments in different orders: each travels by itself.
+TEST_P(FragmentWorlds, AveragesSeveralFragmentsAtOnceInAnyOrder) {
+  const int world = GetParam();
+  RunWorld(WorldOptions(world), [&](Communicator& comm) {
+    const auto reduction = MakeThree(&comm, "fp32");
+    for (uint64_t round = 0; round < 3; ++round) {
+      reduction->scalars()[1] = static_cast<float>(comm.rank());
+      for (size_t f = 0; f < 3; ++f) FillFragment(*reduction, f, comm.rank());
+      const size_t first = static_cast<size_t>(comm.rank()) % 3;
+      for (size_t f = 0; f < 3; ++f) ASSERT_TRUE(reduction->Begin((first + f) % 3, round).ok());
+      for (size_t f = 0; f < 3; ++f) {
+        ASSERT_TRUE(reduction->is_under_way((2 * first + f) % 3));
+        ASSERT_TRUE(reduction->Finish((2 * first + f) % 3).ok());
+      }
+      EXPECT_FLOAT_EQ(reduction->scalars()[1], static_cast<float>(world - 1) / 2);
+      for (size_t p = 0; p < 3; ++p) {
+        for (size_t i = 0; i < kFragmentShapes[p].elements; ++i) {
+          double mean = 0;
+          for (int r = 0; r < world; ++r) mean += static_cast<double>(ValueOf(r, p, i));
+          ASSERT_NEAR(reduction->values(p)[i], mean / world, 1e-6);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(FragmentWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
+  const int world = GetParam();
+  std::vector<std::vector<float>> ends(static_cast<size_t>(world));
+  RunWorld(WorldOptions(world), [&](Communicator& comm) {
+    const auto run = [&](FragmentReduction& reduction, uint64_t round) {
+      for (size_t f = 0; f < 3; ++f) {
+        FillFragment(reduction, f, comm.rank());
+        ASSERT_TRUE(reduction.Begin(f, round).ok());
+        ASSERT_TRUE(reduction.Finish(f).ok());
+      }
+    };
+    const auto whole = MakeThree(&comm, "elastic:bits=2|ef");
+    EXPECT_TRUE(whole->remembers());
+    run(*whole, 0);
+    Sections saved;
+    whole->SaveMemory(&saved);
+    run(*whole, 1);
+    const auto resumed = MakeThree(&comm, "elastic:bits=2|ef");
+    ASSERT_TRUE(resumed->LoadMemory(saved).ok());
+    run(*resumed, 1);
+    auto& end = ends[static_cast<size_t>(comm.rank())];
+    for (size_t p = 0; p < 3; ++p) {
+      const auto was = whole->values(p), is = resumed->values(p);
+      EXPECT_TRUE(std::ranges::equal(was, is)) << p;
+      end.insert(end.end(), was.begin(), was.end());
+    }
+    // One line for each layer that is not exact, and one for all, if anything was sent.
+    EXPECT_EQ(whole->certificate().Lines(1, 1).size(), world > 1 ? 3u : 0u);
+    EXPECT_EQ(whole->SpecsByParameter()[1], "fp32");
+  });
+  for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
+TEST(FragmentReductionTest, RefusesFragmentsThatCannotBe) {
+  RunWorld(WorldOptions(1), [](Communicator& comm) {
+    const auto fail = [&](std::vector<size_t> fragments) {
+      FragmentOptions options;
+      options.fragments = std::move(fragments);
+      return FragmentReduction::Make(&comm, kFragmentShapes, std::move(options))
+          .status()
+          .message();
+    };
+    EXPECT_EQ(fail({0, 1}), "fragments are given for 2 of 3 parameters");
+    EXPECT_EQ(fail({0, 2, 2}), "a fragment has no parameters");
+    EXPECT_EQ(fail({0, 1, 99}), "there can be 64 fragments at most, not 100");
+  });
+}
+
+}  // namespace
+}  // namespace elastiquant
