@@ -19,20 +19,23 @@ ALLOWED: dict[str, set[str]] = {
     "codec": {"base", "kernels", "coding"},
     "theory": {"base", "coding", "codec"},
     "stream": CORE,
+    "protocol": CORE | {"stream"},
     "net": {"base"},
     "exchange": CORE | {"stream", "net"},
     "layers": CORE | {"theory", "stream", "net", "exchange"},
     "c10d": {"base", "net"},
-    "ddp": CORE | {"theory", "stream", "net", "exchange", "layers"},
+    "ddp": CORE | {"theory", "stream", "protocol", "net", "exchange", "layers"},
     "data": {"base"},
     "models": {"base"},
     "runs": {"base", "net", "c10d"},
     "train": CORE
-    | {"theory", "stream", "net", "exchange", "layers", "c10d", "data", "models", "runs"},
+    | {"theory", "stream", "protocol", "net", "exchange", "layers", "c10d", "data", "models"}
+    | {"runs"},
     "cli": CORE
     | {
         "theory",
         "stream",
+        "protocol",
         "net",
         "exchange",
         "layers",
