@@ -168,7 +168,7 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
                  "Seed of the weights, the order of the data, augmentation and the codec")
       ->capture_default_str();
   app.add_option("--algorithm", o.algorithm,
-                 "What is sent in a step: ddp (the gradients), onebit-adam[:freeze=STEPS], "
+                 "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
                  "zeroone-adam or demo")
       ->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "How the weights move: sgd or adamw")

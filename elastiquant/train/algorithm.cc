@@ -11,7 +11,8 @@ namespace {
 
 const std::map<std::string_view, AlgorithmKind>& Kinds() {
   static const std::map<std::string_view, AlgorithmKind> kinds = {
-      {"ddp", AlgorithmKind::kDdp},
+      {"allreduce", AlgorithmKind::kAllReduce},
+      {"ddp", AlgorithmKind::kAllReduce},
       {"onebit-adam", AlgorithmKind::kOneBitAdam},
       {"zeroone-adam", AlgorithmKind::kZeroOneAdam},
       {"demo", AlgorithmKind::kDemo}};
@@ -26,7 +27,7 @@ struct Parameter {
 
 std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
   switch (a.kind) {
-    case AlgorithmKind::kDdp:
+    case AlgorithmKind::kAllReduce:
       return {};
     case AlgorithmKind::kOneBitAdam:
       a.freeze = 100;
@@ -90,7 +91,7 @@ Result<Algorithm> ParseAlgorithm(std::string_view text) {
 
 std::string_view CodecOf(AlgorithmKind kind) {
   switch (kind) {
-    case AlgorithmKind::kDdp:
+    case AlgorithmKind::kAllReduce:
       return "";
     case AlgorithmKind::kOneBitAdam:
     case AlgorithmKind::kZeroOneAdam:

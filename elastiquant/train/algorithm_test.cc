@@ -30,7 +30,7 @@ std::vector<int64_t> ExactSteps(const char* spec, int64_t steps) {
 }
 
 TEST(Algorithm, ExactStepsAreThosePublished) {
-  EXPECT_EQ(ExactSteps("ddp", 3), std::vector<int64_t>());
+  EXPECT_EQ(ExactSteps("allreduce", 3), std::vector<int64_t>());
   EXPECT_EQ(ExactSteps("onebit-adam:freeze=2", 9), (std::vector<int64_t>{0, 1}));
   // Intervals of 1, 1, 2, 2, 4, 4, 8...
   EXPECT_EQ(ExactSteps("zeroone-adam:growth=2", 20),
@@ -44,7 +44,7 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   const auto error_of = [](const char* spec) {
     return ParseAlgorithm(spec).status().message();
   };
-  EXPECT_THAT(error_of("adam"), HasSubstr("valid are: ddp, demo, onebit-adam, zeroone-adam"));
+  EXPECT_THAT(error_of("adam"), HasSubstr("valid are: allreduce, ddp, demo, "));
   EXPECT_THAT(error_of("demo|ef"), HasSubstr("not known"));
   EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has block, decay, top"));
   EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
@@ -98,7 +98,7 @@ void ExpectClose(const at::Tensor& a, const at::Tensor& b) {
 
 TEST(OneBitAdam, IsAdamUntilItFreezes) {
   const at::Tensor start = Random({3, 4});
-  Trained ours(start, Adam("onebit-adam:freeze=5")), adam(start, Adam("ddp"));
+  Trained ours(start, Adam("onebit-adam:freeze=5")), adam(start, Adam("allreduce"));
   for (int64_t step = 0; step < 5; ++step) {
     const at::Tensor gradient = Random({3, 4});
     const at::Tensor sent = ours.Sent(step, .01, gradient);

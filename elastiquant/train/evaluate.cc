@@ -32,7 +32,6 @@ Status AddBatches(Model& model, TestLoader& loader, Sums* sums) {
 
 Result<Evaluation> Evaluate(Replica& replica, TestLoader& loader, Communicator& comm,
                             Agreement& agreement) {
-  EQ_RETURN_IF_ERROR(replica.TakeOverBuffers(comm));
   Sums own;
   replica.model().eval();
   const Status status = AddBatches(replica.model(), loader, &own);

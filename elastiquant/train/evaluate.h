@@ -17,7 +17,7 @@ struct Evaluation {
 };
 
 // Collective. Each worker takes its share of the test set, and the sums are taken in the
-// workers' order. All workers' buffers become worker 0's.
+// workers' order. All must have the same parameters and buffers.
 Result<Evaluation> Evaluate(Replica& replica, TestLoader& loader, Communicator& comm,
                             Agreement& agreement);
 

@@ -21,7 +21,7 @@ std::vector<ParameterShape> ShapesOf(std::span<const NamedTensor> parameters);
 
 // Owns the buckets. Each p.grad is a view into one, so autograd accumulates in place; a hook on
 // each parameter counts down its bucket, and tells as soon as backward has filled it.
-// StepRunner has one.
+// BackwardPass has one.
 class FlatGradients {
  public:
   // Called on the thread that runs backward, once for each bucket and step.

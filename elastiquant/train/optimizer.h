@@ -74,7 +74,7 @@ std::unique_ptr<Optimizer> MakeOneBitAdam(std::span<const NamedTensor> parameter
 std::unique_ptr<Optimizer> MakeDemo(std::span<const NamedTensor> parameters,
                                     const TrainOptions& options, const Algorithm& algorithm);
 
-// Makes the one that TrainOptions::algorithm names, and under "ddp" that of
+// Makes the one that TrainOptions::algorithm names, and under "allreduce" that of
 // TrainOptions::optimizer. Fails as ParseAlgorithm and MakeSgd do.
 Result<std::unique_ptr<Optimizer>> MakeOptimizer(std::span<const NamedTensor> parameters,
                                                  const TrainOptions& options);

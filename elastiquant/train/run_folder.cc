@@ -86,6 +86,8 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   state->record.LoadState(saved.at("record"));
   state->skipped_in_a_row = saved.at("skipped_in_a_row");
   state->step = saved.at("step");
+  state->rounds = saved.value("rounds", uint64_t{0});
+  state->uploads = saved.value("uploads", std::vector<uint64_t>());
   state->codec = saved.value("codec", "");
   state->certificate = saved.value("certificate", json());
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
@@ -102,6 +104,8 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
       json({{"step", state->step},
             {"skipped_in_a_row", state->skipped_in_a_row},
             {"codec", state->codec},
+            {"rounds", state->rounds},
+            {"uploads", state->uploads},
             {"certificate", state->certificate},
             {"threads", at::get_num_threads()},
             {"fingerprint", Fingerprint(options, world_size, state->init)},

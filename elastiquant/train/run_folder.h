@@ -19,8 +19,11 @@ namespace elastiquant {
 struct RunState {
   int64_t step = 0;  // the steps that are done
   int64_t skipped_in_a_row = 0;
-  std::string codec;  // StepRunner::AdaptedCodec
+  std::string codec;  // Runner::AdaptedCodec
   std::string init;   // text of LoadInitialWeights; empty: the first weights are the seed's
+  // What Runner::counts told until the run was resumed: of one worker, and by worker.
+  uint64_t rounds = 0;
+  std::vector<uint64_t> uploads;
   RunRecord record;
   nlohmann::json certificate;  // Certificate::SaveState of an epoch under way
 };

@@ -21,6 +21,8 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["model"] = options.model;
   summary["data"] = options.data;
   summary["algorithm"] = options.algorithm;
+  summary["rounds"] = facts.rounds;
+  summary["uploads"] = facts.uploads;
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;

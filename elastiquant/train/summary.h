@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/runs/run_record.h"
@@ -24,7 +25,9 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
-  std::string init;  // text of LoadInitialWeights; empty without --init
+  std::string init;               // text of LoadInitialWeights; empty without --init
+  uint64_t rounds = 0;            // exchanges that were made
+  std::vector<uint64_t> uploads;  // by worker: how often it sent values in them
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.

@@ -31,6 +31,12 @@ Status Within(const char* option, double value, double low, double high, bool op
                          Number(low) + ", " + Number(high) + (open_high ? ")" : "]"));
 }
 
+// Whether every step moves the weights by the mean gradient.
+bool IsAllReduce(const TrainOptions& o) {
+  const auto algorithm = ParseAlgorithm(o.algorithm);
+  return algorithm.ok() && algorithm->kind == AlgorithmKind::kAllReduce;
+}
+
 Status ValidateOptimizer(const TrainOptions& o) {
   if (!(o.learning_rate > 0) || !std::isfinite(o.learning_rate)) {
     return InvalidArgument("--lr is " + Number(o.learning_rate) + "; it must be above 0");
@@ -82,7 +88,7 @@ Status ValidateAlgorithm(const TrainOptions& o) {
   if (!algorithm.ok()) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
-  if (algorithm->kind == AlgorithmKind::kDdp) return Status::Ok();
+  if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
   if (algorithm->is_adam() && o.optimizer != "adamw") {
     return InvalidArgument(given + " is a kind of Adam: it needs --optimizer adamw");
@@ -113,7 +119,7 @@ Status ValidateCodec(const TrainOptions& o) {
                            "' has momentum of its own, and --momentum " + Number(o.momentum) +
                            " would add another: give --momentum 0");
   }
-  if (o.algorithm == "ddp") return Status::Ok();
+  if (IsAllReduce(o)) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
                          "' has momentum of its own, which --algorithm " + o.algorithm +
                          " has too: take another codec");
@@ -165,7 +171,7 @@ Status ValidateOptions(const TrainOptions& options) {
 
 std::string MetricOf(const TrainOptions& options) {
   if (options.optimizer != "adamw" || options.metric != "auto") return "plain";
-  if (options.algorithm != "ddp") return "plain";  // what they send are no gradients
+  if (!IsAllReduce(options)) return "plain";  // what they send are no gradients
   const auto codec = MakeCodec(options.codec);
   const bool loses = codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
   return loses ? "adam" : "plain";
@@ -235,7 +241,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (!init.empty()) print["--init"] = init;
   if (o.update != "sgd") print["--update"] = o.update;
   if (o.precision != "fp32") print["--precision"] = o.precision;
-  if (o.algorithm != "ddp") print["--algorithm"] = o.algorithm;
+  if (!IsAllReduce(o)) print["--algorithm"] = o.algorithm;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;

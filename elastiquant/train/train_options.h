@@ -35,8 +35,8 @@ struct UpdateOptions {
   int64_t batch = 32;  // images of a worker in a step
   uint64_t seed = 1;
 
-  std::string algorithm = "ddp";  // as ParseAlgorithm takes it
-  std::string optimizer = "sgd";  // or "adamw"
+  std::string algorithm = "allreduce";  // as ParseAlgorithm takes it
+  std::string optimizer = "sgd";        // or "adamw"
   double learning_rate = 0.1;
   double momentum = 0.9;  // of SGD
   double beta1 = 0.9;     // of AdamW: how much of the mean gradient is kept in a step

@@ -24,7 +24,7 @@
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/replica_check.h"
 #include "elastiquant/train/run_folder.h"
-#include "elastiquant/train/step_runner.h"
+#include "elastiquant/train/runner.h"
 
 namespace elastiquant {
 namespace {
@@ -38,6 +38,18 @@ int ChooseThreads(const TrainOptions& options, int workers_here) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, cores / std::max(1, workers_here));
 }
+
+// While it lives, the replica is the model that all workers share.
+class SharedModel {
+ public:
+  explicit SharedModel(Runner* runner) : runner_(runner) { runner_->ShowShared(); }
+  ~SharedModel() { runner_->ShowOwn(); }
+  SharedModel(const SharedModel&) = delete;
+  SharedModel& operator=(const SharedModel&) = delete;
+
+ private:
+  Runner* const runner_;
+};
 
 // The course of a run: what happens at its start, after each step and epoch, and at its end.
 class Trainer {
@@ -78,6 +90,8 @@ class Trainer {
   Status Certify(int64_t epoch);
   Status CheckReplicas();
   RunFacts Facts() const;
+  Status ShareCounts();
+  Status Summarise();
 
   const TrainOptions options_;
   const RunInfo info_;
@@ -90,11 +104,12 @@ class Trainer {
   std::unique_ptr<TestLoader> test_loader_;
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<GradientDump> dump_;  // until the runner takes it
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<Runner> runner_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<MetricsLog> log_;              // worker 0's
   std::unique_ptr<MetricsLog> certificate_log_;  // likewise
   RunState state_;
+  Runner::Counts counted_;  // in state_
   Schedule schedule_;
 
   int64_t coordinates_ = 0;
@@ -196,6 +211,7 @@ Status Trainer::ShareStart() {
   state_.skipped_in_a_row = static_cast<int64_t>(skipped[0]);
   EQ_ASSIGN_OR_RETURN(state_.codec, ShareText(comm_, state_.codec));
   if (!state_.codec.empty()) EQ_RETURN_IF_ERROR(runner_->UseCodec(state_.codec));
+  runner_->StartFromReplica();
   return Status::Ok();
 }
 
@@ -203,7 +219,7 @@ Status Trainer::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
   comm_.SetActivity("preparing the run");
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
-  auto runner = StepRunner::Make(options_, &comm_, replica_.get(), std::move(dump_));
+  auto runner = MakeRunner(options_, {&comm_, replica_.get()}, std::move(dump_));
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
@@ -222,6 +238,7 @@ Status Trainer::Run() {
       EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
     }
     EQ_RETURN_IF_ERROR(TrainStep());
+    if (step == total_steps_) EQ_RETURN_IF_ERROR(runner_->Finish(step));
     if (options_.check_replicas == "every") EQ_RETURN_IF_ERROR(CheckReplicas());
     if (step % steps_per_epoch_ == 0 || step == total_steps_) EQ_RETURN_IF_ERROR(EndEpoch());
     const bool due = options_.checkpoint_every > 0 &&
@@ -229,7 +246,10 @@ Status Trainer::Run() {
     if (due) EQ_RETURN_IF_ERROR(SaveAll());
   }
   EQ_RETURN_IF_ERROR(CheckReplicas());
-  if (is_first()) EQ_RETURN_IF_ERROR(WriteSummary(options_, info_, Facts(), state_.record));
+  {
+    const SharedModel shared(runner_.get());
+    EQ_RETURN_IF_ERROR(Summarise());
+  }
   EQ_RETURN_IF_ERROR(comm_.Barrier());  // nobody leaves while others still work
   runner_->Strike(FaultMoment::kEnd, last_step());
   return Status::Ok();
@@ -254,12 +274,14 @@ Status Trainer::LoadCertificate() {
 // Every worker's own part first: a checkpoint of the run has all that goes with it.
 Status Trainer::SaveAll() {
   EQ_RETURN_IF_ERROR(ShareBytes());
+  EQ_RETURN_IF_ERROR(ShareCounts());
   EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
   comm_.SetActivity("saving a checkpoint");
   runner_->Strike(FaultMoment::kCheckpoint, last_step());
+  Checkpoint mine;
+  if (runner_->remembers()) EQ_RETURN_IF_ERROR(runner_->SaveMemory(&mine));
+  const SharedModel shared(runner_.get());
   if (runner_->remembers()) {
-    Checkpoint mine;
-    runner_->SaveMemory(&mine);
     EQ_RETURN_IF_ERROR(agreement_.Agree(
         SaveWorker(options_, runner_->Identity(), state_.step, *replica_, std::move(mine))));
   }
@@ -324,6 +346,8 @@ Status Trainer::EndEpoch() {
     const Stopwatch watch;
     comm_.SetActivity("in an evaluation");
     runner_->Strike(FaultMoment::kEvaluation, last_step());
+    const SharedModel shared(runner_.get());
+    EQ_RETURN_IF_ERROR(runner_->ShareBuffers());
     EQ_ASSIGN_OR_RETURN(evaluation, Evaluate(*replica_, *test_loader_, comm_, agreement_));
     state_.record.AddOverhead(watch.Seconds(), 0);
   }
@@ -350,14 +374,35 @@ Status Trainer::Certify(int64_t epoch) {
 }
 
 Status Trainer::CheckReplicas() {
+  const SharedModel shared(runner_.get());
   EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> hashes, comm_.AllGather(replica_->Hash()));
   const std::string odd = OddReplicas(hashes);
   if (odd.empty()) return Status::Ok();
   replicas_identical_ = false;
-  if (is_first()) EQ_RETURN_IF_ERROR(WriteSummary(options_, info_, Facts(), state_.record));
+  EQ_RETURN_IF_ERROR(Summarise());
   return agreement_.Known(Internal("after step " + std::to_string(state_.step) +
                                    " the weights of worker(s) " + odd +
                                    " differ from the others': replicas must be identical"));
+}
+
+// Collective: adds what the runner has counted since the last call to the run's counts.
+Status Trainer::ShareCounts() {
+  const Runner::Counts now = runner_->counts();
+  EQ_ASSIGN_OR_RETURN(const auto uploads, comm_.AllGather(now.uploads - counted_.uploads));
+  state_.rounds += now.rounds - counted_.rounds;
+  counted_ = now;
+  state_.uploads.resize(uploads.size());
+  for (size_t w = 0; w < uploads.size(); ++w) state_.uploads[w] += uploads[w];
+  return {};
+}
+
+// Collective, while the shared model is shown.
+Status Trainer::Summarise() {
+  EQ_RETURN_IF_ERROR(ShareCounts());
+  RunFacts facts = Facts();
+  facts.rounds = state_.rounds;
+  facts.uploads = state_.uploads;
+  return is_first() ? WriteSummary(options_, info_, facts, state_.record) : Status::Ok();
 }
 
 RunFacts Trainer::Facts() const {
@@ -366,7 +411,9 @@ RunFacts Trainer::Facts() const {
           .steps_per_epoch = steps_per_epoch_,
           .replicas_identical = replicas_identical_,
           .weights_hash = replica_->Hash(),
-          .init = state_.init};
+          .init = state_.init,
+          .rounds = 0,
+          .uploads = {}};
 }
 
 }  // namespace

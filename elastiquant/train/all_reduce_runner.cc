@@ -1,0 +1,202 @@
+#include "elastiquant/train/all_reduce_runner.h"
+
+#include <cstring>
+#include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/remembering.h"
+
+namespace elastiquant {
+namespace {
+
+// What buckets travel under, in a LayerReduction.
+constexpr char kCompressed[] = "compressed";
+constexpr char kExact[] = "exact";
+constexpr char kRate[] = "learning-rate";  // of what is remembered
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> AllReduceRunner::Make(const TrainOptions& options,
+                                                      const RunnerPlace& place,
+                                                      std::unique_ptr<GradientDump> dump) {
+  std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, std::move(dump)));
+  EQ_RETURN_IF_ERROR(runner->MakeLayers(options));
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+Status AllReduceRunner::MakeLayers(const TrainOptions& options) {
+  const BucketPlanOptions plan_options{
+      .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
+      .exact = options.exact,
+      .scalars = BackwardPass::kScalars};
+  shapes_ = ShapesOf(replica_->parameters());
+  EQ_ASSIGN_OR_RETURN(BucketPlan planned, PlanBuckets(shapes_, plan_options));
+  EQ_ASSIGN_OR_RETURN(pass_,
+                      BackwardPass::Make(options, comm_, replica_, std::move(planned),
+                                         [this](size_t bucket) { return OnReady(bucket); }));
+  CodecsBySpec codecs;
+  EQ_ASSIGN_OR_RETURN(codecs[kCompressed], MakeCodec(options.codec));
+  EQ_ASSIGN_OR_RETURN(codecs[kExact], MakeCodec("fp32"));
+  codecs_ = std::make_unique<RunCodecs>(std::move(codecs), comm_, options.adapt_every);
+  units_ = std::make_unique<MemoryUnits>(shapes_.size());
+  LayerBuckets buckets{plan(), shapes_, {}, {}};
+  for (size_t b = 0; b < plan().buckets.size(); ++b) {
+    buckets.gradients.push_back(gradients().bucket(b));
+    buckets.specs.push_back(plan().buckets[b].exact ? kExact : kCompressed);
+  }
+  const ReducerOptions reducer_options{
+      .seed = Mix64(options.seed),  // apart from the streams of weights and data
+      .threads = options.codec_threads,
+      .measure_every = static_cast<uint64_t>(options.measure_every)};
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  const bool has_metric = MetricOf(options) != "plain";
+  EQ_ASSIGN_OR_RETURN(
+      layers_,
+      LayerReduction::Make(
+          comm_, std::move(buckets), codecs_->Now(),
+          {.reducer = reducer_options,
+           .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
+           .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
+           .has_uncompressed = has_metric || algorithm.has_exact_steps(),
+           .before_sent = [this](size_t b) { Capture(b); }}));
+  if (!has_metric) return {};
+  exact_steps_ = options.exact_steps;
+  // They stay where they are. Before the first step they are zero, and the metric is plain.
+  return layers_->SetMetric(replica_->second_moments());
+}
+
+const Codec& AllReduceRunner::codec() const { return *codecs_->asked().at(kCompressed); }
+
+Result<ExchangeChoice> AllReduceRunner::ChoiceOf(size_t bucket,
+                                                 std::shared_ptr<const Codec> codec) const {
+  if (!plan().buckets[bucket].exact) {
+    return ExchangeOf(options_, std::move(codec), comm_->world_size());
+  }
+  ExchangeChoice as_it_asks;
+  as_it_asks.codec = std::move(codec);
+  return as_it_asks;
+}
+
+Status AllReduceRunner::UseCodec(const std::string& spec) {
+  EQ_RETURN_IF_ERROR(codecs_->UseFitted({{kCompressed, spec}}));
+  return layers_->UseCodecs(codecs_->Now());
+}
+
+StateIdentity AllReduceRunner::Identity() const {
+  StateIdentity identity{
+      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
+  for (const PlannedBucket& bucket : plan().buckets) {
+    for (const BucketSlot& slot : bucket.slots) {
+      const ParameterShape& shape = shapes_[slot.parameter];
+      identity.layers.push_back(
+          {shape.name, shape.elements, bucket.exact ? "fp32" : codec().spec()});
+    }
+  }
+  return identity;
+}
+
+std::string AllReduceRunner::AdaptedCodec() const {
+  const std::map<std::string, std::string> fitted = codecs_->Fitted();
+  return fitted.empty() ? "" : fitted.at(kCompressed);
+}
+
+Status AllReduceRunner::BeginEpoch(int64_t epoch) {
+  const bool changed = codecs_->SetEpoch(static_cast<int>(epoch - 1));
+  return changed ? layers_->UseCodecs(codecs_->Now()) : Status::Ok();
+}
+
+Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
+  Sections memory;
+  layers_->SaveMemory(&memory);
+  for (auto& [name, bytes] : memory) {
+    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
+    checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
+  }
+  checkpoint->tensors[kRate] = {
+      .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
+  replica_->SaveOwn(checkpoint);
+  return {};
+}
+
+Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
+  Sections memory;
+  for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
+  const std::vector<uint8_t>& rate = memory[kRate];
+  double unit = 0;
+  if (rate.size() != sizeof(unit)) {
+    return CorruptData(std::string("section ") + kRate + " is missing or has a wrong size");
+  }
+  std::memcpy(&unit, rate.data(), sizeof(unit));
+  // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
+  if (unit == 0) unit = 1;
+  EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));
+  EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
+  return replica_->LoadOwn(checkpoint);
+}
+
+// On the thread that runs backward. The reducer may overwrite the bucket once it is told.
+Status AllReduceRunner::OnReady(size_t bucket) {
+  const PlannedBucket& planned = plan().buckets[bucket];
+  if (dumping_) dump_->Capture(planned, gradients().bucket(bucket));
+  for (const BucketSlot& slot : planned.slots) replica_->optimizer().Prepare(slot.parameter);
+  return layers_->MarkReady(bucket);
+}
+
+void AllReduceRunner::Capture(size_t bucket) {
+  const bool exact = plan().buckets[bucket].exact;
+  codecs_->Capture(exact ? kExact : kCompressed, step_ + 1, gradients().bucket(bucket));
+}
+
+// Leaves the means of what the workers have sent in the gradients.
+Result<StepOutcome> AllReduceRunner::Reduce(int64_t step, double learning_rate,
+                                            const Batch& batch) {
+  const bool uncompressed = replica_->optimizer().sends_exactly() || step < exact_steps_;
+  if (HasLearningRate(codec())) {
+    EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
+  }
+  units_->BeforeStep(*layers_);
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed));
+  units_->InStep(*layers_);
+  EQ_RETURN_IF_ERROR(pass_->Run(batch));
+  auto outcome = layers_->Finish();
+  units_->AfterStep(*layers_);
+  return outcome;
+}
+
+Result<StepResult> AllReduceRunner::Run(int64_t step, double learning_rate, bool inspect,
+                                        TrainLoader& loader) {
+  step_ = step;
+  Strike(FaultMoment::kStep, step);
+  const Stopwatch watch;
+  const Traffic before = comm_->traffic();
+  comm_->SetActivity("loading data");
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  dumping_ = dump_ && dump_->Due(step + 1);
+  pass_->Begin(step, inspect);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Reduce(step, learning_rate, batch));
+  comm_->SetActivity("between two steps");
+
+  StepRecord record = pass_->Record(learning_rate, outcome.skipped);
+  if (outcome.skipped) {
+    replica_->RestoreBuffers(buffers);
+    codecs_->Forget();
+  } else {
+    if (replica_->optimizer().sends_gradients()) gradients().ClipNorm(options_.clip_norm);
+    replica_->optimizer().Step(learning_rate);
+    EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(step + 1));
+    if (adapted) EQ_RETURN_IF_ERROR(layers_->UseCodecs(codecs_->Now()));
+  }
+  record.seconds.total = watch.Seconds();
+  AddCommunication(layers_->TakeStats(), comm_->traffic() - before, &record);
+  ++rounds_;
+  if (dumping_) EQ_RETURN_IF_ERROR(dump_->Write(record.step));
+  return StepResult{record, std::move(outcome)};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,77 @@
+// Training by an all-reduce in each step: a batch, its gradient, the mean over the workers, and
+// the weights that move by it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "elastiquant/codec/codec.h"
+#include "elastiquant/layers/layer_reduction.h"
+#include "elastiquant/layers/memory_units.h"
+#include "elastiquant/layers/run_codecs.h"
+#include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/runner.h"
+
+namespace elastiquant {
+
+class AllReduceRunner final : public Runner {
+ public:
+  // Collective. `dump` may be null. Fails as ParseFaults, MakeCodec, PlanBuckets and
+  // LayerReduction::Make do.
+  static Result<std::unique_ptr<Runner>> Make(const TrainOptions& options,
+                                              const RunnerPlace& place,
+                                              std::unique_ptr<GradientDump> dump);
+
+  Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
+                         TrainLoader& loader) override;
+  Status BeginEpoch(int64_t epoch) override;
+  std::string AdaptedCodec() const override;
+  Status UseCodec(const std::string& spec) override;
+  Status ShareBuffers() override { return replica_->TakeOverBuffers(*comm_); }
+
+  StateIdentity Identity() const override;
+  bool remembers() const override {
+    return !codec().StateFields().empty() || replica_->has_own_state();
+  }
+  Status SaveMemory(Checkpoint* checkpoint) override;
+  Status LoadMemory(const Checkpoint& checkpoint) override;
+
+  void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
+  Certificate& certificate() override { return layers_->certificate(); }
+  Result<std::string> NonFiniteLayer(const std::string& otherwise) override {
+    return pass_->NonFiniteLayer(otherwise);
+  }
+  Counts counts() const override { return {rounds_, rounds_}; }
+
+ private:
+  AllReduceRunner(const TrainOptions& options, const RunnerPlace& place,
+                  std::unique_ptr<GradientDump> dump)
+      : options_(options), comm_(place.comm), replica_(place.replica), dump_(std::move(dump)) {}
+
+  Status MakeLayers(const TrainOptions& options);
+  const Codec& codec() const;  // the one that the run was asked to use
+  Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
+  Status OnReady(size_t bucket);
+  void Capture(size_t bucket);
+  Result<StepOutcome> Reduce(int64_t step, double learning_rate, const Batch& batch);
+  FlatGradients& gradients() { return pass_->gradients(); }
+  const BucketPlan& plan() const { return pass_->gradients().plan(); }
+
+  const TrainOptions options_;
+  Communicator* comm_;
+  Replica* replica_;
+  std::unique_ptr<GradientDump> dump_;
+  std::unique_ptr<BackwardPass> pass_;
+  std::vector<ParameterShape> shapes_;
+  std::unique_ptr<RunCodecs> codecs_;
+  std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
+  std::unique_ptr<LayerReduction> layers_;
+  int64_t exact_steps_ = 0;  // first steps that go uncompressed, because there is a metric
+  int64_t step_ = 0;         // the newest step
+  uint64_t rounds_ = 0;      // steps whose means were exchanged
+  bool dumping_ = false;     // whether this step's gradient is dumped
+};
+
+}  // namespace elastiquant

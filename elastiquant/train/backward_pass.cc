@@ -1,0 +1,115 @@
+#include "elastiquant/train/backward_pass.h"
+
+#include <c10/util/Exception.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "elastiquant/train/prediction.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& options,
+                                                         Communicator* comm, Replica* replica,
+                                                         BucketPlan plan, ReadyFunction ready) {
+  std::unique_ptr<BackwardPass> pass(
+      new BackwardPass(options, comm, replica, std::move(ready)));
+  EQ_ASSIGN_OR_RETURN(pass->faults_, ParseFaults(options.inject));
+  pass->gradients_ = std::make_unique<FlatGradients>(
+      replica->parameters(), std::move(plan),
+      [pass = pass.get()](size_t bucket) { pass->OnReady(bucket); });
+  return pass;
+}
+
+void BackwardPass::Begin(int64_t step, bool inspect) {
+  step_ = step;
+  gradients_->Begin();
+  gradients_->set_inspect(inspect);
+}
+
+void BackwardPass::OnReady(size_t bucket) {
+  if (ready_) {
+    const Status status = ready_(bucket);
+    if (!status.ok()) status_ = status;
+  }
+  Strike(FaultMoment::kBackward, step_);
+}
+
+Status BackwardPass::Run(const Batch& batch) {
+  comm_->SetActivity("in forward or backward");
+  Prediction prediction = Predict(replica_->model(), batch, bf16_);
+  if (NanIsDue()) prediction.loss = prediction.loss * kNan;
+  const std::span<float> scalars = gradients_->scalars();
+  scalars[0] = prediction.loss.item<float>();
+  scalars[1] = static_cast<float>(prediction.correct) / static_cast<float>(prediction.targets);
+  images_ = batch.labels.numel() * comm_->world_size();
+  prediction.loss.backward();
+  gradients_->FinishBackward();
+  return status_;
+}
+
+void BackwardPass::Strike(FaultMoment moment, int64_t step) {
+  for (const Fault& fault : faults_) {
+    if (fault.moment != moment || !fault.Strikes(step, comm_->rank())) continue;
+    TORCH_CHECK(fault.kind != FaultKind::kThrow, "thrown on purpose");
+    if (fault.kind == FaultKind::kQuit) _exit(0);
+    if (fault.kind == FaultKind::kExit) _exit(9);
+    if (fault.kind == FaultKind::kKill) raise(SIGKILL);
+    if (fault.kind == FaultKind::kStop) raise(SIGSTOP);
+    while (fault.kind == FaultKind::kHang) pause();
+    if (fault.kind == FaultKind::kDrift) replica_->Drift();
+  }
+}
+
+bool BackwardPass::NanIsDue() const {
+  return std::ranges::any_of(faults_, [&](const Fault& fault) {
+    return fault.kind == FaultKind::kNan && fault.Strikes(step_, comm_->rank());
+  });
+}
+
+Result<std::string> BackwardPass::NonFiniteLayer(const std::string& otherwise) {
+  EQ_ASSIGN_OR_RETURN(
+      const std::vector<uint64_t> found,
+      comm_->AllGather(static_cast<uint64_t>(gradients_->non_finite_parameter() + 1)));
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    if (found[rank] == 0) continue;
+    return "NaN or infinity in the gradient of layer " +
+           replica_->parameters()[found[rank] - 1].name + " on worker " + std::to_string(rank);
+  }
+  return otherwise;
+}
+
+StepRecord BackwardPass::Record(double learning_rate, bool skipped) {
+  const std::span<float> scalars = gradients_->scalars();
+  StepRecord record;
+  record.step = step_ + 1;
+  record.loss = skipped ? kNan : static_cast<double>(scalars[0]);
+  record.accuracy = skipped ? kNan : 100.0 * static_cast<double>(scalars[1]);
+  record.learning_rate = learning_rate;
+  record.skipped = skipped;
+  record.images = images_;
+  return record;
+}
+
+void AddCommunication(const ReducerStats& stats, const Traffic& step, StepRecord* record) {
+  StepSeconds& seconds = record->seconds;
+  seconds.encode = stats.encode_seconds;
+  seconds.decode = stats.decode_seconds;
+  seconds.wait = stats.wait_seconds;
+  seconds.compute = std::max(0.0, seconds.total - stats.wait_seconds);
+  seconds.transmit = step.transmit_seconds;
+  record->bytes_up = step.bytes_up;
+  record->bytes_down = step.bytes_down;
+  record->squared_error = stats.squared_error;
+  record->squared_norm = stats.squared_norm;
+}
+
+}  // namespace elastiquant

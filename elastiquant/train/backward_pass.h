@@ -1,0 +1,76 @@
+// Computes one worker's gradient of a batch, with the faults that a run was asked for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/data/loader.h"
+#include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/net/communicator.h"
+#include "elastiquant/runs/run_record.h"
+#include "elastiquant/train/fault.h"
+#include "elastiquant/train/flat_gradients.h"
+#include "elastiquant/train/replica.h"
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+// Runners have one each.
+class BackwardPass {
+ public:
+  static constexpr size_t kScalars = 2;  // loss and accuracy, beside the gradients
+
+  // Called on the thread that runs backward, as soon as it has filled a bucket.
+  using ReadyFunction = std::function<Status(size_t bucket)>;
+
+  // `plan` must have kScalars scalars. `ready` may be null. Fails as ParseFaults does.
+  static Result<std::unique_ptr<BackwardPass>> Make(const TrainOptions& options,
+                                                    Communicator* comm, Replica* replica,
+                                                    BucketPlan plan, ReadyFunction ready);
+
+  FlatGradients& gradients() { return *gradients_; }
+  const FlatGradients& gradients() const { return *gradients_; }
+
+  // Must be called before Run in each step, counted from 0; makes the gradients zero.
+  void Begin(int64_t step, bool inspect);
+  // Fills the gradients and the scalars: the loss, and the part of targets that were hit.
+  // Fails as `ready` does.
+  Status Run(const Batch& batch);
+
+  // As Runner::Strike and Runner::NonFiniteLayer.
+  void Strike(FaultMoment moment, int64_t step);
+  Result<std::string> NonFiniteLayer(const std::string& otherwise);
+
+  // Returns the record of the step, with the scalars as they are now.
+  StepRecord Record(double learning_rate, bool skipped);
+
+ private:
+  BackwardPass(const TrainOptions& options, Communicator* comm, Replica* replica,
+               ReadyFunction ready)
+      : bf16_(options.precision == "bf16"),
+        comm_(comm),
+        replica_(replica),
+        ready_(std::move(ready)) {}
+  void OnReady(size_t bucket);
+  bool NanIsDue() const;
+
+  const bool bf16_;
+  Communicator* const comm_;
+  Replica* const replica_;
+  const ReadyFunction ready_;
+  std::vector<Fault> faults_;
+  std::unique_ptr<FlatGradients> gradients_;
+  int64_t step_ = 0;
+  int64_t images_ = 0;  // of all workers, in this step
+  Status status_;       // of `ready_`, in this step
+};
+
+// Adds to a record what the step has sent and received, and where its time went.
+void AddCommunication(const ReducerStats& stats, const Traffic& step, StepRecord* record);
+
+}  // namespace elastiquant

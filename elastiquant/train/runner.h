@@ -1,0 +1,107 @@
+// One way of training, on one worker: what a step is, what the workers exchange for it, and
+// what a checkpoint must have of it. Trainer has one, by TrainOptions::algorithm.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/data/loader.h"
+#include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/layers/certificate.h"
+#include "elastiquant/layers/state_identity.h"
+#include "elastiquant/net/communicator.h"
+#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/runs/run_record.h"
+#include "elastiquant/train/fault.h"
+#include "elastiquant/train/gradient_dump.h"
+#include "elastiquant/train/replica.h"
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+// What came of one step.
+struct StepResult {
+  StepRecord record;    // complete but for the epoch
+  StepOutcome outcome;  // if skipped, the replica is as it was
+};
+
+// Where a run trains, and on what. All of it must outlive the runner.
+struct RunnerPlace {
+  Communicator* comm = nullptr;
+  Replica* replica = nullptr;
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  // Collective. Runs step `step`, counted from 0. If `inspect` is set, looks for the layer in
+  // which a NaN or infinity arises first, should there be one.
+  virtual Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
+                                 TrainLoader& loader) = 0;
+  // Collective, after the last step, of which there were `steps`: brings together what is still
+  // under way, or on one worker alone.
+  virtual Status Finish(int64_t steps) {
+    (void)steps;
+    return {};
+  }
+
+  // Must be called before the steps of an epoch, counted from 1, and after resuming within it,
+  // because some codecs send more in the first epochs.
+  virtual Status BeginEpoch(int64_t epoch) {
+    (void)epoch;
+    return {};
+  }
+  // AdaptedCodec returns the spec of an adaptive codec as it has become, which must be given to
+  // UseCodec on resuming; it is empty if the run's codec does not adapt.
+  virtual std::string AdaptedCodec() const { return ""; }
+  virtual Status UseCodec(const std::string& spec) {
+    return InvalidArgument("codec '" + spec + "' does not adapt here");
+  }
+
+  // Between ShowShared and ShowOwn the replica is the model that all workers have together:
+  // that of evaluations, checkpoints and the summary. Elsewhere it may be this worker's own.
+  virtual void ShowShared() {}
+  virtual void ShowOwn() {}
+  // Collective, while the shared model is shown: makes the running statistics of batch
+  // normalisation those of the shared model.
+  virtual Status ShareBuffers() = 0;
+  // The replica, as it is now on all workers, is what the run starts from.
+  virtual void StartFromReplica() {}
+
+  // Returns whose memory it is.
+  virtual StateIdentity Identity() const = 0;
+  // These save and load what this worker alone has. Must be called between steps, while the
+  // shared model is shown.
+  virtual bool remembers() const = 0;
+  virtual Status SaveMemory(Checkpoint* checkpoint) = 0;
+  virtual Status LoadMemory(const Checkpoint& checkpoint) = 0;
+
+  // Makes those faults happen that the run was asked for at this moment, for tests.
+  virtual void Strike(FaultMoment moment, int64_t step) = 0;
+  // Returns the certificate, which the messages of measured steps go into.
+  virtual Certificate& certificate() = 0;
+  // Collective. Returns, after a skipped step with `inspect`, in which layer the NaN or
+  // infinity was, in words, or `otherwise` if no worker has found out.
+  virtual Result<std::string> NonFiniteLayer(const std::string& otherwise) = 0;
+
+  // The exchanges that this worker has made since the runner was made, and how often it has
+  // sent values in them: a lazy one may pass.
+  struct Counts {
+    uint64_t rounds = 0;
+    uint64_t uploads = 0;
+  };
+  virtual Counts counts() const = 0;
+};
+
+// Collective. Makes the runner of options.algorithm. `dump` may be null. Fails as the runners'
+// Make do.
+Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
+                                           const RunnerPlace& place,
+                                           std::unique_ptr<GradientDump> dump);
+
+}  // namespace elastiquant
