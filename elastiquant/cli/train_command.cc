@@ -167,9 +167,17 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
   app.add_option("--seed", o.seed,
                  "Seed of the weights, the order of the data, augmentation and the codec")
       ->capture_default_str();
-  app.add_option("--algorithm", o.algorithm,
-                 "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
-                 "zeroone-adam or demo")
+  app.add_option(
+         "--algorithm", o.algorithm,
+         "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
+         "zeroone-adam, demo; or "
+         "what workers have learnt alone: local-sgd, diloco or sparseloco")
+      ->capture_default_str();
+  app.add_option("--every", o.every,
+                 "Steps that workers train alone for; by default 32, and 30 of sparseloco")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--fragments", o.fragments,
+                 "Parts of the model that are exchanged by turns, each --every steps")
       ->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "How the weights move: sgd or adamw")
       ->capture_default_str();

@@ -291,6 +291,42 @@ class TrainTest(unittest.TestCase):
                 self.assertEqual(metrics(broken), metrics(whole))
                 self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
 
+    def test_workers_that_train_alone_meet_in_rounds_and_resume_exactly(self):
+        # Killed after a checkpoint in which means were under way, but for the first and last.
+        for algorithm, options, rounds in (
+            ("local-sgd", {"every": 5, "codec": "elastic:bits=2|ef"}, 3),
+            ("diloco:delay=2,mix=0.5", {"every": 6, "fragments": 2}, 6),
+            ("diloco:eager=1", {"every": 3, "optimizer": "adamw", "lr": 0.001}, 5),
+            ("sparseloco", {"every": 4}, 3),
+        ):
+            with self.subTest(algorithm=algorithm):
+                whole, broken = self.out() / "whole", self.out() / "broken"
+                same = {"algorithm": algorithm, "codec": None, **options}
+                done = train(whole, "--overwrite", **same)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = summary(whole)
+                self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
+                self.assertIs(said["replicas_identical"], True)
+                self.assertEqual((said["rounds"], said["uploads"]), (rounds, [rounds] * 2))
+                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
+                self.assertEqual(killed.returncode, 3, killed.stderr)
+                resumed = train(broken, "--resume", **same)
+                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.assertEqual(
+                    [line["loss"] for line in metrics(broken)],
+                    [line["loss"] for line in metrics(whole)],
+                )
+                again = summary(broken)
+                for field in ("weights_hash", "rounds", "uploads", "test_loss"):
+                    self.assertEqual(again[field], said[field], field)
+
+    def test_a_local_step_with_nan_is_left_out_by_its_worker_alone(self):
+        options = {"algorithm": "diloco", "every": 4}
+        done = train(self.out(), inject="nan@step=2,rank=0", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([m["loss"] for m in metrics(self.out())].count(None), 1)
+        self.assertIs(summary(self.out())["replicas_identical"], True)
+
     def test_bf16_is_nearly_fp32(self):
         losses = {}
         for precision in ("fp32", "bf16"):
@@ -542,6 +578,10 @@ class TrainTest(unittest.TestCase):
             ("exchange", "integer-sum", "terngrad"),
             ("exact", "nolayer.*", "nolayer"),
             ("dump_gradients", "half", "'half'"),
+            ("algorithm", "diloco:lr=0", "numbers above 0"),
+            ("algorithm", "diloco:delay=33", "from 0 to 32"),
+            ("algorithm", "diloco:mix=0.5", "needs a delay"),
+            ("every", 4, "local-sgd"),
             ("dump_gradients", STEPS + 1, f"which has {STEPS} steps"),
         ):
             with self.subTest(option=option):

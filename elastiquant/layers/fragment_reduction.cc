@@ -17,6 +17,21 @@ const char* CodecKey(const PlannedBucket& bucket) {
 
 }  // namespace
 
+Result<std::vector<size_t>> StridedFragments(std::span<const ParameterShape> shapes,
+                                             size_t fragments) {
+  std::map<std::string, size_t> layers;  // in the order in which they first appear
+  std::vector<size_t> of;
+  for (const ParameterShape& shape : shapes) {
+    const std::string layer = shape.name.substr(0, shape.name.rfind('.'));
+    const size_t index = layers.try_emplace(layer, layers.size()).first->second;
+    of.push_back(index % std::max<size_t>(1, fragments));
+  }
+  if (fragments >= 1 && fragments <= layers.size()) return of;
+  return InvalidArgument("a model of " + std::to_string(layers.size()) +
+                         " layers cannot be cut into " + std::to_string(fragments) +
+                         " fragments");
+}
+
 Result<std::unique_ptr<FragmentReduction>> FragmentReduction::Make(
     Communicator* comm, std::span<const ParameterShape> shapes, FragmentOptions options) {
   std::unique_ptr<FragmentReduction> made(new FragmentReduction(shapes, std::move(options)));

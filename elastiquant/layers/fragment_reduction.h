@@ -16,6 +16,13 @@
 
 namespace elastiquant {
 
+// Deals the layers of a model, one after the other, to `fragments` fragments, as Streaming
+// DiLoCo does: layer l to fragment l mod `fragments`. Parameters whose names differ only after
+// the last dot are one layer. Returns the fragment of each parameter. Fails with
+// InvalidArgument if there are fewer layers than fragments.
+Result<std::vector<size_t>> StridedFragments(std::span<const ParameterShape> shapes,
+                                             size_t fragments);
+
 struct FragmentOptions {
   // By parameter: which fragment it belongs to, from 0 on. Each fragment must have one.
   std::vector<size_t> fragments;

@@ -101,6 +101,15 @@ TEST_P(FragmentWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
   for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
 }
 
+TEST(FragmentReductionTest, LayersAreDealtInTurn) {
+  const std::vector<ParameterShape> shapes{
+      {"a.weight", 1}, {"a.bias", 1}, {"b.weight", 1}, {"c.weight", 1}, {"d", 1}};
+  EXPECT_EQ(StridedFragments(shapes, 2).value(), (std::vector<size_t>{0, 0, 1, 0, 1}));
+  EXPECT_EQ(StridedFragments(shapes, 4).value(), (std::vector<size_t>{0, 0, 1, 2, 3}));
+  EXPECT_FALSE(StridedFragments(shapes, 5).ok());
+  EXPECT_FALSE(StridedFragments(shapes, 0).ok());
+}
+
 TEST(FragmentReductionTest, RefusesFragmentsThatCannotBe) {
   RunWorld(WorldOptions(1), [](Communicator& comm) {
     const auto fail = [&](std::vector<size_t> fragments) {

@@ -15,14 +15,20 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
       {"ddp", AlgorithmKind::kAllReduce},
       {"onebit-adam", AlgorithmKind::kOneBitAdam},
       {"zeroone-adam", AlgorithmKind::kZeroOneAdam},
-      {"demo", AlgorithmKind::kDemo}};
+      {"demo", AlgorithmKind::kDemo},
+      {"local-sgd", AlgorithmKind::kLocalSgd},
+      {"diloco", AlgorithmKind::kDiLoCo},
+      {"sparseloco", AlgorithmKind::kSparseLoCo}};
   return kinds;
 }
 
-// Where the value of a parameter goes: one of the two is set.
+// Where the value of a parameter goes: one of the pointers is set.
 struct Parameter {
   int64_t* count = nullptr;
   double* share = nullptr;  // in [0, 1)
+  double* rate = nullptr;   // above 0
+  int64_t least = 1;        // of a count
+  int64_t most = std::numeric_limits<int64_t>::max();
 };
 
 std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
@@ -36,6 +42,18 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
       a.freeze = std::numeric_limits<int64_t>::max();
       a.growth = 16;
       return {{"freeze", {.count = &a.freeze}}, {"growth", {.count = &a.growth}}};
+    case AlgorithmKind::kLocalSgd:
+      return {{"delay", {.count = &a.delay, .least = 0}}, {"mix", {.share = &a.mix}}};
+    case AlgorithmKind::kDiLoCo:
+      a.outer_rate = .7;
+      a.outer_momentum = .9;
+      return {{"lr", {.rate = &a.outer_rate}},
+              {"momentum", {.share = &a.outer_momentum}},
+              {"delay", {.count = &a.delay, .least = 0}},
+              {"mix", {.share = &a.mix}},
+              {"eager", {.count = &a.eager, .least = 0, .most = 1}}};
+    case AlgorithmKind::kSparseLoCo:
+      return {{"lr", {.rate = &a.outer_rate}}};
     case AlgorithmKind::kDemo:
       a.decay = .999;
       a.block = 64;
@@ -58,8 +76,17 @@ std::string Listed(const auto& entries) {
 Status SetValue(const std::string& owner, const std::string& key, std::string_view text,
                 Parameter parameter) {
   if (parameter.count != nullptr) {
-    const bool good = ParseNumber(text, parameter.count) && *parameter.count >= 1;
-    return good ? Status::Ok() : BadValueOf(owner, key, text, "whole numbers from 1 on");
+    const bool good = ParseNumber(text, parameter.count) &&
+                      *parameter.count >= parameter.least && *parameter.count <= parameter.most;
+    const bool bounded = parameter.most < std::numeric_limits<int64_t>::max();
+    const std::string to = bounded ? " to " + std::to_string(parameter.most) : " on";
+    return good ? Status::Ok()
+                : BadValueOf(owner, key, text,
+                             "whole numbers from " + std::to_string(parameter.least) + to);
+  }
+  if (parameter.rate != nullptr) {
+    const bool good = ParseNumber(text, parameter.rate) && *parameter.rate > 0;
+    return good ? Status::Ok() : BadValueOf(owner, key, text, "numbers above 0");
   }
   const bool good =
       ParseNumber(text, parameter.share) && *parameter.share >= 0 && *parameter.share < 1;
@@ -96,12 +123,19 @@ std::string_view CodecOf(AlgorithmKind kind) {
     case AlgorithmKind::kOneBitAdam:
     case AlgorithmKind::kZeroOneAdam:
       return "efsign|ef:lr=outside";
+    case AlgorithmKind::kLocalSgd:
+    case AlgorithmKind::kDiLoCo:
+      return "dither:bits=1";
+    case AlgorithmKind::kSparseLoCo:
+      return "topk:ratio=0.015625|ef";
     // All that is not zero, which is all that was chosen.
     case AlgorithmKind::kDemo:
       return "threshold:value=1e-38,bits=exact";
   }
   return "";
 }
+
+int64_t EveryOf(AlgorithmKind kind) { return kind == AlgorithmKind::kSparseLoCo ? 30 : 32; }
 
 // Lu et al., "Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam", ICLR
 // 2023, section 4: the second moments change at steps k_0 = 0, k_(j+1) = k_j + 2^(j / growth).

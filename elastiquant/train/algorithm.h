@@ -14,6 +14,9 @@ enum class AlgorithmKind : uint8_t {
   kOneBitAdam,   // one_bit_adam.cc
   kZeroOneAdam,  // the same
   kDemo,         // demo.cc
+  kLocalSgd,     // local_runner.h: these three
+  kDiLoCo,
+  kSparseLoCo,
 };
 
 struct Algorithm {
@@ -23,6 +26,16 @@ struct Algorithm {
   double decay = 0;    // how much of its momentum DeMo keeps in a step
   int64_t block = 0, top = 0;  // DeMo's blocks have block x block values, of which top are sent
 
+  // Of algorithms whose workers train alone between two exchanges (protocol/local_steps.h).
+  double outer_rate = 1, outer_momentum = 0;
+  double mix = 0;      // of local weights that is kept when a mean is applied
+  int64_t delay = -1;  // steps after which it is applied; -1: none, or if eager a round
+  int64_t eager = 0;   // 1: own parts count at once, and the others' a round later
+
+  bool is_local() const {
+    return kind == AlgorithmKind::kLocalSgd || kind == AlgorithmKind::kDiLoCo ||
+           kind == AlgorithmKind::kSparseLoCo;
+  }
   bool is_adam() const {
     return kind == AlgorithmKind::kOneBitAdam || kind == AlgorithmKind::kZeroOneAdam;
   }
@@ -34,8 +47,13 @@ struct Algorithm {
 
 // Parses NAME[:KEY=VALUE,...]: "allreduce" ("ddp" means the same), "onebit-adam:freeze=100",
 // "zeroone-adam:growth=16,freeze=N" (without `freeze` it never stops) or
-// "demo:decay=0.999,block=64,top=32". Fails with kInvalidArgument, which lists what is valid.
+// "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
+// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0" or "sparseloco:lr=1". Fails with
+// kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
+
+// Returns the steps that workers train alone for, as published.
+int64_t EveryOf(AlgorithmKind kind);
 
 // Returns the codec that was published with it, or an empty text for "allreduce", which has
 // none.

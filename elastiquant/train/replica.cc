@@ -102,6 +102,42 @@ Status Replica::TakeOver(Communicator& comm) {
 
 Status Replica::TakeOverBuffers(Communicator& comm) { return Broadcast(comm, buffers_); }
 
+// In rank order and in doubles, so that all workers get the same bits.
+Status Replica::AverageBuffers(Communicator& comm) {
+  const int world = comm.world_size();
+  std::vector<at::Tensor> mean, square;  // by buffer: of values, and of their squares
+  const std::vector<uint8_t> own = CopyBuffers();
+  std::vector<uint8_t> first;  // worker 0's
+  for (int rank = 0; rank < world; ++rank) {
+    std::vector<uint8_t> theirs = own;
+    EQ_RETURN_IF_ERROR(comm.Broadcast(rank, theirs));
+    Scatter(theirs, buffers_);
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+      const at::Tensor values = buffers_[b].tensor.to(at::kDouble);
+      if (rank == 0) {
+        mean.push_back(values / world);
+        square.push_back(values * values / world);
+      } else {
+        mean[b].add_(values / world);
+        square[b].add_(values * values / world);
+      }
+    }
+    if (rank == 0) first = std::move(theirs);
+  }
+  Scatter(first, buffers_);
+  constexpr std::string_view kMean = "running_mean", kVariance = "running_var";
+  for (size_t b = 0; b < buffers_.size(); ++b) {
+    at::Tensor& tensor = buffers_[b].tensor;
+    if (!tensor.is_floating_point()) continue;
+    tensor.copy_(mean[b]);
+    // The statistics of one layer lie behind each other.
+    if (!buffers_[b].name.ends_with(kVariance) || b == 0) continue;
+    if (!buffers_[b - 1].name.ends_with(kMean)) continue;
+    tensor.copy_(mean[b] + square[b - 1] - mean[b - 1] * mean[b - 1]);
+  }
+  return {};
+}
+
 std::vector<uint8_t> Replica::CopyBuffers() const { return Concatenate(buffers_); }
 
 void Replica::RestoreBuffers(std::span<const uint8_t> copy) { Scatter(copy, buffers_); }

@@ -41,6 +41,11 @@ class Replica {
   Status TakeOver(Communicator& comm);
   Status TakeOverBuffers(Communicator& comm);
 
+  // Collective. The running statistics of batch normalisation become those of all workers'
+  // batches together, whose means differ: the mean of the means, and the mean of the second
+  // moments less its square. Buffers of whole numbers become worker 0's.
+  Status AverageBuffers(Communicator& comm);
+
   std::vector<uint8_t> CopyBuffers() const;
   void RestoreBuffers(std::span<const uint8_t> copy);
 

@@ -4,13 +4,15 @@
 
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/all_reduce_runner.h"
+#include "elastiquant/train/local_runner.h"
 
 namespace elastiquant {
 
 Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
                                            const RunnerPlace& place,
                                            std::unique_ptr<GradientDump> dump) {
-  EQ_RETURN_IF_ERROR(ParseAlgorithm(options.algorithm).status());
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  if (algorithm.is_local()) return LocalRunner::Make(options, place);
   return AllReduceRunner::Make(options, place, std::move(dump));
 }
 

@@ -33,6 +33,8 @@ struct StepResult {
 struct RunnerPlace {
   Communicator* comm = nullptr;
   Replica* replica = nullptr;
+  // Of the run. The last step brings together what is under way, or on one worker alone.
+  int64_t total_steps = 0;
 };
 
 class Runner {
@@ -43,12 +45,6 @@ class Runner {
   // which a NaN or infinity arises first, should there be one.
   virtual Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
                                  TrainLoader& loader) = 0;
-  // Collective, after the last step, of which there were `steps`: brings together what is still
-  // under way, or on one worker alone.
-  virtual Status Finish(int64_t steps) {
-    (void)steps;
-    return {};
-  }
 
   // Must be called before the steps of an epoch, counted from 1, and after resuming within it,
   // because some codecs send more in the first epochs.

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/remembering.h"
 #include "elastiquant/net/communicator.h"
+#include "elastiquant/protocol/round_schedule.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/gradient_dump.h"
 
@@ -82,11 +84,48 @@ Status ValidateOptimizer(const TrainOptions& o) {
   return Status::Ok();
 }
 
+// What algorithms need whose workers train alone between two exchanges.
+Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
+  const std::string given = "--algorithm " + o.algorithm;
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--fragments", o.fragments, 1));
+  const auto schedule = RoundSchedule::Make({.every = RoundOf(o),
+                                             .fragments = static_cast<size_t>(o.fragments),
+                                             .delay = DelayOf(o)});
+  if (!schedule.ok()) return InvalidArgument(given + ": " + schedule.status().message());
+  if (algorithm.eager && (o.fragments > 1 || DelayOf(o) != RoundOf(o) || algorithm.mix > 0)) {
+    return InvalidArgument(given + " hides a round behind the next one: it has no fragments, " +
+                           "no mix, and no other delay than --every");
+  }
+  if (algorithm.mix > 0 && DelayOf(o) == 0) {
+    return InvalidArgument(given + ": mix keeps a part of what was learnt while a mean was " +
+                           "under way: it needs a delay");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  const std::string bad = "codec '" + codec->spec() + "' ";
+  if (HasLearningRate(*codec)) {
+    return InvalidArgument(bad + "has the learning rate of gradients in its memory, and " +
+                           given + " sends differences of weights: give it lr=outside");
+  }
+  if (IsAdaptive(*codec)) {
+    return InvalidArgument(bad + "fits its levels to gradients, and " + given +
+                           " sends differences of weights: take another codec");
+  }
+  if (!o.dump_gradients.empty()) {
+    return InvalidArgument("--dump-gradients is for --algorithm allreduce, which sends them");
+  }
+  return Status::Ok();
+}
+
 // What an algorithm needs of the other options.
 Status ValidateAlgorithm(const TrainOptions& o) {
   const auto algorithm = ParseAlgorithm(o.algorithm);
   if (!algorithm.ok()) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
+  }
+  if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
+  if (o.every != 0 || o.fragments != 1) {
+    return InvalidArgument("--every and --fragments are for algorithms whose workers train " +
+                           std::string("alone: local-sgd, diloco, sparseloco"));
   }
   if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
@@ -242,6 +281,10 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (o.update != "sgd") print["--update"] = o.update;
   if (o.precision != "fp32") print["--precision"] = o.precision;
   if (!IsAllReduce(o)) print["--algorithm"] = o.algorithm;
+  if (ParseAlgorithm(o.algorithm)->is_local()) {
+    print["--every"] = RoundOf(o);
+    print["--fragments"] = o.fragments;
+  }
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;
@@ -271,6 +314,17 @@ std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::jso
     differences += key + " was " + text(saved) + " and is " + text(now);
   }
   return differences;
+}
+
+int64_t RoundOf(const TrainOptions& options) {
+  if (options.every != 0) return options.every;
+  return EveryOf(ParseAlgorithm(options.algorithm).value().kind);
+}
+
+int64_t DelayOf(const TrainOptions& options) {
+  const Algorithm algorithm = ParseAlgorithm(options.algorithm).value();
+  if (algorithm.delay >= 0) return algorithm.delay;
+  return algorithm.eager ? RoundOf(options) : 0;
 }
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps) {

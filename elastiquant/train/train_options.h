@@ -36,7 +36,11 @@ struct UpdateOptions {
   uint64_t seed = 1;
 
   std::string algorithm = "allreduce";  // as ParseAlgorithm takes it
-  std::string optimizer = "sgd";        // or "adamw"
+  // Of algorithms whose workers train alone: steps from one exchange of a part of the model to
+  // its next, and the parts. 0 steps: EveryOf the algorithm.
+  int64_t every = 0;
+  int64_t fragments = 1;
+  std::string optimizer = "sgd";  // or "adamw"
   double learning_rate = 0.1;
   double momentum = 0.9;  // of SGD
   double beta1 = 0.9;     // of AdamW: how much of the mean gradient is kept in a step
@@ -115,6 +119,11 @@ Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
 
 // Says which entries differ, such as "--lr was 0.1 and is 0.2". The text is empty if none does.
 std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
+
+// Returns the steps that workers train alone for, and those after which a mean is applied, of
+// an algorithm that is_local().
+int64_t RoundOf(const TrainOptions& options);
+int64_t DelayOf(const TrainOptions& options);
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps);
 

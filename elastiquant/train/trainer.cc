@@ -219,7 +219,7 @@ Status Trainer::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
   comm_.SetActivity("preparing the run");
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
-  auto runner = MakeRunner(options_, {&comm_, replica_.get()}, std::move(dump_));
+  auto runner = MakeRunner(options_, {&comm_, replica_.get(), total_steps_}, std::move(dump_));
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
@@ -238,7 +238,6 @@ Status Trainer::Run() {
       EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
     }
     EQ_RETURN_IF_ERROR(TrainStep());
-    if (step == total_steps_) EQ_RETURN_IF_ERROR(runner_->Finish(step));
     if (options_.check_replicas == "every") EQ_RETURN_IF_ERROR(CheckReplicas());
     if (step % steps_per_epoch_ == 0 || step == total_steps_) EQ_RETURN_IF_ERROR(EndEpoch());
     const bool due = options_.checkpoint_every > 0 &&

@@ -1,0 +1,244 @@
+#include "elastiquant/train/local_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+
+namespace elastiquant {
+namespace {
+
+// Sections of a worker's checkpoint.
+constexpr char kMachine[] = "local/";      // then the field of LocalSteps, and the parameter
+constexpr char kArrived[] = "arrived/";    // then the parameter: a mean that is to be applied
+constexpr char kLost[] = "arrived-lost/";  // then the fragment: what was wrong with it
+
+std::vector<std::span<float>> SpansOf(const Replica& replica) {
+  std::vector<std::span<float>> spans;
+  for (const NamedTensor& p : replica.parameters()) {
+    spans.emplace_back(p.tensor.data_ptr<float>(), static_cast<size_t>(p.tensor.numel()));
+  }
+  return spans;
+}
+
+void SaveFloats(const std::string& name, std::span<const float> values,
+                Checkpoint* checkpoint) {
+  checkpoint->tensors[name] = {
+      .dtype = "F32", .shape = {static_cast<int64_t>(values.size())}, .bytes = BytesOf(values)};
+}
+
+Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
+                  std::span<float> values) {
+  const auto found = checkpoint.tensors.find(name);
+  if (found == checkpoint.tensors.end() ||
+      found->second.bytes.size() != values.size() * sizeof(float)) {
+    return CorruptData("section " + name + " is missing or has a wrong size");
+  }
+  std::ranges::copy(found->second.bytes, reinterpret_cast<uint8_t*>(values.data()));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
+                                                  const RunnerPlace& place) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
+  EQ_RETURN_IF_ERROR(runner->MakePass());
+  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm));
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+Status LocalRunner::MakePass() {
+  shapes_ = ShapesOf(replica_->parameters());
+  // Gradients stay here, so that how they lie matters little.
+  EQ_ASSIGN_OR_RETURN(
+      BucketPlan plan,
+      PlanBuckets(shapes_, {.exact = "none", .scalars = BackwardPass::kScalars}));
+  EQ_ASSIGN_OR_RETURN(pass_,
+                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  return {};
+}
+
+Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
+  const auto count = static_cast<size_t>(options_.fragments);
+  EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
+  const LocalStepsOptions steps{
+      .schedule = {.every = RoundOf(options_), .fragments = count, .delay = DelayOf(options_)},
+      .outer = {.learning_rate = algorithm.outer_rate,
+                .momentum = algorithm.outer_momentum,
+                .nesterov = true},
+      .mix = algorithm.mix,
+      .eager = algorithm.eager != 0,
+      .share = 1.0 / comm_->world_size()};
+  EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
+  machine_.emplace(std::move(machine));
+  FragmentOptions fragments;
+  fragments.fragments = of;
+  fragments.codec = options_.codec;
+  fragments.exact = options_.exact;
+  fragments.exchange = options_.exchange;
+  fragments.down = options_.codec_down;
+  fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
+  fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
+  fragments.reducer.threads = options_.codec_threads;
+  fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
+  EQ_ASSIGN_OR_RETURN(fragments_,
+                      FragmentReduction::Make(comm_, shapes_, std::move(fragments)));
+  counted_ = comm_->traffic();
+  arrived_.resize(count);
+  return {};
+}
+
+LocalSteps::PlaceOf LocalRunner::Place() {
+  return [this](size_t parameter) { return fragments_->values(parameter); };
+}
+
+bool LocalRunner::GradientsAreFinite() {
+  FlatGradients& gradients = pass_->gradients();
+  for (size_t b = 0; b < gradients.plan().buckets.size(); ++b) {
+    if (!std::ranges::all_of(gradients.bucket(b), [](float v) { return std::isfinite(v); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Returns whether the step was made.
+Result<bool> LocalRunner::Train(int64_t step, double learning_rate, const Batch& batch) {
+  // A forward pass that meets NaN also spoils the running statistics.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  pass_->Begin(step, /*inspect=*/false);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_RETURN_IF_ERROR(pass_->Run(batch));
+  comm_->SetActivity("between two steps");
+  if (!GradientsAreFinite()) {
+    replica_->RestoreBuffers(buffers);
+    if (++bad_steps_ < options_.max_skipped) return false;
+    return NonFinite(fmt::format(
+        "gave up at step {} after {} steps in a row in which this worker's gradient had NaN or "
+        "infinity. A lower --lr or a --warmup may help; --max-skipped sets how many are "
+        "allowed",
+        step + 1, bad_steps_));
+  }
+  bad_steps_ = 0;
+  pass_->gradients().ClipNorm(options_.clip_norm);
+  replica_->optimizer().Step(learning_rate);
+  return true;
+}
+
+// Waits for the mean of a fragment that is under way.
+Status LocalRunner::Arrive(size_t fragment) {
+  if (arrived_[fragment]) return {};
+  EQ_ASSIGN_OR_RETURN(arrived_[fragment], fragments_->Finish(fragment));
+  return {};
+}
+
+Result<StepOutcome> LocalRunner::Act(const std::vector<FragmentAction>& actions) {
+  StepOutcome lost;
+  for (const FragmentAction& action : actions) {
+    const size_t f = action.fragment;
+    if (action.kind == FragmentAction::Kind::kSend) {
+      machine_->Send(f, Place());
+      EQ_RETURN_IF_ERROR(fragments_->Begin(f, static_cast<uint64_t>(action.round)));
+      ++rounds_;
+      continue;
+    }
+    comm_->SetActivity("waiting for the mean of a round");
+    EQ_RETURN_IF_ERROR(Arrive(f));
+    const StepOutcome outcome = *std::exchange(arrived_[f], std::nullopt);
+    machine_->Apply(f, outcome.skipped ? nullptr : Place());
+    if (outcome.skipped) lost = outcome;
+    bad_rounds_ = outcome.skipped ? bad_rounds_ + 1 : 0;
+    if (bad_rounds_ < options_.max_skipped) continue;
+    return NonFinite(fmt::format("gave up after {} rounds in a row whose work was lost: {}",
+                                 bad_rounds_, outcome.reason));
+  }
+  return lost;
+}
+
+Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
+                                    TrainLoader& loader) {
+  Strike(FaultMoment::kStep, step);
+  const Stopwatch watch;
+  comm_->SetActivity("loading data");
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
+  StepRecord record = pass_->Record(learning_rate, !made);
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act(machine_->OnLocalStep(step + 1)));
+  if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(Act(machine_->OnEnd(step + 1)).status());
+  record.seconds.total = watch.Seconds();
+  const Traffic traffic = comm_->traffic();
+  AddCommunication(fragments_->TakeStats(), traffic - counted_, &record);
+  counted_ = traffic;
+  return StepResult{record, std::move(outcome)};
+}
+
+StateIdentity LocalRunner::Identity() const {
+  StateIdentity identity{
+      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
+  const std::vector<std::string> specs = fragments_->SpecsByParameter();
+  for (size_t p = 0; p < shapes_.size(); ++p) {
+    identity.layers.push_back({shapes_[p].name, shapes_[p].elements, specs[p]});
+  }
+  return identity;
+}
+
+Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {
+  for (size_t f = 0; f < fragments_->fragments(); ++f) {
+    if (fragments_->is_under_way(f)) EQ_RETURN_IF_ERROR(Arrive(f));
+    if (!arrived_[f]) continue;
+    for (const size_t p : fragments_->members(f)) {
+      SaveFloats(kArrived + shapes_[p].name, fragments_->values(p), checkpoint);
+    }
+    if (arrived_[f]->skipped) {
+      checkpoint->metadata[kLost + std::to_string(f)] = arrived_[f]->reason;
+    }
+  }
+  Sections memory;
+  fragments_->SaveMemory(&memory);
+  for (auto& [name, bytes] : memory) {
+    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
+    checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
+  }
+  machine_->ForEachState([&](std::string_view field, size_t p, std::span<float> values) {
+    SaveFloats(kMachine + std::string(field) + "/" + shapes_[p].name, values, checkpoint);
+  });
+  // The replica as it is: this worker's own weights, statistics and optimiser.
+  replica_->Save(checkpoint);
+  return {};
+}
+
+Status LocalRunner::LoadMemory(const Checkpoint& checkpoint) {
+  EQ_RETURN_IF_ERROR(replica_->Load(checkpoint));
+  Status status;
+  machine_->ForEachState([&](std::string_view field, size_t p, std::span<float> values) {
+    if (!status.ok()) return;
+    status =
+        LoadFloats(checkpoint, kMachine + std::string(field) + "/" + shapes_[p].name, values);
+  });
+  EQ_RETURN_IF_ERROR(status);
+  Sections memory;
+  for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
+  EQ_RETURN_IF_ERROR(fragments_->LoadMemory(memory));
+  for (size_t f = 0; f < fragments_->fragments(); ++f) {
+    const std::span<const size_t> members = fragments_->members(f);
+    if (!checkpoint.tensors.contains(kArrived + shapes_[members[0]].name)) continue;
+    for (const size_t p : members) {
+      EQ_RETURN_IF_ERROR(
+          LoadFloats(checkpoint, kArrived + shapes_[p].name, fragments_->values(p)));
+    }
+    const auto lost = checkpoint.metadata.find(kLost + std::to_string(f));
+    arrived_[f].emplace();
+    if (lost != checkpoint.metadata.end()) arrived_[f] = {true, lost->second};
+  }
+  return {};
+}
+
+}  // namespace elastiquant

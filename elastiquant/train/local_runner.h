@@ -1,0 +1,83 @@
+// Training alone for some steps, then averaging what came of them: local SGD, DiLoCo, its
+// streaming and eager forms, and SparseLoCo (protocol/local_steps.h). Between two exchanges
+// every worker has weights of its own; the model that all share is the anchor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elastiquant/layers/fragment_reduction.h"
+#include "elastiquant/protocol/local_steps.h"
+#include "elastiquant/train/algorithm.h"
+#include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/runner.h"
+
+namespace elastiquant {
+
+class LocalRunner final : public Runner {
+ public:
+  // Collective. Fails as BackwardPass, FragmentReduction and LocalSteps do, and if the model
+  // has fewer layers than there are fragments.
+  static Result<std::unique_ptr<Runner>> Make(const TrainOptions& options,
+                                              const RunnerPlace& place);
+
+  // A step whose gradient is not finite is not made, and others need not know of it. After
+  // options.max_skipped of these in a row it fails with kNonFinite. The outcome is skipped if
+  // a round's work was lost, because some worker could not encode what came of it.
+  Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
+                         TrainLoader& loader) override;
+
+  void ShowShared() override { machine_->ShowShared(); }
+  void ShowOwn() override { machine_->ShowLocal(); }
+  // The mean over the workers of running means, and of the second moments that running
+  // variances stand for.
+  Status ShareBuffers() override { return replica_->AverageBuffers(*comm_); }
+  void StartFromReplica() override { machine_->StartFrom(); }
+
+  StateIdentity Identity() const override;
+  bool remembers() const override { return true; }
+  Status SaveMemory(Checkpoint* checkpoint) override;
+  Status LoadMemory(const Checkpoint& checkpoint) override;
+
+  void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
+  Certificate& certificate() override { return fragments_->certificate(); }
+  Result<std::string> NonFiniteLayer(const std::string& otherwise) override {
+    return otherwise;
+  }
+  Counts counts() const override { return {rounds_, rounds_}; }
+
+ private:
+  LocalRunner(const TrainOptions& options, const RunnerPlace& place)
+      : options_(options),
+        comm_(place.comm),
+        replica_(place.replica),
+        total_steps_(place.total_steps) {}
+
+  Status MakePass();
+  Status MakeFragments(const Algorithm& algorithm);
+  Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
+  Result<StepOutcome> Act(const std::vector<FragmentAction>& actions);
+  Status Arrive(size_t fragment);
+  bool GradientsAreFinite();
+  LocalSteps::PlaceOf Place();
+
+  const TrainOptions options_;
+  Communicator* const comm_;
+  Replica* const replica_;
+  const int64_t total_steps_;
+  std::vector<ParameterShape> shapes_;
+  std::unique_ptr<BackwardPass> pass_;
+  std::optional<LocalSteps> machine_;
+  std::unique_ptr<FragmentReduction> fragments_;
+  // By fragment: what came of an average that has been waited for, but not yet been applied.
+  std::vector<std::optional<StepOutcome>> arrived_;
+  int64_t bad_steps_ = 0;   // in a row, that were not made
+  int64_t bad_rounds_ = 0;  // in a row, whose work was lost
+  uint64_t rounds_ = 0;
+  Traffic counted_;  // in the records so far: messages travel between steps, too
+};
+
+}  // namespace elastiquant
