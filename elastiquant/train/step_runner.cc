@@ -30,14 +30,15 @@ constexpr char kRate[] = "learning-rate";  // of what is remembered
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Make(const TrainOptions& options,
                                                      Communicator* comm, Replica* replica,
-                                                     std::unique_ptr<GradientDump> dump) {
+                                                     std::unique_ptr<GradientDump> dump,
+                                                     std::vector<double> weights) {
   std::unique_ptr<StepRunner> runner(new StepRunner(options, comm, replica, std::move(dump)));
   EQ_ASSIGN_OR_RETURN(runner->faults_, ParseFaults(options.inject));
-  EQ_RETURN_IF_ERROR(runner->MakeLayers(options));
+  EQ_RETURN_IF_ERROR(runner->MakeLayers(options, std::move(weights)));
   return runner;
 }
 
-Status StepRunner::MakeLayers(const TrainOptions& options) {
+Status StepRunner::MakeLayers(const TrainOptions& options, std::vector<double> weights) {
   const BucketPlanOptions plan_options{
       .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
       .exact = options.exact,
@@ -59,6 +60,7 @@ Status StepRunner::MakeLayers(const TrainOptions& options) {
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
+      .weights = std::move(weights),
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   const bool has_metric = MetricOf(options) != "plain";

@@ -35,11 +35,13 @@ struct StepResult {
 // Runs the steps of a run on one worker. Trainer has one.
 class StepRunner {
  public:
-  // Collective. `dump` may be null; the others must outlive the runner. Fails as ParseFaults,
+  // Collective. `dump` may be null; the others must outlive the runner. `weights` are those of
+  // ReducerOptions; loss and accuracy are weighted by them too. Fails as ParseFaults,
   // MakeCodec, PlanBuckets and LayerReduction::Make do.
   static Result<std::unique_ptr<StepRunner>> Make(const TrainOptions& options,
                                                   Communicator* comm, Replica* replica,
-                                                  std::unique_ptr<GradientDump> dump);
+                                                  std::unique_ptr<GradientDump> dump,
+                                                  std::vector<double> weights);
 
   // Collective. Runs step `step`, counted from 0. If `inspect` is set, looks for the layer in
   // which a NaN or infinity arises first, should there be one.
@@ -76,7 +78,7 @@ class StepRunner {
              std::unique_ptr<GradientDump> dump)
       : options_(options), comm_(comm), replica_(replica), dump_(std::move(dump)) {}
 
-  Status MakeLayers(const TrainOptions& options);
+  Status MakeLayers(const TrainOptions& options, std::vector<double> weights);
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   void OnReady(size_t bucket);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/data/partition.h"
 #include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/train_options.h"
 
@@ -24,7 +25,8 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
-  std::string init;  // text of LoadInitialWeights; empty without --init
+  std::string init;                // text of LoadInitialWeights; empty without --init
+  const Shares* shares = nullptr;  // null if no worker has a share of its own
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.
