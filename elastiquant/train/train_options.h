@@ -14,7 +14,7 @@
 
 namespace elastiquant {
 
-inline constexpr int kTestedWorkers = 16;
+inline constexpr int kTestedWorkers = 32;
 inline constexpr int kMostWorkers = 1024;
 
 struct DataOptions {
