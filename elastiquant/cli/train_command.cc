@@ -148,6 +148,11 @@ void AddData(CLI::App& app, DataOptions& o) {
       ->capture_default_str();
   app.add_option("--image-size", o.image_size,
                  "Pixels along each side to which JPEG files are scaled");
+  app.add_option("--partition", o.partition,
+                 "Which worker has which training samples: iid (all have all), "
+                 "dirichlet:alpha=A (classes spread unevenly), classes:k=K (K classes each) or "
+                 "volumes:skew=S (some have S times as many as others)")
+      ->capture_default_str();
 }
 
 void AddUpdate(CLI::App& app, TrainFlags& flags) {

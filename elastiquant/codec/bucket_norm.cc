@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "elastiquant/base/power.h"
 #include "elastiquant/kernels/norms.h"
-#include "elastiquant/kernels/power.h"
 
 namespace elastiquant {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "elastiquant/kernels/power.h"
+#include "elastiquant/base/power.h"
 
 namespace elastiquant {
 namespace {

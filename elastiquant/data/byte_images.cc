@@ -39,8 +39,7 @@ class ByteImageDataset : public Dataset {
  protected:
   Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
                             std::span<float> out) const override {
-    const auto& images = split == Split::kTrain ? set_.train : set_.test;
-    const ByteImage& image = images[static_cast<size_t>(index)];
+    const ByteImage& image = ImageOf(split, index);
     const Placement place =
         augment ? DrawPlacement(*augment, set_.shift, set_.mirror) : Placement{};
     if (info().channels == 1) {
@@ -50,8 +49,15 @@ class ByteImageDataset : public Dataset {
     }
     return image.label;
   }
+  Result<int64_t> ReadLabel(Split split, int64_t index) const override {
+    return ImageOf(split, index).label;
+  }
 
  private:
+  const ByteImage& ImageOf(Split split, int64_t index) const {
+    return (split == Split::kTrain ? set_.train : set_.test)[static_cast<size_t>(index)];
+  }
+
   template <int kChannels>
   void Copy(const uint8_t* pixels, const Placement& place, float* out) const {
     const int64_t side = info().image_size;

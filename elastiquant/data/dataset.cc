@@ -28,12 +28,28 @@ bool HasAny(const fs::path& directory, std::initializer_list<const char*> names)
 
 }  // namespace
 
+Status Dataset::CheckIndex(Split split, int64_t index) const {
+  if (index >= 0 && index < info_.size(split)) return Status::Ok();
+  return OutOfRange("sample " + std::to_string(index) + " of " +
+                    std::to_string(info_.size(split)) + " was asked for");
+}
+
+Result<int64_t> Dataset::Label(Split split, int64_t index) const {
+  EQ_RETURN_IF_ERROR(CheckIndex(split, index));
+  return ReadLabel(split, index);
+}
+
+Result<std::vector<int64_t>> Dataset::Labels(Split split) const {
+  std::vector<int64_t> labels(static_cast<size_t>(info_.size(split)));
+  for (size_t i = 0; i < labels.size(); ++i) {
+    EQ_ASSIGN_OR_RETURN(labels[i], ReadLabel(split, static_cast<int64_t>(i)));
+  }
+  return labels;
+}
+
 Result<int64_t> Dataset::Read(Split split, int64_t index, const StreamKey* augment,
                               std::span<float> out) const {
-  if (index < 0 || index >= info_.size(split)) {
-    return OutOfRange("sample " + std::to_string(index) + " of " +
-                      std::to_string(info_.size(split)) + " was asked for");
-  }
+  EQ_RETURN_IF_ERROR(CheckIndex(split, index));
   if (static_cast<int64_t>(out.size()) != info_.floats_per_sample()) {
     return InvalidArgument("a sample of this data set takes " +
                            std::to_string(info_.floats_per_sample()) + " floats, not " +

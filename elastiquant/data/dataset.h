@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
@@ -48,12 +49,20 @@ class Dataset {
   Result<int64_t> Read(Split split, int64_t index, const StreamKey* augment,
                        std::span<float> out) const;
 
+  // Returns the label of one sample, or of all of a split, without decoding images. Fails with
+  // Unsupported for text, which has none, and with OutOfRange for an index outside the split.
+  Result<int64_t> Label(Split split, int64_t index) const;
+  Result<std::vector<int64_t>> Labels(Split split) const;
+
  protected:
   explicit Dataset(DatasetInfo info) : info_(std::move(info)) {}
   virtual Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
                                     std::span<float> out) const = 0;
+  virtual Result<int64_t> ReadLabel(Split split, int64_t index) const = 0;
 
  private:
+  Status CheckIndex(Split split, int64_t index) const;
+
   DatasetInfo info_;
 };
 

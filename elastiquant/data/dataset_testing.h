@@ -74,6 +74,7 @@ inline Sample ReadSample(const Dataset& dataset, Split split, int64_t index,
   const auto label = dataset.Read(split, index, key, sample.values);
   EXPECT_TRUE(label.ok()) << label.status().ToString();
   if (label.ok()) sample.label = *label;
+  EXPECT_EQ(dataset.Label(split, index).value(), sample.label) << "as told without the image";
   return sample;
 }
 

@@ -126,7 +126,7 @@ class JpegFolder : public Dataset {
  protected:
   Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
                             std::span<float> out) const override {
-    const auto& file = (split == Split::kTrain ? train_ : test_)[static_cast<size_t>(index)];
+    const LabelledFile& file = FileOf(split, index);
     const int64_t side = info().image_size;
     EQ_ASSIGN_OR_RETURN(const JpegSize size, ReadJpegSize(file.path));
     const Box box = augment ? RandomBox(size, MakeLaneKeys(*augment)) : CentreBox(size);
@@ -141,8 +141,15 @@ class JpegFolder : public Dataset {
     if (augment && RandomBits(MakeLaneKeys(*augment), 0) >> 31) Mirror(side, out);
     return file.label;
   }
+  Result<int64_t> ReadLabel(Split split, int64_t index) const override {
+    return FileOf(split, index).label;
+  }
 
  private:
+  const LabelledFile& FileOf(Split split, int64_t index) const {
+    return (split == Split::kTrain ? train_ : test_)[static_cast<size_t>(index)];
+  }
+
   std::vector<LabelledFile> train_;
   std::vector<LabelledFile> test_;
 };

@@ -64,6 +64,7 @@ TEST_F(JpegFolderTest, ClassesSizesAndPixels) {
   EXPECT_EQ(dataset->info().image_size, 64);  // the first picture's shorter side
   EXPECT_EQ(dataset->info().train_size, 3);
   EXPECT_EQ(dataset->info().test_size, 2);
+  EXPECT_EQ(dataset->Labels(Split::kTrain).value(), (std::vector<int64_t>{0, 0, 1}));
   const Sample cat = ReadSample(*dataset, Split::kTest, 0);
   EXPECT_EQ(cat.label, 0);
   EXPECT_NEAR(Red(cat, 64, 32, 5), 200, 3);

@@ -6,20 +6,17 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/data/own_share.h"
+#include "elastiquant/data/train_order.h"
 
 namespace elastiquant {
 namespace {
-
-// Names of the random streams made from a loader's seed.
-constexpr uint64_t kOrderStream = 0;
-constexpr uint64_t kAugmentStream = 1;
 
 Status CheckOptions(const LoaderOptions& options) {
   if (options.batch < 1) {
@@ -36,16 +33,10 @@ Status CheckOptions(const LoaderOptions& options) {
   return Status::Ok();
 }
 
-// One sample of a batch: which, and how it is augmented.
-struct Sample {
-  int64_t index = 0;
-  StreamKey augment{};
-};
-
 struct Plan {
   Split split = Split::kTrain;
   bool augment = false;
-  std::vector<Sample> samples{};
+  std::vector<PlannedSample> samples{};
 };
 
 at::Tensor EmptyImages(const DatasetInfo& info, int64_t batch) {
@@ -65,7 +56,7 @@ class Slot {
     used_ = static_cast<int64_t>(plan.samples.size());
     float* out = inputs_.data_ptr<float>();
     auto* labels = labels_.data_ptr<int64_t>();
-    for (const Sample& sample : plan.samples) {
+    for (const PlannedSample& sample : plan.samples) {
       EQ_ASSIGN_OR_RETURN(*labels++, dataset.Read(plan.split, sample.index,
                                                   plan.augment ? &sample.augment : nullptr,
                                                   {out, static_cast<size_t>(floats_)}));
@@ -163,62 +154,22 @@ class Prefetcher {
   std::vector<std::thread> threads_;
 };
 
-// Which samples a rank trains on, batch after batch.
-class TrainOrder {
- public:
-  TrainOrder(int64_t samples, const LoaderOptions& options, LoaderPosition start)
-      : options_(options), permutation_(static_cast<size_t>(samples)), next_(start) {}
-
-  Plan PlanNext() {
-    if (shuffled_epoch_ != next_.epoch) Shuffle();
-    Plan plan{.augment = options_.augment};
-    const int64_t first = (next_.step * options_.world_size + options_.rank) * options_.batch;
-    for (int64_t i = first; i < first + options_.batch; ++i) {
-      const int64_t index = permutation_[static_cast<size_t>(i)];
-      plan.samples.push_back(
-          {index, DeriveKey(options_.seed, static_cast<uint64_t>(next_.epoch),
-                            static_cast<uint64_t>(index), kAugmentStream)});
-    }
-    if (++next_.step == steps_per_epoch()) next_ = {next_.epoch + 1, 0};
-    return plan;
-  }
-
-  int64_t steps_per_epoch() const {
-    return static_cast<int64_t>(permutation_.size()) / (options_.batch * options_.world_size);
-  }
-
- private:
-  // Fisher-Yates from the identity, so that an epoch does not depend on the one before.
-  void Shuffle() {
-    std::iota(permutation_.begin(), permutation_.end(), int64_t{0});
-    const LaneKeys keys = MakeLaneKeys(
-        DeriveKey(options_.seed, static_cast<uint64_t>(next_.epoch), 0, kOrderStream));
-    for (size_t i = permutation_.size(); i > 1; --i) {
-      const uint64_t bits = RandomBits(keys, static_cast<uint32_t>(i));
-      std::swap(permutation_[i - 1], permutation_[bits * i >> 32]);
-    }
-    shuffled_epoch_ = next_.epoch;
-  }
-
-  LoaderOptions options_;
-  std::vector<int64_t> permutation_;
-  LoaderPosition next_;
-  int64_t shuffled_epoch_ = -1;
-};
-
 class PrefetchingTrainLoader : public TrainLoader {
  public:
   PrefetchingTrainLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
-                         LoaderPosition start)
-      : order_(dataset->info().train_size, options, start),
-        prefetcher_(std::move(dataset), options,
-                    [this](int64_t) { return order_.PlanNext(); }) {}
+                         LoaderPosition start, int64_t steps_per_epoch)
+      : steps_per_epoch_(steps_per_epoch),
+        order_(TrainOrder::Make(dataset->info().train_size, options, start)),
+        prefetcher_(std::move(dataset), options, [this, augment = options.augment](int64_t) {
+          return Plan{.augment = augment, .samples = order_->NextBatch()};
+        }) {}
 
-  int64_t steps_per_epoch() const override { return order_.steps_per_epoch(); }
+  int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   Result<Batch> Next() override { return prefetcher_.Next(); }
 
  private:
-  TrainOrder order_;
+  const int64_t steps_per_epoch_;
+  std::unique_ptr<TrainOrder> order_;
   Prefetcher prefetcher_;  // last: its threads use order_
 };
 
@@ -275,21 +226,24 @@ Result<std::unique_ptr<TrainLoader>> TrainLoader::Make(std::shared_ptr<const Dat
                                                        const LoaderOptions& options,
                                                        LoaderPosition start) {
   EQ_RETURN_IF_ERROR(CheckOptions(options));
-  const int64_t samples = dataset->info().train_size;
-  if (samples < options.batch * options.world_size) {
+  if (!options.share.empty()) {
+    EQ_ASSIGN_OR_RETURN(dataset, OwnShareOf(std::move(dataset), options.share));
+  }
+  const int64_t samples = options.share.empty() ? dataset->info().train_size : options.dealt;
+  const int64_t steps = StepsPerEpoch(samples, options);
+  if (steps < 1) {
     return InvalidArgument("the training set has " + std::to_string(samples) +
                            " samples, fewer than one batch of " +
                            std::to_string(options.batch) + " on each of " +
                            std::to_string(options.world_size) + " workers");
   }
-  const int64_t steps = samples / (options.batch * options.world_size);
   if (start.epoch < 0 || start.step < 0 || start.step >= steps) {
     return InvalidArgument("cannot start at step " + std::to_string(start.step) + " of epoch " +
                            std::to_string(start.epoch) + ": an epoch has " +
                            std::to_string(steps) + " steps");
   }
   return std::unique_ptr<TrainLoader>(
-      std::make_unique<PrefetchingTrainLoader>(std::move(dataset), options, start));
+      std::make_unique<PrefetchingTrainLoader>(std::move(dataset), options, start, steps));
 }
 
 Result<std::unique_ptr<TestLoader>> TestLoader::Make(std::shared_ptr<const Dataset> dataset,

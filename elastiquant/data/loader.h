@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/data/dataset.h"
@@ -35,17 +36,38 @@ struct LoaderOptions {
   bool augment = true;  // for training only
   int threads = 1;      // threads that prepare batches, at least 1
   int prefetch = 2;     // batches kept ready, at least 1
+
+  // The samples of the training split that lie on this worker, each once, of the `dealt` that
+  // lie on all workers together. If there are none, all workers read the whole split.
+  std::vector<int64_t> share = {};
+  int64_t dealt = 0;
 };
 
-// Gives training batches without end. Each epoch is a permutation of the training split, a
-// function of (seed, epoch) alone; step s takes the samples [s, s + 1) * batch * world_size of
-// it, of which rank r has the r-th run of `batch`. What is left at the end of an epoch is
-// dropped. In an epoch sample i of the split is augmented by a key made from (seed, epoch, i),
-// so batches depend neither on threads nor on where the loader started.
+// Returns how many global batches `samples` samples make.
+inline int64_t StepsPerEpoch(int64_t samples, const LoaderOptions& options) {
+  return samples / (options.batch * options.world_size);
+}
+
+// Gives training batches without end.
+//
+// Without shares each epoch is a permutation of the training split, a function of (seed, epoch)
+// alone; step s takes the samples [s, s + 1) * batch * world_size of it, of which rank r has
+// the r-th run of `batch`. What is left at the end of an epoch is dropped. In an epoch sample i
+// of the split is augmented by a key made from (seed, epoch, i), so batches depend neither on
+// threads nor on where the loader started.
+//
+// With shares a worker can read no other samples than its own. It makes one pass over them
+// after the other, each a permutation that is a function of (seed, rank, pass) alone, and takes
+// the next `batch` samples in each step. An epoch has as many steps as it would have without
+// shares, if the split had `dealt` samples. So all workers take the same number of steps, in
+// which small shares are read more often than large ones, and no sample of a share more often
+// than another. A pass may end within an epoch, or within a batch. The keys of augmentation
+// have the pass in place of the epoch.
 class TrainLoader {
  public:
-  // Fails with InvalidArgument if an option is out of range, if the split is smaller than one
-  // global batch, or if `start` is not a step of an epoch. It may be any step of one.
+  // Fails with InvalidArgument if an option is out of range, if the split (with shares: what is
+  // dealt) is smaller than one global batch, or if `start` is not a step of an epoch. It may be
+  // any step of one.
   static Result<std::unique_ptr<TrainLoader>> Make(std::shared_ptr<const Dataset> dataset,
                                                    const LoaderOptions& options,
                                                    LoaderPosition start = {});

@@ -29,6 +29,7 @@ class FakeDataset : public Dataset {
     out[3] = 0;
     return index % 5;
   }
+  Result<int64_t> ReadLabel(Split, int64_t index) const override { return index % 5; }
 
  private:
   int64_t broken_;
@@ -106,6 +107,17 @@ TEST(TrainLoaderTest, GlobalOrderDoesNotDependOnTheNumberOfWorkers) {
     }
     EXPECT_EQ(NextImages(whole.get()), joined);
   }
+}
+
+// Frozen: the weights of every run depend on it.
+TEST(TrainLoaderTest, TheOrderStaysWhatItWas) {
+  auto loader = MakeTrain(std::make_shared<FakeDataset>(40, 1),
+                          {.batch = 5, .rank = 1, .world_size = 2, .seed = 3}, {1, 2});
+  std::vector<float> order;
+  for (int step = 0; step < 2; ++step) {
+    for (const Image& image : NextImages(loader.get())) order.push_back(image[0]);
+  }
+  EXPECT_EQ(order, (std::vector<float>{22, 19, 36, 38, 37, 30, 1, 20, 12, 31}));
 }
 
 TEST(TrainLoaderTest, ThreadsAndPrefetchDoNotShow) {

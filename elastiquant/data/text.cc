@@ -65,6 +65,9 @@ class Text final : public Dataset {
     }
     return 0;
   }
+  Result<int64_t> ReadLabel(Split, int64_t) const override {
+    return Unsupported("text has no labels");
+  }
 
  private:
   const std::array<std::string, 2> splits_;

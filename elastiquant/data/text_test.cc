@@ -80,6 +80,13 @@ TEST_F(TextTest, AugmentationMovesSamplesWithinTheText) {
   }
 }
 
+TEST_F(TextTest, ThereAreNoLabels) {
+  Put("book", std::string(100, 'a'));
+  const auto text = OpenDataset((folder_ / "book").string(), {.context = 8}).value();
+  EXPECT_EQ(text->Label(Split::kTrain, 0).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(text->Labels(Split::kTrain).status().code(), StatusCode::kUnsupported);
+}
+
 TEST_F(TextTest, AFolderIsItsFilesInOrder) {
   Put("b/second", "bbbbbbbbbb");
   Put("a", "aaaaaaaaaa");

@@ -152,6 +152,39 @@ TEST_P(Weights, TheMeanIsExactlyTheWeightedOne) {
   });
 }
 
+// Shares of data that differ by three orders of magnitude, as they may lie on devices. Codecs
+// lose something, which must not depend on who is large.
+TEST(WeightsTest, HoldForManyWorkersUnderCompression) {
+  constexpr int kWorld = 32;
+  std::vector<double> weights;
+  double all = 0;
+  for (int r = 0; r < kWorld; ++r) all += weights.emplace_back(1 + 31 * (r % 32) * (r % 32));
+  for (const char* codec : {"fp32", "elastic:bits=8", "topk:ratio=0.5|ef"}) {
+    std::vector<Vectors> means(kWorld);
+    RunWorld(WorldOptions(kWorld), [&](Communicator& comm) {
+      Worker worker(&comm, codec, {1, 7, 20000}, std::nullopt, {.weights = weights});
+      worker.Fill(0);
+      ASSERT_FALSE(worker.Step(0).skipped);
+      means[static_cast<size_t>(comm.rank())] = worker.gradients;
+    });
+    double error = 0, norm = 0;
+    for (size_t b = 0; b < means[0].size(); ++b) {
+      for (size_t i = 0; i < means[0][b].size(); ++i) {
+        double mean = 0;
+        for (int r = 0; r < kWorld; ++r) {
+          mean +=
+              weights[static_cast<size_t>(r)] / all * static_cast<double>(Rough(r, b, i, 0));
+        }
+        const double lost = static_cast<double>(means[0][b][i]) - mean;
+        error += lost * lost;
+        norm += mean * mean;
+      }
+    }
+    EXPECT_LT(error, (codec == std::string("fp32") ? 1e-10 : .1) * norm) << codec;
+    for (const Vectors& other : means) EXPECT_EQ(other, means[0]) << codec;
+  }
+}
+
 TEST(WeightsTest, HoldForFactorsToo) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
     // A matrix of rank 1, the same on both but for its sign: 3/4 of it less 1/4 is half of it.

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "elastiquant/kernels/power.h"
+#include "elastiquant/base/power.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/norms.cc"

@@ -89,7 +89,7 @@ struct LayerWorker {
 };
 
 class LayerReductionWorlds : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16));
+INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16, 32));
 
 TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
   const int world = GetParam();

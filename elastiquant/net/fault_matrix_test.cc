@@ -67,7 +67,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& info) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const int world : {2, 3, 16}) {
+  for (const int world : {2, 3, 16, 32}) {
     for (const int victim : {0, world - 1}) {
       for (const Failure failure :
            {Failure::kKilled, Failure::kFrozen, Failure::kGivesUp, Failure::kLeaves}) {

@@ -50,7 +50,7 @@ class AllReduceRunner final : public Runner {
                   std::unique_ptr<GradientDump> dump)
       : options_(options), comm_(place.comm), replica_(place.replica), dump_(std::move(dump)) {}
 
-  Status MakeLayers(const TrainOptions& options);
+  Status MakeLayers(const TrainOptions& options, const std::vector<double>& weights);
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   Status OnReady(size_t bucket);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -25,6 +25,13 @@ std::vector<std::span<float>> SpansOf(const Replica& replica) {
     spans.emplace_back(p.tensor.data_ptr<float>(), static_cast<size_t>(p.tensor.numel()));
   }
   return spans;
+}
+
+// What a worker counts for in a mean.
+double ShareOf(int rank, int world_size, const std::vector<double>& weights) {
+  if (weights.empty()) return 1.0 / world_size;
+  return weights[static_cast<size_t>(rank)] /
+         std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
 void SaveFloats(const std::string& name, std::span<const float> values,
@@ -51,7 +58,7 @@ Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
   EQ_RETURN_IF_ERROR(runner->MakePass());
-  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm));
+  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm, place.weights));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
@@ -66,7 +73,8 @@ Status LocalRunner::MakePass() {
   return {};
 }
 
-Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
+Status LocalRunner::MakeFragments(const Algorithm& algorithm,
+                                  const std::vector<double>& weights) {
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
   const LocalStepsOptions steps{
@@ -76,7 +84,7 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
                 .nesterov = true},
       .mix = algorithm.mix,
       .eager = algorithm.eager != 0,
-      .share = 1.0 / comm_->world_size()};
+      .share = ShareOf(comm_->rank(), comm_->world_size(), weights)};
   EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
   machine_.emplace(std::move(machine));
   FragmentOptions fragments;
@@ -87,6 +95,7 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
   fragments.down = options_.codec_down;
   fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
   fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
+  fragments.reducer.weights = weights;
   fragments.reducer.threads = options_.codec_threads;
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
   EQ_ASSIGN_OR_RETURN(fragments_,

@@ -57,7 +57,7 @@ class LocalRunner final : public Runner {
         total_steps_(place.total_steps) {}
 
   Status MakePass();
-  Status MakeFragments(const Algorithm& algorithm);
+  Status MakeFragments(const Algorithm& algorithm, const std::vector<double>& weights);
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Result<StepOutcome> Act(const std::vector<FragmentAction>& actions);
   Status Arrive(size_t fragment);

@@ -35,6 +35,8 @@ struct RunnerPlace {
   Replica* replica = nullptr;
   // Of the run. The last step brings together what is under way, or on one worker alone.
   int64_t total_steps = 0;
+  // ReducerOptions::weights: what each worker counts for in means, loss and accuracy too.
+  std::vector<double> weights = {};
 };
 
 class Runner {

@@ -15,11 +15,24 @@ namespace elastiquant {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+namespace {
+
+json DescribePartition(const std::string& spec, const Shares* shares) {
+  json partition = {{"spec", spec}};
+  if (shares == nullptr) return partition;
+  partition["volumes"] = shares->Volumes();
+  partition["classes"] = shares->classes;
+  return partition;
+}
+
+}  // namespace
+
 Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunFacts& facts,
                     const RunRecord& record) {
   json summary = record.Summary(facts.coordinates, facts.world_size);
   summary["model"] = options.model;
   summary["data"] = options.data;
+  summary["partition"] = DescribePartition(options.partition, facts.shares);
   summary["algorithm"] = options.algorithm;
   summary["rounds"] = facts.rounds;
   summary["uploads"] = facts.uploads;

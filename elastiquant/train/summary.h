@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/data/partition.h"
 #include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/train_options.h"
 
@@ -25,9 +26,10 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
-  std::string init;               // text of LoadInitialWeights; empty without --init
-  uint64_t rounds = 0;            // exchanges that were made
-  std::vector<uint64_t> uploads;  // by worker: how often it sent values in them
+  std::string init;                // text of LoadInitialWeights; empty without --init
+  uint64_t rounds = 0;             // exchanges that were made
+  std::vector<uint64_t> uploads;   // by worker: how often it sent values in them
+  const Shares* shares = nullptr;  // null if no worker has a share of its own
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.

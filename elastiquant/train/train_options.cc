@@ -7,6 +7,8 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/remembering.h"
+#include "elastiquant/data/partition.h"
+#include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/protocol/round_schedule.h"
 #include "elastiquant/train/algorithm.h"
@@ -164,6 +166,29 @@ Status ValidateCodec(const TrainOptions& o) {
                          " has too: take another codec");
 }
 
+// A partition makes the workers count by what they have, which needs a weighted mean.
+Status ValidatePartition(const TrainOptions& o) {
+  const auto partition = ParsePartition(o.partition);
+  if (!partition.ok()) {
+    return InvalidArgument("--partition: " + partition.status().message());
+  }
+  if (partition->is_iid()) return Status::Ok();
+  const std::string given = "--partition " + o.partition;
+  EQ_ASSIGN_OR_RETURN(const int64_t context, ContextOf(o.model));
+  if (context > 0) {
+    return InvalidArgument(given + " deals samples by their labels, which text for --model " +
+                           o.model + " does not have: leave it out");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice, ExchangeOf(o, codec, o.workers));
+  if (choice.way() != Exchange::kIntegerSum) return Status::Ok();
+  return InvalidArgument(given +
+                         " needs a mean that is weighted by how many samples a worker " +
+                         "has, and codec '" + codec->spec() +
+                         "' goes by integer sums, in which all weigh the same: give "
+                         "--exchange two-phase, or another codec");
+}
+
 Status ValidateRun(const TrainOptions& o) {
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
@@ -204,6 +229,7 @@ Status ValidateOptions(const TrainOptions& options) {
   }
   EQ_RETURN_IF_ERROR(ValidateAlgorithm(options));
   EQ_RETURN_IF_ERROR(ValidateCodec(options));
+  EQ_RETURN_IF_ERROR(ValidatePartition(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }
@@ -278,6 +304,8 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
       {"--workers", world_size},
   };
   if (!init.empty()) print["--init"] = init;
+  const Partition partition = ParsePartition(o.partition).value();
+  if (!partition.is_iid()) print["--partition"] = SpecOf(partition);
   if (o.update != "sgd") print["--update"] = o.update;
   if (o.precision != "fp32") print["--precision"] = o.precision;
   if (!IsAllReduce(o)) print["--algorithm"] = o.algorithm;

@@ -14,7 +14,7 @@
 
 namespace elastiquant {
 
-inline constexpr int kTestedWorkers = 16;
+inline constexpr int kTestedWorkers = 32;
 inline constexpr int kMostWorkers = 1024;
 
 struct DataOptions {
@@ -22,8 +22,9 @@ struct DataOptions {
   bool augment = true;
   int64_t generated_train = 10000;  // images of the generated set
   int64_t generated_test = 2000;
-  uint64_t data_seed = 0;  // of the generated set
-  int64_t image_size = 0;  // of JPEG folders; 0: the format's default
+  uint64_t data_seed = 0;         // of the generated set
+  int64_t image_size = 0;         // of JPEG folders; 0: the format's default
+  std::string partition = "iid";  // which worker has which samples, as ParsePartition takes it
 };
 
 struct UpdateOptions {

@@ -68,6 +68,42 @@ TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--nesterov"));
 }
 
+TEST(TrainOptionsTest, PartitionsAreCheckedBeforeAnythingStarts) {
+  TrainOptions o = Valid();
+  o.partition = "dirichlet:alpha=.3";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.partition = "fair";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--partition: partition 'fair' is not known; valid are: "
+                                    "classes, dirichlet, iid, volumes"));
+  o.partition = "classes:k=2";
+  o.model = "gpt";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--partition classes:k=2 deals samples by their labels"));
+  o.partition = "iid";
+  EXPECT_EQ(ErrorOf(o), "");
+  o = Valid();
+  o.partition = "volumes:skew=10";
+  o.codec = "terngrad";
+  o.workers = 4;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("goes by integer sums, in which all weigh the same: give "
+                                    "--exchange two-phase"));
+  o.exchange = "two-phase";
+  EXPECT_EQ(ErrorOf(o), "");
+}
+
+// Checkpoints from before there were partitions stay good.
+TEST(TrainOptionsTest, OnlyAPartitionThatDealsIsInThePrint) {
+  TrainOptions o = Valid();
+  EXPECT_FALSE(Fingerprint(o, 2).contains("--partition"));
+  o.partition = "dirichlet:alpha=.3";
+  const nlohmann::json print = Fingerprint(o, 2);
+  EXPECT_EQ(print["--partition"], "dirichlet:alpha=0.3");
+  o.partition = "dirichlet:alpha=0.30";
+  EXPECT_EQ(CompareFingerprints(print, Fingerprint(o, 2)), "");
+  o.partition = "dirichlet:alpha=0.1";
+  EXPECT_EQ(CompareFingerprints(print, Fingerprint(o, 2)),
+            "--partition was \"dirichlet:alpha=0.3\" and is \"dirichlet:alpha=0.1\"");
+}
+
 TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   TrainOptions o = Valid();
   o.optimizer = "adam";

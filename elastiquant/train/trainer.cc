@@ -15,6 +15,7 @@
 #include "elastiquant/c10d/torch_error.h"
 #include "elastiquant/data/dataset.h"
 #include "elastiquant/data/loader.h"
+#include "elastiquant/data/partition.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/runs/progress.h"
 #include "elastiquant/runs/run_record.h"
@@ -25,6 +26,7 @@
 #include "elastiquant/train/replica_check.h"
 #include "elastiquant/train/run_folder.h"
 #include "elastiquant/train/runner.h"
+#include "elastiquant/train/share_table.h"
 
 namespace elastiquant {
 namespace {
@@ -74,6 +76,8 @@ class Trainer {
   int64_t epoch_of(int64_t step) const { return step / steps_per_epoch_ + 1; }
 
   Status OpenData();
+  Status DealData();
+  std::vector<double> Weights() const;
   Status MakeReplica();
   Status SetUpHere();
   Status OpenFolder();
@@ -100,6 +104,7 @@ class Trainer {
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions loading_;
+  Shares shares_;  // none if all workers read the whole split
   std::unique_ptr<TrainLoader> loader_;
   std::unique_ptr<TestLoader> test_loader_;
   std::unique_ptr<Replica> replica_;
@@ -132,11 +137,31 @@ Status Trainer::OpenData() {
               .seed = options_.seed,
               .augment = options_.augment,
               .threads = options_.loader_threads};
+  EQ_RETURN_IF_ERROR(DealData());
   EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_));
   LoaderOptions testing = loading_;
   testing.batch = std::max(options_.batch, kEvaluationBatch);
   EQ_ASSIGN_OR_RETURN(test_loader_, TestLoader::Make(dataset_, testing));
   return Status::Ok();
+}
+
+// Every worker finds by itself what lies on it, and what on the others.
+Status Trainer::DealData() {
+  EQ_ASSIGN_OR_RETURN(const Partition partition, ParsePartition(options_.partition));
+  if (partition.is_iid()) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(const std::vector<int64_t> labels, dataset_->Labels(Split::kTrain));
+  EQ_ASSIGN_OR_RETURN(shares_, DealShares(labels, dataset_->info().classes, partition,
+                                          options_.seed, comm_.world_size()));
+  loading_.share = shares_.samples[static_cast<size_t>(comm_.rank())];
+  loading_.dealt = shares_.Total();
+  return Status::Ok();
+}
+
+// What each worker counts for in a mean, by rank: as many as it has samples. There are none if
+// all count the same.
+std::vector<double> Trainer::Weights() const {
+  const std::vector<int64_t> volumes = shares_.Volumes();
+  return {volumes.begin(), volumes.end()};
 }
 
 Status Trainer::MakeReplica() {
@@ -197,6 +222,9 @@ Status Trainer::SetUpHere() {
   EQ_ASSIGN_OR_RETURN(auto dump, MakeDump());
   if (is_first()) EQ_RETURN_IF_ERROR(OpenFolder());
   if (dump) EQ_RETURN_IF_ERROR(dump->WriteLayers());
+  if (is_first() && !options_.quiet && !shares_.samples.empty()) {
+    progress_->Note(ShareTable(shares_, options_.partition, dataset_->info().train_size));
+  }
   dump_ = std::move(dump);
   return Status::Ok();
 }
@@ -219,7 +247,8 @@ Status Trainer::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
   comm_.SetActivity("preparing the run");
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
-  auto runner = MakeRunner(options_, {&comm_, replica_.get(), total_steps_}, std::move(dump_));
+  const RunnerPlace place{&comm_, replica_.get(), total_steps_, Weights()};
+  auto runner = MakeRunner(options_, place, std::move(dump_));
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
   runner_ = std::move(runner).value();
   EQ_RETURN_IF_ERROR(ShareStart());
@@ -412,7 +441,8 @@ RunFacts Trainer::Facts() const {
           .weights_hash = replica_->Hash(),
           .init = state_.init,
           .rounds = 0,
-          .uploads = {}};
+          .uploads = {},
+          .shares = shares_.samples.empty() ? nullptr : &shares_};
 }
 
 }  // namespace

@@ -51,6 +51,11 @@ class Run:
         return self.summary["bytes_up"] / max(1, self.summary["steps"])
 
     @property
+    def partition(self) -> str:
+        """How the data lay on the workers, as `train --partition` names it."""
+        return (self.summary.get("partition") or {}).get("spec", "iid")
+
+    @property
     def steps_per_epoch(self) -> int | None:
         return self.summary.get("steps_per_epoch")
 
@@ -139,6 +144,9 @@ def differences(runs: list[Run]) -> list[str]:
         values = list(dict.fromkeys(str(run[key]) for run in runs))
         if len(values) > 1:
             found.append(f"{key.replace('_', ' ')} ({', '.join(values)})")
+    partitions = list(dict.fromkeys(run.partition for run in runs))
+    if len(partitions) > 1:
+        found.append(f"partition ({', '.join(partitions)})")
     return found
 
 

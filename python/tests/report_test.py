@@ -13,9 +13,9 @@ import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from elastiquant_report import findings, plots, table
+from elastiquant_report import findings, plots, shares, table
 from elastiquant_report.runs import RunError, differences, load_runs
-from synthetic_runs import write_comparison, write_run
+from synthetic_runs import add_partition, write_comparison, write_run
 
 PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
 PLOTS = ("time", "bytes", "seconds")
@@ -64,6 +64,22 @@ class ReportTest(unittest.TestCase):
             files = sorted((self.folder / "out").iterdir())
             contents.append({file.name: file.read_bytes() for file in files})
         self.assertEqual(contents[0], contents[1])
+
+    def test_draws_the_shares_of_data_that_lay_on_workers(self):
+        runs = write_comparison(self.folder)
+        done = self.report(runs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse((self.folder / "out" / "shares.png").exists())
+        for k, spec in enumerate(("classes:k=1", "dirichlet", "volumes", "classes:k=2")):
+            folder = write_run(self.folder / f"dealt{k}")
+            runs.append(add_partition(folder, spec, [[30, 0], [1, 3 + k]]))
+        done = self.report(runs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("shares", "shares-2"):
+            png = (self.folder / "out" / f"{name}.png").read_bytes()
+            self.assertTrue(png.startswith(b"\x89PNG"), name)
+            xml.parse(self.folder / "out" / f"{name}.svg")
+            self.assertIn(f"{name}.png", (self.folder / "out" / "report.md").read_text())
 
     def test_one_run_is_enough(self):
         done = self.report([write_run(self.folder / "one", link=None, steps=3, epochs=1)])
@@ -183,6 +199,24 @@ class NumbersTest(unittest.TestCase):
             write_run(self.folder / "slow", "elastic:bits=4", 4.07, link=None, compute=0.12),
         ]
         self.assertIn("does not pay", findings.speed(load_runs(unlimited)))
+
+    def test_shares_are_told_once_for_each_way_of_dealing(self):
+        even, uneven = [[5, 5], [5, 5]], [[90, 0], [2, 8]]
+        folders = [write_run(self.folder / str(i)) for i in range(4)]
+        add_partition(folders[1], "dirichlet:alpha=100", even)
+        add_partition(folders[2], "volumes:skew=10", uneven)
+        add_partition(folders[3], "volumes:skew=10", uneven)
+        runs = shares.dealt(load_runs(folders))
+        self.assertEqual([run.folder.name for run in runs], ["1", "2"])
+        self.assertEqual(
+            shares.finding(runs),
+            "volumes:skew=10: the largest share is 9× the smallest, and on average 90% of a "
+            "worker's samples are of one class",
+        )
+        self.assertIn("shares are about equally large", shares.finding(runs[:1]))
+        self.assertEqual(
+            differences(load_runs(folders[:2])), ["partition (iid, dirichlet:alpha=100)"]
+        )
 
     def test_curves_are_sums_over_steps(self):
         run = load_runs([write_run(self.folder / "run", steps=8, epochs=2)])[0]

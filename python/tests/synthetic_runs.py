@@ -85,6 +85,15 @@ def write_run(
     return folder
 
 
+def add_partition(folder: Path, spec: str, classes: list[list[int]]) -> Path:
+    """Says in summary.json that each worker had so many samples of each class."""
+    summary = json.loads((folder / "summary.json").read_text())
+    volumes = [sum(counts) for counts in classes]
+    summary["partition"] = {"spec": spec, "volumes": volumes, "classes": classes}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
 def write_comparison(folder: Path, **options) -> list[Path]:
     """fp32, 8 bits, 4 bits and entropy-coded 4 bits."""
     spec = "elastic:bits={},levels=exp,p=auto,norm=linf,bucket=512{}"

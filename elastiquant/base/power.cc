@@ -1,14 +1,13 @@
-#include "elastiquant/kernels/power.h"
+#include "elastiquant/base/power.h"
 
 #include <cmath>
 #include <limits>
 
 namespace elastiquant {
-namespace {
 
-// x positive and finite. With m = (1 + t) / (1 - t) in [sqrt(1/2), sqrt(2)] and |t| < .1716,
+// With m = (1 + t) / (1 - t) in [sqrt(1/2), sqrt(2)] and |t| < .1716,
 // ln m = 2 (t + t^3/3 + t^5/5 + ...), of which the first 12 terms are enough.
-double Log2(double x) {
+double PortableLog2(double x) {
   constexpr double kTwoOverLn2 = 0x1.71547652b82fep+1, kRootHalf = 0x1.6a09e667f3bcdp-1;
   int exponent;
   double m = std::frexp(x, &exponent);  // in [1/2, 1)
@@ -23,7 +22,7 @@ double Log2(double x) {
 }
 
 // 2^(whole + f) with |f| <= 1/2: the first 17 terms of e^(f ln 2).
-double Exp2(double x) {
+double PortableExp2(double x) {
   constexpr double kLn2 = 0x1.62e42fefa39efp-1;
   if (x < -1100) return 0;
   if (x > 1100) return std::numeric_limits<double>::infinity();
@@ -33,8 +32,8 @@ double Exp2(double x) {
   return std::ldexp(series, static_cast<int>(whole));
 }
 
-}  // namespace
-
-double PortablePow(double x, double y) { return x == 0 ? 0 : Exp2(y * Log2(x)); }
+double PortablePow(double x, double y) {
+  return x == 0 ? 0 : PortableExp2(y * PortableLog2(x));
+}
 
 }  // namespace elastiquant

@@ -1,4 +1,4 @@
-#include "elastiquant/kernels/power.h"
+#include "elastiquant/base/power.h"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,16 @@ TEST(PortablePow, IsExactWhereItMustBe) {
   EXPECT_EQ(PortablePow(4, 0.5), 2);
   EXPECT_EQ(PortablePow(0.5, 1e30), 0);
   EXPECT_EQ(PortablePow(2, 1e30), std::numeric_limits<double>::infinity());
+}
+
+TEST(PortableLog2, IsTheLogarithmAndUndoesThePower) {
+  for (double x : {0x1p-1074, 1e-300, 1e-7, 0.3, 0.9999999, 1.0, 1.5, 2.0, 1e6, 1e300}) {
+    EXPECT_NEAR(PortableLog2(x), std::log2(x), 1e-15 * (1 + std::abs(std::log2(x)))) << x;
+  }
+  for (double x : {-1000.25, -3.0, -0.1, 0.0, 0.7, 64.0, 900.5}) {
+    EXPECT_NEAR(PortableLog2(PortableExp2(x)), x, 1e-15 * (1 + std::abs(x))) << x;
+  }
+  EXPECT_EQ(PortableExp2(-1e9), 0);
 }
 
 // Frozen: encoded norms depend on them to the last bit.
