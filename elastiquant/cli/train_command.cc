@@ -176,10 +176,12 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "--algorithm", o.algorithm,
          "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
          "zeroone-adam, demo; or "
-         "what workers have learnt alone: local-sgd, diloco or sparseloco")
+         "what workers have learnt alone: local-sgd, diloco or sparseloco; or "
+         "gradients whose means come later: delayed")
       ->capture_default_str();
-  app.add_option("--every", o.every,
-                 "Steps that workers train alone for; by default 32, and 30 of sparseloco")
+  app.add_option(
+         "--every", o.every,
+         "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")
       ->check(CLI::PositiveNumber);
   app.add_option("--fragments", o.fragments,
                  "Parts of the model that are exchanged by turns, each --every steps")

@@ -298,6 +298,8 @@ class TrainTest(unittest.TestCase):
             ("diloco:delay=2,mix=0.5", {"every": 6, "fragments": 2}, 6),
             ("diloco:eager=1", {"every": 3, "optimizer": "adamw", "lr": 0.001}, 5),
             ("sparseloco", {"every": 4}, 3),
+            ("delayed:delay=3", {"codec": "elastic:bits=4|ef"}, STEPS),
+            ("delayed:delay=3", {"every": 2, "optimizer": "adamw", "lr": 0.001}, STEPS // 2),
         ):
             with self.subTest(algorithm=algorithm):
                 whole, broken = self.out() / "whole", self.out() / "broken"

@@ -97,7 +97,8 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
   for (const Part& part : parts_) {
     all.buckets.insert(all.buckets.end(), part.plan.buckets.begin(), part.plan.buckets.end());
   }
-  certificate_ = std::make_unique<Certificate>(all, shapes_);
+  own_certificate_ = std::make_unique<Certificate>(all, shapes_);
+  certificate_ = options_.certificate ? options_.certificate : own_certificate_.get();
   for (const PlannedBucket& bucket : all.buckets) buckets_.emplace_back(bucket.elements);
   values_.resize(shapes_.size());
   size_t first = 0;  // of the fragment's buckets
@@ -117,7 +118,7 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
     LayerReductionOptions options;
     options.reducer = options_.reducer;
     options.reducer.channel += static_cast<uint32_t>(f);
-    options.certificate = certificate_.get();
+    options.certificate = certificate_;
     options.first_bucket = first;
     options.choose = [this, &part, world = comm->world_size()](
                          size_t b, std::shared_ptr<const Codec> codec) {

@@ -31,7 +31,10 @@ struct FragmentOptions {
   std::string exchange = "auto";        // as ChooseExchange takes it
   std::string down;                     // spec of means on their way back; empty: `codec`
   size_t bucket_elements = 65536;
-  size_t scalars = 0;      // extra values that fragment 0 averages exactly
+  size_t scalars = 0;  // extra values that fragment 0 averages exactly
+  // Where measured messages go, if several reductions of the same layers have one certificate
+  // together; null: to one of its own.
+  Certificate* certificate = nullptr;
   ReducerOptions reducer;  // its channel is the first of as many as there are fragments
 };
 
@@ -97,9 +100,10 @@ class FragmentReduction {
 
   const std::span<const ParameterShape> shapes_;
   const FragmentOptions options_;
-  std::unique_ptr<Certificate> certificate_;  // of all fragments together
-  std::vector<std::vector<float>> buckets_;   // of all fragments, one after the other
-  std::vector<std::span<float>> values_;      // by parameter
+  std::unique_ptr<Certificate> own_certificate_;  // of all fragments together
+  Certificate* certificate_ = nullptr;
+  std::vector<std::vector<float>> buckets_;  // of all fragments, one after the other
+  std::vector<std::span<float>> values_;     // by parameter
   std::span<float> scalars_;
   CodecsBySpec codecs_;
   std::shared_ptr<const Codec> down_;

@@ -18,7 +18,8 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
       {"demo", AlgorithmKind::kDemo},
       {"local-sgd", AlgorithmKind::kLocalSgd},
       {"diloco", AlgorithmKind::kDiLoCo},
-      {"sparseloco", AlgorithmKind::kSparseLoCo}};
+      {"sparseloco", AlgorithmKind::kSparseLoCo},
+      {"delayed", AlgorithmKind::kDelayed}};
   return kinds;
 }
 
@@ -54,6 +55,9 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
               {"eager", {.count = &a.eager, .least = 0, .most = 1}}};
     case AlgorithmKind::kSparseLoCo:
       return {{"lr", {.rate = &a.outer_rate}}};
+    case AlgorithmKind::kDelayed:
+      a.delay = 4;
+      return {{"delay", {.count = &a.delay, .least = 0, .most = 60}}};
     case AlgorithmKind::kDemo:
       a.decay = .999;
       a.block = 64;
@@ -125,6 +129,7 @@ std::string_view CodecOf(AlgorithmKind kind) {
       return "efsign|ef:lr=outside";
     case AlgorithmKind::kLocalSgd:
     case AlgorithmKind::kDiLoCo:
+    case AlgorithmKind::kDelayed:
       return "dither:bits=1";
     case AlgorithmKind::kSparseLoCo:
       return "topk:ratio=0.015625|ef";
@@ -135,7 +140,10 @@ std::string_view CodecOf(AlgorithmKind kind) {
   return "";
 }
 
-int64_t EveryOf(AlgorithmKind kind) { return kind == AlgorithmKind::kSparseLoCo ? 30 : 32; }
+int64_t EveryOf(AlgorithmKind kind) {
+  if (kind == AlgorithmKind::kDelayed) return 1;
+  return kind == AlgorithmKind::kSparseLoCo ? 30 : 32;
+}
 
 // Lu et al., "Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam", ICLR
 // 2023, section 4: the second moments change at steps k_0 = 0, k_(j+1) = k_j + 2^(j / growth).

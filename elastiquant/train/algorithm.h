@@ -17,6 +17,7 @@ enum class AlgorithmKind : uint8_t {
   kLocalSgd,     // local_runner.h: these three
   kDiLoCo,
   kSparseLoCo,
+  kDelayed,  // delayed_runner.h
 };
 
 struct Algorithm {
@@ -48,7 +49,8 @@ struct Algorithm {
 // Parses NAME[:KEY=VALUE,...]: "allreduce" ("ddp" means the same), "onebit-adam:freeze=100",
 // "zeroone-adam:growth=16,freeze=N" (without `freeze` it never stops) or
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
-// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0" or "sparseloco:lr=1". Fails with
+// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0" "sparseloco:lr=1" or
+// "delayed:delay=4". Fails with
 // kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 

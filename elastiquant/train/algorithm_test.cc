@@ -44,12 +44,17 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   const auto error_of = [](const char* spec) {
     return ParseAlgorithm(spec).status().message();
   };
-  EXPECT_THAT(error_of("adam"), HasSubstr("valid are: allreduce, ddp, demo, "));
+  EXPECT_THAT(error_of("adam"),
+              HasSubstr("valid are: allreduce, ddp, delayed, demo, diloco, local-sgd, "
+                        "onebit-adam, sparseloco, zeroone-adam"));
   EXPECT_THAT(error_of("demo|ef"), HasSubstr("not known"));
   EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has block, decay, top"));
   EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
   EXPECT_THAT(error_of("demo:top=0"), HasSubstr("whole numbers from 1 on"));
   EXPECT_THAT(error_of("demo:decay=1"), HasSubstr("numbers in [0, 1)"));
+  EXPECT_THAT(error_of("diloco:eager=2"), HasSubstr("whole numbers from 0 to 1"));
+  EXPECT_THAT(error_of("diloco:lr=0"), HasSubstr("numbers above 0"));
+  EXPECT_THAT(error_of("delayed:delay=61"), HasSubstr("whole numbers from 0 to 60"));
 }
 
 // The same in every run.

@@ -23,12 +23,11 @@ Result<std::unique_ptr<Runner>> AllReduceRunner::Make(const TrainOptions& option
                                                       const RunnerPlace& place,
                                                       std::unique_ptr<GradientDump> dump) {
   std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, std::move(dump)));
-  EQ_RETURN_IF_ERROR(runner->MakeLayers(options, place.weights));
+  EQ_RETURN_IF_ERROR(runner->MakeLayers(options));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status AllReduceRunner::MakeLayers(const TrainOptions& options,
-                                   const std::vector<double>& weights) {
+Status AllReduceRunner::MakeLayers(const TrainOptions& options) {
   const BucketPlanOptions plan_options{
       .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
       .exact = options.exact,
@@ -51,7 +50,7 @@ Status AllReduceRunner::MakeLayers(const TrainOptions& options,
   const ReducerOptions reducer_options{
       .seed = Mix64(options.seed),  // apart from the streams of weights and data
       .threads = options.codec_threads,
-      .weights = weights,
+      .weights = weights_,
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   const bool has_metric = MetricOf(options) != "plain";

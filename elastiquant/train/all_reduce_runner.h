@@ -29,7 +29,11 @@ class AllReduceRunner final : public Runner {
   Status BeginEpoch(int64_t epoch) override;
   std::string AdaptedCodec() const override;
   Status UseCodec(const std::string& spec) override;
-  Status ShareBuffers() override { return replica_->TakeOverBuffers(*comm_); }
+  // They are worker 0's, unless workers have data of their own.
+  Status ShareBuffers() override {
+    if (weights_.empty()) return replica_->TakeOverBuffers(*comm_);
+    return replica_->AverageBuffers(*comm_, weights_);
+  }
 
   StateIdentity Identity() const override;
   bool remembers() const override {
@@ -48,9 +52,13 @@ class AllReduceRunner final : public Runner {
  private:
   AllReduceRunner(const TrainOptions& options, const RunnerPlace& place,
                   std::unique_ptr<GradientDump> dump)
-      : options_(options), comm_(place.comm), replica_(place.replica), dump_(std::move(dump)) {}
+      : options_(options),
+        comm_(place.comm),
+        replica_(place.replica),
+        weights_(place.weights),
+        dump_(std::move(dump)) {}
 
-  Status MakeLayers(const TrainOptions& options, const std::vector<double>& weights);
+  Status MakeLayers(const TrainOptions& options);
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   Status OnReady(size_t bucket);
@@ -62,6 +70,7 @@ class AllReduceRunner final : public Runner {
   const TrainOptions options_;
   Communicator* comm_;
   Replica* replica_;
+  const std::vector<double> weights_;  // RunnerPlace::weights
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<BackwardPass> pass_;
   std::vector<ParameterShape> shapes_;

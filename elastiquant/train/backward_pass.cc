@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -54,6 +55,20 @@ Status BackwardPass::Run(const Batch& batch) {
   prediction.loss.backward();
   gradients_->FinishBackward();
   return status_;
+}
+
+Result<bool> BackwardPass::CheckFinite() {
+  bool good = true;
+  for (size_t b = 0; good && b < gradients_->plan().buckets.size(); ++b) {
+    const std::span<const float> values = gradients_->bucket(b);
+    good = std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+  }
+  bad_steps_ = good ? 0 : bad_steps_ + 1;
+  if (bad_steps_ == 0 || bad_steps_ < max_skipped_) return good;
+  return NonFinite(
+      "gave up at step " + std::to_string(step_ + 1) + " after " + std::to_string(bad_steps_) +
+      " steps in a row in which this worker's gradient had NaN or infinity. A "
+      "lower --lr or a --warmup may help; --max-skipped sets how many are allowed");
 }
 
 void BackwardPass::Strike(FaultMoment moment, int64_t step) {

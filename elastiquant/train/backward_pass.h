@@ -42,6 +42,10 @@ class BackwardPass {
   // Fails as `ready` does.
   Status Run(const Batch& batch);
 
+  // Returns whether all gradients are finite. Fails with kNonFinite after options.max_skipped
+  // steps in a row in which they were not. For runners whose workers need not agree on that.
+  Result<bool> CheckFinite();
+
   // As Runner::Strike and Runner::NonFiniteLayer.
   void Strike(FaultMoment moment, int64_t step);
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
@@ -53,6 +57,7 @@ class BackwardPass {
   BackwardPass(const TrainOptions& options, Communicator* comm, Replica* replica,
                ReadyFunction ready)
       : bf16_(options.precision == "bf16"),
+        max_skipped_(options.max_skipped),
         comm_(comm),
         replica_(replica),
         ready_(std::move(ready)) {}
@@ -60,11 +65,13 @@ class BackwardPass {
   bool NanIsDue() const;
 
   const bool bf16_;
+  const int64_t max_skipped_;
   Communicator* const comm_;
   Replica* const replica_;
   const ReadyFunction ready_;
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
+  int64_t bad_steps_ = 0;  // in a row, as CheckFinite has found
   int64_t step_ = 0;
   int64_t images_ = 0;  // of all workers, in this step
   Status status_;       // of `ready_`, in this step

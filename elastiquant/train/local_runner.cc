@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
-#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
 namespace {
@@ -19,36 +17,11 @@ constexpr char kMachine[] = "local/";      // then the field of LocalSteps, and 
 constexpr char kArrived[] = "arrived/";    // then the parameter: a mean that is to be applied
 constexpr char kLost[] = "arrived-lost/";  // then the fragment: what was wrong with it
 
-std::vector<std::span<float>> SpansOf(const Replica& replica) {
-  std::vector<std::span<float>> spans;
-  for (const NamedTensor& p : replica.parameters()) {
-    spans.emplace_back(p.tensor.data_ptr<float>(), static_cast<size_t>(p.tensor.numel()));
-  }
-  return spans;
-}
-
 // What a worker counts for in a mean.
 double ShareOf(int rank, int world_size, const std::vector<double>& weights) {
   if (weights.empty()) return 1.0 / world_size;
   return weights[static_cast<size_t>(rank)] /
          std::accumulate(weights.begin(), weights.end(), 0.0);
-}
-
-void SaveFloats(const std::string& name, std::span<const float> values,
-                Checkpoint* checkpoint) {
-  checkpoint->tensors[name] = {
-      .dtype = "F32", .shape = {static_cast<int64_t>(values.size())}, .bytes = BytesOf(values)};
-}
-
-Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
-                  std::span<float> values) {
-  const auto found = checkpoint.tensors.find(name);
-  if (found == checkpoint.tensors.end() ||
-      found->second.bytes.size() != values.size() * sizeof(float)) {
-    return CorruptData("section " + name + " is missing or has a wrong size");
-  }
-  std::ranges::copy(found->second.bytes, reinterpret_cast<uint8_t*>(values.data()));
-  return {};
 }
 
 }  // namespace
@@ -58,7 +31,7 @@ Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
   EQ_RETURN_IF_ERROR(runner->MakePass());
-  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm, place.weights));
+  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
@@ -73,8 +46,7 @@ Status LocalRunner::MakePass() {
   return {};
 }
 
-Status LocalRunner::MakeFragments(const Algorithm& algorithm,
-                                  const std::vector<double>& weights) {
+Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
   const LocalStepsOptions steps{
@@ -84,7 +56,7 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm,
                 .nesterov = true},
       .mix = algorithm.mix,
       .eager = algorithm.eager != 0,
-      .share = ShareOf(comm_->rank(), comm_->world_size(), weights)};
+      .share = ShareOf(comm_->rank(), comm_->world_size(), weights_)};
   EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
   machine_.emplace(std::move(machine));
   FragmentOptions fragments;
@@ -95,7 +67,7 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm,
   fragments.down = options_.codec_down;
   fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
   fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
-  fragments.reducer.weights = weights;
+  fragments.reducer.weights = weights_;
   fragments.reducer.threads = options_.codec_threads;
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
   EQ_ASSIGN_OR_RETURN(fragments_,
@@ -109,16 +81,6 @@ LocalSteps::PlaceOf LocalRunner::Place() {
   return [this](size_t parameter) { return fragments_->values(parameter); };
 }
 
-bool LocalRunner::GradientsAreFinite() {
-  FlatGradients& gradients = pass_->gradients();
-  for (size_t b = 0; b < gradients.plan().buckets.size(); ++b) {
-    if (!std::ranges::all_of(gradients.bucket(b), [](float v) { return std::isfinite(v); })) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Returns whether the step was made.
 Result<bool> LocalRunner::Train(int64_t step, double learning_rate, const Batch& batch) {
   // A forward pass that meets NaN also spoils the running statistics.
@@ -127,16 +89,11 @@ Result<bool> LocalRunner::Train(int64_t step, double learning_rate, const Batch&
   replica_->optimizer().BeginStep(step, learning_rate);
   EQ_RETURN_IF_ERROR(pass_->Run(batch));
   comm_->SetActivity("between two steps");
-  if (!GradientsAreFinite()) {
+  EQ_ASSIGN_OR_RETURN(const bool good, pass_->CheckFinite());
+  if (!good) {
     replica_->RestoreBuffers(buffers);
-    if (++bad_steps_ < options_.max_skipped) return false;
-    return NonFinite(fmt::format(
-        "gave up at step {} after {} steps in a row in which this worker's gradient had NaN or "
-        "infinity. A lower --lr or a --warmup may help; --max-skipped sets how many are "
-        "allowed",
-        step + 1, bad_steps_));
+    return false;
   }
-  bad_steps_ = 0;
   pass_->gradients().ClipNorm(options_.clip_norm);
   replica_->optimizer().Step(learning_rate);
   return true;
@@ -190,13 +147,7 @@ Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*i
 }
 
 StateIdentity LocalRunner::Identity() const {
-  StateIdentity identity{
-      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
-  const std::vector<std::string> specs = fragments_->SpecsByParameter();
-  for (size_t p = 0; p < shapes_.size(); ++p) {
-    identity.layers.push_back({shapes_[p].name, shapes_[p].elements, specs[p]});
-  }
-  return identity;
+  return IdentityOf(*comm_, shapes_, fragments_->SpecsByParameter());
 }
 
 Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {
@@ -210,12 +161,7 @@ Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {
       checkpoint->metadata[kLost + std::to_string(f)] = arrived_[f]->reason;
     }
   }
-  Sections memory;
-  fragments_->SaveMemory(&memory);
-  for (auto& [name, bytes] : memory) {
-    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
-    checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
-  }
+  SaveMemoryOf(*fragments_, "", checkpoint);
   machine_->ForEachState([&](std::string_view field, size_t p, std::span<float> values) {
     SaveFloats(kMachine + std::string(field) + "/" + shapes_[p].name, values, checkpoint);
   });
@@ -233,9 +179,7 @@ Status LocalRunner::LoadMemory(const Checkpoint& checkpoint) {
         LoadFloats(checkpoint, kMachine + std::string(field) + "/" + shapes_[p].name, values);
   });
   EQ_RETURN_IF_ERROR(status);
-  Sections memory;
-  for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
-  EQ_RETURN_IF_ERROR(fragments_->LoadMemory(memory));
+  EQ_RETURN_IF_ERROR(LoadMemoryOf(checkpoint, "", fragments_.get()));
   for (size_t f = 0; f < fragments_->fragments(); ++f) {
     const std::span<const size_t> members = fragments_->members(f);
     if (!checkpoint.tensors.contains(kArrived + shapes_[members[0]].name)) continue;

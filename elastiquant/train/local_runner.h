@@ -34,7 +34,7 @@ class LocalRunner final : public Runner {
   void ShowOwn() override { machine_->ShowLocal(); }
   // The mean over the workers of running means, and of the second moments that running
   // variances stand for.
-  Status ShareBuffers() override { return replica_->AverageBuffers(*comm_); }
+  Status ShareBuffers() override { return replica_->AverageBuffers(*comm_, weights_); }
   void StartFromReplica() override { machine_->StartFrom(); }
 
   StateIdentity Identity() const override;
@@ -54,27 +54,27 @@ class LocalRunner final : public Runner {
       : options_(options),
         comm_(place.comm),
         replica_(place.replica),
-        total_steps_(place.total_steps) {}
+        total_steps_(place.total_steps),
+        weights_(place.weights) {}
 
   Status MakePass();
-  Status MakeFragments(const Algorithm& algorithm, const std::vector<double>& weights);
+  Status MakeFragments(const Algorithm& algorithm);
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Result<StepOutcome> Act(const std::vector<FragmentAction>& actions);
   Status Arrive(size_t fragment);
-  bool GradientsAreFinite();
   LocalSteps::PlaceOf Place();
 
   const TrainOptions options_;
   Communicator* const comm_;
   Replica* const replica_;
   const int64_t total_steps_;
+  const std::vector<double> weights_;  // RunnerPlace::weights
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<BackwardPass> pass_;
   std::optional<LocalSteps> machine_;
   std::unique_ptr<FragmentReduction> fragments_;
   // By fragment: what came of an average that has been waited for, but not yet been applied.
   std::vector<std::optional<StepOutcome>> arrived_;
-  int64_t bad_steps_ = 0;   // in a row, that were not made
   int64_t bad_rounds_ = 0;  // in a row, whose work was lost
   uint64_t rounds_ = 0;
   Traffic counted_;  // in the records so far: messages travel between steps, too

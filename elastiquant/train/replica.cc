@@ -1,6 +1,7 @@
 #include "elastiquant/train/replica.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -103,23 +104,25 @@ Status Replica::TakeOver(Communicator& comm) {
 Status Replica::TakeOverBuffers(Communicator& comm) { return Broadcast(comm, buffers_); }
 
 // In rank order and in doubles, so that all workers get the same bits.
-Status Replica::AverageBuffers(Communicator& comm) {
-  const int world = comm.world_size();
+Status Replica::AverageBuffers(Communicator& comm, const std::vector<double>& weights) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<at::Tensor> mean, square;  // by buffer: of values, and of their squares
   const std::vector<uint8_t> own = CopyBuffers();
   std::vector<uint8_t> first;  // worker 0's
-  for (int rank = 0; rank < world; ++rank) {
+  for (int rank = 0; rank < comm.world_size(); ++rank) {
+    const double share =
+        weights.empty() ? 1.0 / comm.world_size() : weights[static_cast<size_t>(rank)] / all;
     std::vector<uint8_t> theirs = own;
     EQ_RETURN_IF_ERROR(comm.Broadcast(rank, theirs));
     Scatter(theirs, buffers_);
     for (size_t b = 0; b < buffers_.size(); ++b) {
       const at::Tensor values = buffers_[b].tensor.to(at::kDouble);
       if (rank == 0) {
-        mean.push_back(values / world);
-        square.push_back(values * values / world);
+        mean.push_back(values * share);
+        square.push_back(values * values * share);
       } else {
-        mean[b].add_(values / world);
-        square[b].add_(values * values / world);
+        mean[b].add_(values * share);
+        square[b].add_(values * values * share);
       }
     }
     if (rank == 0) first = std::move(theirs);
@@ -136,6 +139,12 @@ Status Replica::AverageBuffers(Communicator& comm) {
     tensor.copy_(mean[b] + square[b - 1] - mean[b - 1] * mean[b - 1]);
   }
   return {};
+}
+
+std::vector<uint8_t> Replica::CopyOptimizer() const { return Concatenate(optimizer_->state()); }
+
+void Replica::RestoreOptimizer(std::span<const uint8_t> copy) {
+  Scatter(copy, optimizer_->state());
 }
 
 std::vector<uint8_t> Replica::CopyBuffers() const { return Concatenate(buffers_); }

@@ -44,10 +44,15 @@ class Replica {
   // Collective. The running statistics of batch normalisation become those of all workers'
   // batches together, whose means differ: the mean of the means, and the mean of the second
   // moments less its square. Buffers of whole numbers become worker 0's.
-  Status AverageBuffers(Communicator& comm);
+  // `weights` says what each worker counts for; none: all the same.
+  Status AverageBuffers(Communicator& comm, const std::vector<double>& weights);
 
   std::vector<uint8_t> CopyBuffers() const;
   void RestoreBuffers(std::span<const uint8_t> copy);
+
+  // Copies what the optimiser remembers that all workers have the same, and puts it back.
+  std::vector<uint8_t> CopyOptimizer() const;
+  void RestoreOptimizer(std::span<const uint8_t> copy);
 
   // Returns the parameters, then the buffers: what PyTorch's state_dict() has, under the same
   // names.

@@ -1,9 +1,17 @@
 #include "elastiquant/train/replica.h"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "elastiquant/net/testing.h"
 
 namespace elastiquant {
 namespace {
@@ -46,6 +54,40 @@ TrainOptions Options() {
   options.weight_decay = 0;
   options.momentum = .5;
   return options;
+}
+
+// Worker r has seen a mean of r and a variance of 1 of each channel.
+class Normalised : public Model {
+ public:
+  explicit Normalised(float mean)
+      : weight_(register_parameter("weight", at::ones({2}))),
+        mean_(register_buffer("running_mean", at::full({2}, mean))),
+        variance_(register_buffer("running_var", at::ones({2}))),
+        count_(register_buffer("num_batches_tracked", at::full({}, int64_t{7}))) {}
+  at::Tensor Forward(const at::Tensor& images) override { return images; }
+
+ private:
+  at::Tensor weight_, mean_, variance_, count_;
+};
+
+// The variance of all batches together is that within the workers', and that of their means.
+TEST(Replica, AveragesStatisticsAsThoseOfAllBatchesTogether) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{}, std::vector<double>{3, 1, 0}}) {
+    RunWorld(WorldOptions(3), [&](Communicator& comm) {
+      const auto replica =
+          Replica::Make(std::make_shared<Normalised>(static_cast<float>(comm.rank())),
+                        Options())
+              .value();
+      ASSERT_TRUE(replica->AverageBuffers(comm, weights).ok());
+      std::map<std::string, double> is;
+      for (const NamedTensor& t : replica->State()) is[t.name] = t.tensor.max().item<double>();
+      const double mean = weights.empty() ? 1 : .25;
+      EXPECT_NEAR(is["running_mean"], mean, 1e-6);
+      EXPECT_NEAR(is["running_var"], 1 + (weights.empty() ? 2. / 3 : .25 * .75), 1e-6);
+      EXPECT_EQ(is["num_batches_tracked"], 7);
+    });
+  }
 }
 
 TEST(Replica, MovesByMomentum) {

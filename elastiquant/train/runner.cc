@@ -4,6 +4,7 @@
 
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/all_reduce_runner.h"
+#include "elastiquant/train/delayed_runner.h"
 #include "elastiquant/train/local_runner.h"
 
 namespace elastiquant {
@@ -13,6 +14,7 @@ Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
                                            std::unique_ptr<GradientDump> dump) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   if (algorithm.is_local()) return LocalRunner::Make(options, place);
+  if (algorithm.kind == AlgorithmKind::kDelayed) return DelayedRunner::Make(options, place);
   return AllReduceRunner::Make(options, place, std::move(dump));
 }
 

@@ -86,6 +86,26 @@ Status ValidateOptimizer(const TrainOptions& o) {
   return Status::Ok();
 }
 
+// What algorithms need that use a codec as it is in the first step.
+Status ValidatePlainCodec(const TrainOptions& o) {
+  const std::string given = "--algorithm " + o.algorithm;
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  const std::string bad = "codec '" + codec->spec() + "' ";
+  if (HasLearningRate(*codec)) {
+    return InvalidArgument(bad + "has the learning rate in its memory, and " + given +
+                           " does not tell it: give it lr=outside");
+  }
+  if (IsAdaptive(*codec)) {
+    return InvalidArgument(bad + "fits its levels as training goes on, and " + given +
+                           " does not let it: take another codec");
+  }
+  if (!o.dump_gradients.empty()) {
+    return InvalidArgument("--dump-gradients is for --algorithm allreduce, in which every " +
+                           std::string("step's mean gradient moves the weights"));
+  }
+  return Status::Ok();
+}
+
 // What algorithms need whose workers train alone between two exchanges.
 Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
@@ -102,20 +122,16 @@ Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + ": mix keeps a part of what was learnt while a mean was " +
                            "under way: it needs a delay");
   }
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
-  const std::string bad = "codec '" + codec->spec() + "' ";
-  if (HasLearningRate(*codec)) {
-    return InvalidArgument(bad + "has the learning rate of gradients in its memory, and " +
-                           given + " sends differences of weights: give it lr=outside");
+  return ValidatePlainCodec(o);
+}
+
+Status ValidateDelayed(const TrainOptions& o) {
+  if (o.fragments != 1) {
+    return InvalidArgument("--algorithm " + o.algorithm + " sends all gradients at once: it " +
+                           "has no --fragments");
   }
-  if (IsAdaptive(*codec)) {
-    return InvalidArgument(bad + "fits its levels to gradients, and " + given +
-                           " sends differences of weights: take another codec");
-  }
-  if (!o.dump_gradients.empty()) {
-    return InvalidArgument("--dump-gradients is for --algorithm allreduce, which sends them");
-  }
-  return Status::Ok();
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
+  return ValidatePlainCodec(o);
 }
 
 // What an algorithm needs of the other options.
@@ -125,9 +141,11 @@ Status ValidateAlgorithm(const TrainOptions& o) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
   if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
+  if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
   if (o.every != 0 || o.fragments != 1) {
-    return InvalidArgument("--every and --fragments are for algorithms whose workers train " +
-                           std::string("alone: local-sgd, diloco, sparseloco"));
+    return InvalidArgument(
+        "--every and --fragments are for algorithms whose workers train " +
+        std::string("alone (local-sgd, diloco, sparseloco); --every is for delayed, too"));
   }
   if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
@@ -309,7 +327,8 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (o.update != "sgd") print["--update"] = o.update;
   if (o.precision != "fp32") print["--precision"] = o.precision;
   if (!IsAllReduce(o)) print["--algorithm"] = o.algorithm;
-  if (ParseAlgorithm(o.algorithm)->is_local()) {
+  const Algorithm algorithm = ParseAlgorithm(o.algorithm).value();
+  if (algorithm.is_local() || algorithm.kind == AlgorithmKind::kDelayed) {
     print["--every"] = RoundOf(o);
     print["--fragments"] = o.fragments;
   }

@@ -1,0 +1,233 @@
+#include "elastiquant/train/delayed_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/own_state.h"
+
+namespace elastiquant {
+namespace {
+
+// Sections of a worker's checkpoint.
+constexpr char kField[] = "delayed/";     // then the field of DelayedSteps, and a number
+constexpr char kMeanOf[] = "mean/";       // then the slot, and the parameter
+constexpr char kSkipOf[] = "mean-lost/";  // then the slot: what was wrong
+constexpr char kUnderWay[] = "under-way";
+constexpr char kFirst[] = "first-under-way";
+
+}  // namespace
+
+DelayedRunner::DelayedRunner(const TrainOptions& options, const RunnerPlace& place)
+    : options_(options),
+      comm_(place.comm),
+      replica_(place.replica),
+      total_steps_(place.total_steps),
+      weights_(place.weights) {}
+
+Result<std::unique_ptr<Runner>> DelayedRunner::Make(const TrainOptions& options,
+                                                    const RunnerPlace& place) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  std::unique_ptr<DelayedRunner> runner(new DelayedRunner(options, place));
+  EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
+  EQ_RETURN_IF_ERROR(runner->MakeSlots());
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+Status DelayedRunner::MakeMachine(const Algorithm& algorithm) {
+  shapes_ = ShapesOf(replica_->parameters());
+  // Gradients are copied from here, so that how they lie matters little.
+  EQ_ASSIGN_OR_RETURN(
+      BucketPlan plan,
+      PlanBuckets(shapes_, {.exact = "none", .scalars = BackwardPass::kScalars}));
+  EQ_ASSIGN_OR_RETURN(pass_,
+                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  DelayedSteps::Optimiser optimiser{
+      .step = [this](const DelayedSteps::Values& gradient) { StepBy(gradient); },
+      .save = [this] { kept_ = replica_->CopyOptimizer(); },
+      .restore = [this] { replica_->RestoreOptimizer(kept_); }};
+  EQ_ASSIGN_OR_RETURN(DelayedSteps machine,
+                      DelayedSteps::Make({.every = RoundOf(options_), .delay = algorithm.delay},
+                                         SpansOf(*replica_), std::move(optimiser)));
+  machine_.emplace(std::move(machine));
+  return {};
+}
+
+Status DelayedRunner::MakeSlots() {
+  FragmentOptions fragments;
+  fragments.fragments.assign(shapes_.size(), 0);
+  fragments.codec = options_.codec;
+  fragments.exact = options_.exact;
+  fragments.exchange = options_.exchange;
+  fragments.down = options_.codec_down;
+  fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
+  fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
+  fragments.reducer.threads = options_.codec_threads;
+  fragments.reducer.weights = weights_;
+  fragments.reducer.measure_every = static_cast<uint64_t>(options_.measure_every);
+  for (int64_t s = 0; s < machine_->MostUnderWay(); ++s) {
+    fragments.reducer.channel = static_cast<uint32_t>(s);
+    fragments.certificate = s == 0 ? nullptr : &slots_[0].reduction->certificate();
+    EQ_ASSIGN_OR_RETURN(auto reduction, FragmentReduction::Make(comm_, shapes_, fragments));
+    slots_.push_back({std::move(reduction), std::nullopt});
+  }
+  counted_ = comm_->traffic();
+  return {};
+}
+
+// Called by the machine, with the weights that shall move in the replica.
+void DelayedRunner::StepBy(const DelayedSteps::Values& gradient) {
+  for (size_t p = 0; p < gradient.size(); ++p) {
+    const at::Tensor& grad = replica_->parameters()[p].tensor.grad();
+    std::ranges::copy(gradient[p], grad.data_ptr<float>());
+  }
+  pass_->gradients().ClipNorm(options_.clip_norm);
+  replica_->optimizer().Step(learning_rate_);
+}
+
+Status DelayedRunner::Send(int64_t round) {
+  Slot& slot = SlotOf(round);
+  const DelayedSteps::Values& sent = machine_->Send();
+  for (size_t p = 0; p < sent.size(); ++p) {
+    std::ranges::copy(sent[p], slot.reduction->values(p).begin());
+  }
+  ++rounds_;
+  return slot.reduction->Begin(0, static_cast<uint64_t>(round));
+}
+
+Status DelayedRunner::Arrive(Slot* slot) {
+  if (slot->arrived) return {};
+  EQ_ASSIGN_OR_RETURN(slot->arrived, slot->reduction->Finish(0));
+  return {};
+}
+
+Result<StepOutcome> DelayedRunner::Apply(int64_t round) {
+  Slot& slot = SlotOf(round);
+  comm_->SetActivity("waiting for a delayed mean");
+  EQ_RETURN_IF_ERROR(Arrive(&slot));
+  first_under_way_ = round + 1;
+  const StepOutcome outcome = *std::exchange(slot.arrived, std::nullopt);
+  if (outcome.skipped) {
+    machine_->Apply(nullptr);
+    return outcome;
+  }
+  DelayedSteps::Values mean;
+  for (size_t p = 0; p < shapes_.size(); ++p) {
+    const std::span<const float> values = slot.reduction->values(p);
+    mean.emplace_back(values.begin(), values.end());
+  }
+  machine_->Apply(&mean);
+  return outcome;
+}
+
+Result<StepOutcome> DelayedRunner::Act(const std::vector<DelayedAction>& actions) {
+  StepOutcome lost;
+  for (const DelayedAction& action : actions) {
+    if (action.kind == DelayedAction::Kind::kSend) {
+      EQ_RETURN_IF_ERROR(Send(action.round));
+      continue;
+    }
+    EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Apply(action.round));
+    if (outcome.skipped) lost = std::move(outcome);
+  }
+  return lost;
+}
+
+Result<StepResult> DelayedRunner::Run(int64_t step, double learning_rate, bool inspect,
+                                      TrainLoader& loader) {
+  Strike(FaultMoment::kStep, step);
+  const Stopwatch watch;
+  comm_->SetActivity("loading data");
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  // A forward pass that meets NaN also spoils the running statistics.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  learning_rate_ = learning_rate;
+  pass_->Begin(step, inspect);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_RETURN_IF_ERROR(pass_->Run(batch));
+  EQ_ASSIGN_OR_RETURN(const bool good, pass_->CheckFinite());
+  if (!good) {
+    replica_->RestoreBuffers(buffers);
+    pass_->gradients().Begin();  // it counts as zero
+  }
+  std::vector<std::span<const float>> gradient;
+  for (const NamedTensor& p : replica_->parameters()) {
+    gradient.emplace_back(p.tensor.grad().const_data_ptr<float>(),
+                          static_cast<size_t>(p.tensor.numel()));
+  }
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act(machine_->OnGradient(step + 1, gradient)));
+  if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(Act(machine_->OnEnd(step + 1)).status());
+  machine_->Advance();
+  StepRecord record = pass_->Record(learning_rate, !good);
+  comm_->SetActivity("between two steps");
+  record.seconds.total = watch.Seconds();
+  ReducerStats stats;
+  for (Slot& slot : slots_) stats += slot.reduction->TakeStats();
+  const Traffic traffic = comm_->traffic();
+  AddCommunication(stats, traffic - counted_, &record);
+  counted_ = traffic;
+  return StepResult{record, std::move(outcome)};
+}
+
+StateIdentity DelayedRunner::Identity() const {
+  return IdentityOf(*comm_, shapes_, slots_[0].reduction->SpecsByParameter());
+}
+
+Status DelayedRunner::SaveMemory(Checkpoint* checkpoint) {
+  const size_t under_way = machine_->rounds_under_way();
+  checkpoint->metadata[kUnderWay] = std::to_string(under_way);
+  checkpoint->metadata[kFirst] = std::to_string(first_under_way_);
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = slots_[s];
+    const std::string number = std::to_string(s);
+    if (slot.reduction->is_under_way(0)) EQ_RETURN_IF_ERROR(Arrive(&slot));
+    SaveMemoryOf(*slot.reduction, "slot" + number + "/", checkpoint);
+    if (!slot.arrived) continue;
+    for (size_t p = 0; p < shapes_.size(); ++p) {
+      SaveFloats(kMeanOf + number + "/" + shapes_[p].name, slot.reduction->values(p),
+                 checkpoint);
+    }
+    if (slot.arrived->skipped) checkpoint->metadata[kSkipOf + number] = slot.arrived->reason;
+  }
+  machine_->ForEachState(under_way, [&](std::string_view field, size_t index,
+                                        std::span<float> values) {
+    SaveFloats(kField + std::string(field) + "/" + std::to_string(index), values, checkpoint);
+  });
+  replica_->Save(checkpoint);
+  return {};
+}
+
+Status DelayedRunner::LoadMemory(const Checkpoint& checkpoint) {
+  EQ_RETURN_IF_ERROR(replica_->Load(checkpoint));
+  EQ_ASSIGN_OR_RETURN(const int64_t under_way, LoadCount(checkpoint, kUnderWay));
+  EQ_ASSIGN_OR_RETURN(first_under_way_, LoadCount(checkpoint, kFirst));
+  if (under_way > machine_->MostUnderWay()) {
+    return CorruptData("there are more rounds under way than there can be");
+  }
+  Status status;
+  machine_->ForEachState(
+      static_cast<size_t>(under_way),
+      [&](std::string_view field, size_t index, std::span<float> values) {
+        if (!status.ok()) return;
+        status = LoadFloats(checkpoint,
+                            kField + std::string(field) + "/" + std::to_string(index), values);
+      });
+  EQ_RETURN_IF_ERROR(status);
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = slots_[s];
+    const std::string number = std::to_string(s);
+    EQ_RETURN_IF_ERROR(LoadMemoryOf(checkpoint, "slot" + number + "/", slot.reduction.get()));
+    if (!checkpoint.tensors.contains(kMeanOf + number + "/" + shapes_[0].name)) continue;
+    for (size_t p = 0; p < shapes_.size(); ++p) {
+      EQ_RETURN_IF_ERROR(LoadFloats(checkpoint, kMeanOf + number + "/" + shapes_[p].name,
+                                    slot.reduction->values(p)));
+    }
+    slot.arrived.emplace();
+    const auto lost = checkpoint.metadata.find(kSkipOf + number);
+    if (lost != checkpoint.metadata.end()) slot.arrived = {true, lost->second};
+  }
+  return {};
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,37 @@
+// What runners save of one worker alone, as sections of its checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/layers/fragment_reduction.h"
+#include "elastiquant/layers/state_identity.h"
+#include "elastiquant/net/communicator.h"
+#include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/train/replica.h"
+
+namespace elastiquant {
+
+// Returns where the parameters' values lie.
+std::vector<std::span<float>> SpansOf(const Replica& replica);
+
+StateIdentity IdentityOf(const Communicator& comm, std::span<const ParameterShape> shapes,
+                         const std::vector<std::string>& specs);
+
+void SaveFloats(const std::string& name, std::span<const float> values, Checkpoint* checkpoint);
+// Fails with CorruptData, which names the section, if it is missing or has another size.
+Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
+                  std::span<float> values);
+
+// Fails with CorruptData if the entry of the metadata is missing or no count.
+Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name);
+
+// What the codecs of a reduction remember, in sections whose names begin with `prefix`.
+void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
+                  Checkpoint* checkpoint);
+Status LoadMemoryOf(const Checkpoint& checkpoint, const std::string& prefix,
+                    FragmentReduction* reduction);
+
+}  // namespace elastiquant
