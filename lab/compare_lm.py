@@ -2,7 +2,7 @@
 """Language models under AdamW: the validation loss of each scheme at its own best rate.
 
     lab/compare_lm.py --out runs/lm
-    lab/compare_lm.py --out runs/rounds --schemes fp32 "1 bit" "local 8, 1 bit" "local 32, 1 bit"
+    lab/compare_lm.py --out runs/rounds --schemes fp32 "local 8, 1 bit" "local 32, 1 bit"
     lab/compare_lm.py --data corpus.txt --model gpt:layers=6,width=384,heads=6 --steps 1000
 
 Trains a GPT for each scheme, learning rate and seed by `elastiquant train`, one run after the
