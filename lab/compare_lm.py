@@ -82,7 +82,7 @@ def scheme_of(name: str) -> Scheme:
 
 
 def command(args: argparse.Namespace, scheme: str, rate: float, steps: int) -> list:
-    codec, options, factor = scheme_of(scheme)
+    codec, options, factor, _ = scheme_of(scheme)
     words = [PROGRAM, "train", "--model", args.model, "--data", args.data]
     words += ["--lr", rate * factor, "--weight-decay", 0.1, "--no-decay-1d"]
     words += ["--warmup", steps // 10, "--steps", steps, "--precision", args.precision]

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "elastiquant/base/random.h"
+
 namespace elastiquant {
 namespace {
 
@@ -118,6 +120,7 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
     LayerReductionOptions options;
     options.reducer = options_.reducer;
     options.reducer.channel += static_cast<uint32_t>(f);
+    if (f > 0) options.reducer.seed = Mix64(options_.reducer.seed ^ f);  // each its own noise
     options.certificate = certificate_;
     options.first_bucket = first;
     options.choose = [this, &part, world = comm->world_size()](
