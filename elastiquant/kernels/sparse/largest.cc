@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "elastiquant/kernels/sparse/largest.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -54,9 +55,20 @@ struct Candidates {
   size_t size;
 };
 
+// Rows far apart are too many streams for a processor to see them coming: what is to the right
+// of them, where the next block of a matrix is, is fetched ahead.
+HWY_INLINE void FetchNextBlock(const float* row, size_t width) {
+  constexpr size_t kLine = 64;
+  const char* const next = reinterpret_cast<const char*>(row);
+  for (size_t at = width * sizeof(float); at < 2 * width * sizeof(float); at += kLine) {
+    hwy::Prefetch(next + at);
+  }
+}
+
 HWY_INLINE size_t CollectAbove(const FloatRows& in, int32_t below, int32_t* places) {
   int32_t* out = places;
   for (size_t row = 0; row < in.rows; ++row) {
+    if (in.rows > 1) FetchNextBlock(in.v + row * in.stride, in.width);
     out = CollectRow(in.v + row * in.stride, in.width, static_cast<int32_t>(row * in.width),
                      below, out);
   }
@@ -106,13 +118,16 @@ HWY_INLINE Cut FindCut(const Candidates& c, size_t keep, int32_t low) {
   return {high, keep - above_high};
 }
 
+// Moves those together without a branch that nobody could foresee.
 HWY_INLINE size_t TakeCut(const Candidates& c, Cut cut, uint16_t* HWY_RESTRICT positions) {
-  size_t size = 0;
+  size_t size = 0, ties = 0;
   for (size_t i = 0; i < c.size; ++i) {
-    const bool tie = c.keys[i] == cut.below && cut.ties > 0;
-    if (c.keys[i] > cut.below || tie) positions[size++] = static_cast<uint16_t>(c.places[i]);
-    cut.ties -= tie ? 1 : 0;
+    const size_t tie = c.keys[i] == cut.below && ties < cut.ties ? 1 : 0;
+    c.places[size] = c.places[i];
+    size += (c.keys[i] > cut.below ? 1 : 0) + tie;
+    ties += tie;
   }
+  for (size_t i = 0; i < size; ++i) positions[i] = static_cast<uint16_t>(c.places[i]);
   return size;
 }
 
