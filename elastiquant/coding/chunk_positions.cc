@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "elastiquant/coding/fixed.h"
 #include "elastiquant/coding/rans.h"
 #include "elastiquant/kernels/pack.h"
 
@@ -187,7 +188,7 @@ Result<size_t> DecodeChunkPositions(std::span<const uint8_t> in,
   uint8_t* const codes = scratch.data();
   uint8_t* const lows = codes + n;
   if (low_bytes > 0) {
-    UnpackCodes(rest.data(), n, split.low_bits, lows);
+    EQ_RETURN_IF_ERROR(DecodeFixed(rest.first(low_bytes), split.low_bits, {lows, n}));
   } else {
     std::fill_n(lows, n, uint8_t{0});
   }
