@@ -65,19 +65,28 @@ bool IsEfSign(const Codec& codec) {
   return spec.substr(0, spec.find_first_of(":|")) == "efsign";
 }
 
+struct ErrorFeedbackOptions {
+  bool learning_rate = false;  // in the memory
+  float decay = 1;             // of what is remembered, from one message to the next
+};
+
 class ErrorFeedbackCodec : public MemoryCodec {
  public:
-  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, bool learning_rate)
-      : MemoryCodec(std::move(inner)), learning_rate_(learning_rate) {}
+  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, const ErrorFeedbackOptions& options)
+      : MemoryCodec(std::move(inner)), options_(options) {}
 
+  // Without what everybody takes for granted.
   std::string spec() const override {
-    const bool says = learning_rate_ || IsEfSign(inner());
-    return inner().spec() + "|ef" +
-           (!says            ? ""
-            : learning_rate_ ? ":lr=inside"
-                             : ":lr=outside");
+    std::string keys;
+    if (options_.learning_rate || IsEfSign(inner())) {
+      keys += options_.learning_rate ? ":lr=inside" : ":lr=outside";
+    }
+    if (options_.decay != 1) {
+      keys += (keys.empty() ? ":" : ",") + ("decay=" + NumberText(options_.decay));
+    }
+    return inner().spec() + "|ef" + keys;
   }
-  bool has_learning_rate() const override { return learning_rate_; }
+  bool has_learning_rate() const override { return options_.learning_rate; }
   // An owner's memory of what its mean lost needs a mean that is encoded.
   Exchange exchange() const override {
     const Exchange exchange = inner().exchange();
@@ -94,13 +103,18 @@ class ErrorFeedbackCodec : public MemoryCodec {
                                StateOut after) const override {
     const std::span<const float> old = before[0];
     const std::span<float> sum = after[0];
-    ForEach(values.size(), work, [&](size_t i) { sum[i] = values[i] + old[i]; });
+    const float decay = options_.decay;
+    ForEach(values.size(), work, [&](size_t i) {
+      const float kept = decay * old[i];
+      sum[i] = values[i] + kept;
+    });
     return Send(sum, key, work, frame, before.subspan(1), after.subspan(1));
   }
   void SendExactly(std::span<float> values, StateOut memory) const override {
     const std::span<float> residual = memory[0];
     for (size_t i = 0; i < values.size(); ++i) {
-      values[i] += residual[i];
+      const float kept = options_.decay * residual[i];
+      values[i] += kept;
       residual[i] = 0;
     }
   }
@@ -108,11 +122,11 @@ class ErrorFeedbackCodec : public MemoryCodec {
  protected:
   std::vector<std::string> OwnFields() const override { return {"residual"}; }
   std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const override {
-    return std::make_shared<ErrorFeedbackCodec>(std::move(inner), learning_rate_);
+    return std::make_shared<ErrorFeedbackCodec>(std::move(inner), options_);
   }
 
  private:
-  const bool learning_rate_;
+  const ErrorFeedbackOptions options_;
 };
 
 struct DgcOptions {
@@ -214,7 +228,16 @@ Result<std::shared_ptr<const Codec>> WrapErrorFeedback(std::shared_ptr<const Cod
   if (lr != "inside" && lr != "outside") {
     return BadValueOf("modifier 'ef'", "lr", lr, "inside (of the memory) or outside");
   }
-  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), lr == "inside")};
+  ErrorFeedbackOptions options{.learning_rate = lr == "inside"};
+  const std::string_view decay = SpecValue(part, "decay", "1");
+  if (!ParseNumber(decay, &options.decay) || !(options.decay > 0 && options.decay <= 1)) {
+    return BadValueOf("modifier 'ef'", "decay", decay, "a number above 0, up to 1");
+  }
+  if (options.decay != 1 && inner->exchange() == Exchange::kFactors) {
+    return InvalidArgument("codec '" + inner->spec() +
+                           "' averages factors, whose memory does not decay: leave decay out");
+  }
+  return {std::make_shared<ErrorFeedbackCodec>(std::move(inner), options)};
 }
 
 Result<std::shared_ptr<const Codec>> WrapDgc(std::shared_ptr<const Codec> inner,
@@ -246,7 +269,9 @@ const CodecModifier& ErrorFeedbackModifier() {
   static const CodecModifier modifier{
       "ef",
       "error feedback: what a message lost is added to the next",
-      {{"lr", "outside", "inside or outside of the memory; as published, inside for efsign"}},
+      {{"lr", "outside", "inside or outside of the memory; as published, inside for efsign"},
+       {"decay", "1",
+        "above 0, up to 1: what is remembered counts so much in the next message"}},
       WrapErrorFeedback};
   return modifier;
 }

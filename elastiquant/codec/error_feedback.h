@@ -8,9 +8,11 @@ namespace elastiquant {
 
 // Error feedback (Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019), with values
 // v, residual e and the codec Q:
-//   p = v + e;  send Q(p);  e' = p - Q(p).
-// The sum of what was sent and the residual is the sum of the inputs, up to fp32 rounding. The
-// state is "residual". It is stable for codecs that are contractive; a codec with an NMSE above
+//   p = v + decay e;  send Q(p);  e' = p - Q(p).
+// With decay=1 the sum of what was sent and the residual is the sum of the inputs, up to fp32
+// rounding. With less, as in SparseLoCo (arXiv 2508.15706), the sum lacks (1 - decay) of each
+// residual that was carried on, and the memory forgets as a momentum does. The state is
+// "residual". It is stable for codecs that are contractive; a codec with an NMSE above
 // 1 lets the residual grow without limit.
 //   lr=outside  v is the gradient (Seide et al.).
 //   lr=inside   v is the gradient times the learning rate (Karimireddy et al.): what was held

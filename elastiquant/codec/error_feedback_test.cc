@@ -82,6 +82,50 @@ TEST(ErrorFeedback, InputsAreWhatWasSentAndTheResidual) {
   }
 }
 
+// What was sent and the residual are the inputs, without the part of each residual that was
+// forgotten: sum(v) = sum(sent) + e_T + (1 - decay) (e_1 + ... + e_(T-1)).
+TEST(ErrorFeedback, WhatDecaysIsAllThatInputsAreShortOf) {
+  for (const std::string spec : {"bf16|ef:decay=0.95", "topk:ratio=0.1|ef:decay=0.5",
+                                 "chunktopk:chunk=64,k=4|ef:decay=0.95"}) {
+    const size_t n = 1000;
+    Stream stream(spec, n);
+    std::vector<double> rest(n);  // of inputs: neither sent nor forgotten
+    const double decay = spec.ends_with("0.5") ? 0.5 : 0.95;
+    bool forgets = false;
+    for (unsigned t = 0; t < 30; ++t) {
+      for (size_t i = 0; i < n; ++i) {
+        rest[i] -= (1 - decay) * static_cast<double>(stream.field(0)[i]);
+        forgets |= stream.field(0)[i] != 0;
+      }
+      const std::vector<float> values = Gaussian(n, t);
+      const std::vector<float> q = stream.Send(values);
+      for (size_t i = 0; i < n; ++i) rest[i] += static_cast<double>(values[i]) - q[i];
+    }
+    for (size_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(rest[i], stream.field(0)[i], 2e-5) << spec << " " << i;
+    }
+    EXPECT_TRUE(forgets) << spec;
+  }
+}
+
+TEST(ErrorFeedback, DecayIsInTheSpecUnlessItIsOneAndHoldsForExactMessages) {
+  EXPECT_TRUE(MakeCodec("bf16|ef:decay=1").value()->spec().ends_with("|ef"));
+  EXPECT_TRUE(MakeCodec("bf16|ef:decay=0.95").value()->spec().ends_with("|ef:decay=0.95"));
+  EXPECT_TRUE(
+      MakeCodec("efsign|ef:decay=0.5").value()->spec().ends_with("|ef:lr=inside,decay=0.5"));
+  for (const char* bad : {"0", "-1", "1.5", "nan", "x"}) {
+    EXPECT_THAT(MakeCodec("bf16|ef:decay=" + std::string(bad)).status().message(),
+                HasSubstr("above 0, up to 1"));
+  }
+  EXPECT_THAT(MakeCodec("powersgd|ef:decay=0.9").status().message(), HasSubstr("leave decay"));
+  Stream stream("bf16|ef:decay=0.5", 1);
+  stream.Send({1 + 0x1p-9f});
+  const float kept = stream.field(0)[0];
+  ASSERT_NE(kept, 0);
+  EXPECT_THAT(stream.SendExactly({3}), ElementsAre(3 + 0.5f * kept));
+  EXPECT_THAT(stream.field(0), ElementsAre(0));
+}
+
 TEST(ErrorFeedback, SendsInTimeWhatRoundingWouldAlwaysLose) {
   Stream plain("bf16", 1), remembering("bf16|ef", 1);
   double plainly = 0, with_memory = 0;
@@ -108,7 +152,7 @@ TEST(ErrorFeedback, AMessageNeverSentChangesNothing) {
 TEST(ErrorFeedback, IsOfNoUseToALosslessCodecAndNotToBeDoubled) {
   EXPECT_THAT(MakeCodec("fp32|ef").status().message(), HasSubstr("leave the modifier out"));
   EXPECT_THAT(MakeCodec("bf16|ef|dgc").status().message(), HasSubstr("one of |ef and |dgc"));
-  EXPECT_THAT(MakeCodec("bf16|ef:decay=1").status().message(), HasSubstr("no key 'decay'"));
+  EXPECT_THAT(MakeCodec("bf16|ef:rate=1").status().message(), HasSubstr("no key 'rate'"));
   EXPECT_THAT(MakeCodec("elastic|ef|rans").status().message(), HasSubstr("before 'ef'"));
   EXPECT_THAT(MakeCodec("bf16|nosuch").status().message(), HasSubstr("ef, dgc"));
   EXPECT_EQ((*MakeCodec("elastic|rans|ef"))->spec(),

@@ -34,6 +34,7 @@ enum class CodecId : uint8_t {
   kSparse = 13,      // positions and values
   kLowRank = 14,     // factors of matrices
   kRotated = 15,     // another codec's frame of the rotated vector
+  kChunks = 16,      // positions and values of what chunks keep
 };
 
 // The parts of a frame. The spans point into it.

@@ -127,6 +127,7 @@ std::span<const CodecFamily* const> CodecFamilies() {
       &EdenFamily(),
       &PowerSgdFamily(),
       &TopKFamily(), &ThresholdFamily(),
+      &ChunkTopKFamily(),
       &AtomoSvdFamily(),
       &RandomKFamily(),
       &AtomoFamily(),

@@ -109,6 +109,7 @@ const CodecFamily& NaturalFamily();  // bucket/natural.cc
 const CodecFamily& PowerSgdFamily();  // low_rank/powersgd.cc
 const CodecFamily& TopKFamily();  // sparse/topk.cc
 const CodecFamily& ThresholdFamily();  // sparse/topk.cc
+const CodecFamily& ChunkTopKFamily();  // sparse/chunk_topk.cc
 const CodecFamily& AtomoSvdFamily();  // low_rank/atomo_svd.cc
 const CodecFamily& RandomKFamily();  // sparse/randomk.cc
 const CodecFamily& AtomoFamily();  // sparse/atomo.cc

@@ -40,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(1, 2, 3, 4),
                      testing::Values("topk:ratio=0.01|ef", "topk:ratio=0.3,bits=32|dgc",
                                      "topk:ratio=1|ef", "threshold:value=0.3|ef",
+                                     "chunktopk:chunk=256,k=4,bits=exact|ef",
                                      "randomk:ratio=0.1", "atomo:ratio=0.05", "dgc")));
 
 // As the all-gather keeps "sum of inputs = sum of what was sent + residual", so does this.

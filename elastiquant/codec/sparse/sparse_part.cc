@@ -2,9 +2,29 @@
 
 #include <limits>
 
+#include "elastiquant/codec/sparse/chunk_format.h"
 #include "elastiquant/codec/sparse/sparse_write.h"
 
 namespace elastiquant {
+namespace {
+
+// Of the parts of such a frame. Chunks end nowhere near those of a bucket: what is kept of them
+// goes on as exact values of a sparse frame.
+Result<SparseFormat> FormatOfParts(const FrameView& whole) {
+  SparseFormat format;
+  if (whole.codec == CodecId::kChunks) {
+    EQ_ASSIGN_OR_RETURN(const ChunkFormat chunks, ReadChunkParameters(whole));
+    format.bits = chunks.bits == kExactChunkBits ? kExactBits : chunks.bits;
+  } else if (whole.codec == CodecId::kSparse) {
+    EQ_ASSIGN_OR_RETURN(format, ReadSparseParameters(whole));
+  } else {
+    return Unsupported("a frame without positions cannot be cut into parts");
+  }
+  if (HasSparseParts(format.bits)) return format;
+  return Unsupported("a frame whose values have 8 or fewer bits cannot be cut into parts");
+}
+
+}  // namespace
 
 size_t MaxSparsePartBytes(size_t n) {
   return MaxSparseFrameBytes(n, n, 32, SparsePlacement::kListed);
@@ -15,13 +35,7 @@ Result<size_t> EncodeSparsePart(std::span<const uint8_t> whole, std::span<const 
   EQ_RETURN_IF_ERROR(
       CheckEncodeSizes(values.size(), MaxSparsePartBytes(values.size()), frame.size()));
   EQ_ASSIGN_OR_RETURN(const FrameView view, ParseFrame(whole));
-  if (view.codec != CodecId::kSparse) {
-    return Unsupported("a frame without positions cannot be cut into parts");
-  }
-  EQ_ASSIGN_OR_RETURN(const SparseFormat format, ReadSparseParameters(view));
-  if (!HasSparseParts(format.bits)) {
-    return Unsupported("a frame whose values have 8 or 4 bits cannot be cut into parts");
-  }
+  EQ_ASSIGN_OR_RETURN(const SparseFormat format, FormatOfParts(view));
   SparseMessage message;
   message.magnitude = format.magnitude;
   message.decoded = true;

@@ -21,7 +21,7 @@ size_t MaxSparsePartBytes(size_t n);
 // Writes a frame of `values`, a part of what the frame `whole` decodes to, and returns its
 // size. It decodes to the same bits as that part (but for the sign of zeros, which goes), and
 // takes as many bits a value. Fails with kUnsupported if `whole` is no frame of a sparse codec
-// whose values have 32 or 16 bits or are exact.
+// whose values have 32 or 16 bits or are exact, as those of chunks may be.
 Result<size_t> EncodeSparsePart(std::span<const uint8_t> whole, std::span<const float> values,
                                 Workspace& work, std::span<uint8_t> frame);
 

@@ -25,6 +25,7 @@ INSTANTIATE_TEST_SUITE_P(All, Parts,
                          testing::Values("topk:ratio=0.03", "topk:ratio=1", "topk:k=3,bits=32",
                                          "threshold:value=1e-30,bits=32",
                                          "threshold:value=0.001,bits=exact",
+                                         "chunktopk:chunk=1000,k=20,bits=exact",
                                          "randomk:ratio=0.1", "randomk:ratio=0.5,scale=no",
                                          "atomo:ratio=0.05", "atomo:ratio=0.6,bits=32"));
 
@@ -62,7 +63,8 @@ TEST_P(Parts, DecodeToTheBitsOfTheWhole) {
 TEST(SparseParts, OfOtherFramesThereAreNone) {
   const std::vector<float> values = Values(100);
   Workspace work;
-  for (const char* spec : {"fp32", "topk:ratio=0.5,bits=8", "topk:ratio=0.5,bits=4"}) {
+  for (const char* spec : {"fp32", "topk:ratio=0.5,bits=8", "topk:ratio=0.5,bits=4",
+                           "chunktopk:bits=8", "chunktopk:bits=1"}) {
     const auto codec = MakeCodec(spec).value();
     std::vector<uint8_t> whole(codec->MaxFrameBytes(100)), frame(MaxSparsePartBytes(100));
     whole.resize(codec->Encode(values, {7}, work, whole).value());
