@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "coding": {"base", "kernels"},
     "codec": {"base", "kernels", "coding"},
     "theory": {"base", "coding", "codec"},
+    "policy": {"base", "coding", "codec", "theory"},
     "stream": CORE,
     "protocol": CORE | {"stream"},
     "net": {"base"},
@@ -30,10 +31,11 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"base", "net", "c10d"},
     "train": CORE
     | {"theory", "stream", "protocol", "net", "exchange", "layers", "c10d", "data", "models"}
-    | {"runs"},
+    | {"policy", "runs"},
     "cli": CORE
     | {
         "theory",
+        "policy",
         "stream",
         "protocol",
         "net",

@@ -19,6 +19,7 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   commands.push_back(MakeCodecsCommand(program));
   commands.push_back(MakeAnalyzeCommand(program));
   commands.push_back(MakeTheoryCommand(program));
+  commands.push_back(MakeRatiosCommand(program));
   commands.push_back(MakeBenchCommand(program));
   commands.push_back(MakeEncodeCommand(program));
   commands.push_back(MakeDecodeCommand(program));

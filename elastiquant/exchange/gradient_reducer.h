@@ -39,8 +39,11 @@ struct GradientBucket {
   std::shared_ptr<const Codec> down = nullptr;
   // Other codecs under which any worker may send this bucket, and between which SetCodec
   // changes. Frames tell which codec made them, and receivers make room for the longest frame
-  // of any. All of them must go the same way as `codec` and remember the same. Buckets that go
-  // by kFactors or kIntegerSum can have none.
+  // of any; a codec that needs no more room than one of these may be used as if it stood here
+  // (`dither` of any rate beside `dither`, a threshold of any value beside a threshold). All of
+  // them must go the same way as `codec` and remember the same, and `codec` is one of them
+  // unless it is the same on all workers. Buckets that go by kFactors or kIntegerSum can have
+  // none.
   std::vector<std::shared_ptr<const Codec>> ladder = {};
 
   Exchange way() const { return exchange.value_or(codec->exchange()); }
@@ -126,8 +129,9 @@ class GradientReducer {
   virtual Result<StepOutcome> Finish() = 0;  // blocks until all buckets hold the mean
 
   // Makes this worker encode the bucket under another codec from the next step on, which
-  // remembers the same and goes the same way. One of the bucket's ladder may be this worker's
-  // alone; any other must be the same on all workers. Must be called between steps.
+  // remembers the same and goes the same way. One of the bucket's ladder, or one that needs no
+  // more room, may be this worker's alone; any other must be the same on all workers. Must be
+  // called between steps.
   virtual Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) = 0;
 
   // Returns what the bucket's codec remembers on this worker: a vector of the bucket's length

@@ -3,7 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "elastiquant/exchange/chunk.h"
+
 namespace elastiquant {
+namespace {
+
+// Whether no frame of the codec is longer than those of the bucket's ladder, whole or by chunk.
+bool HasRoom(const GradientBucket& bucket, const Codec& codec, int world_size) {
+  const auto fits = [&](size_t n) {
+    return std::ranges::any_of(bucket.ladder, [&](const auto& other) {
+      return codec.MaxFrameBytes(n) <= other->MaxFrameBytes(n);
+    });
+  };
+  const size_t n = bucket.gradient.size();
+  if (!fits(n)) return false;
+  for (int r = 0; r < world_size; ++r) {
+    if (!fits(ChunkOf(n, world_size, r).size)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 ReduceStages::ReduceStages(Communicator* comm, std::vector<GradientBucket> buckets,
                            const ReducerOptions& options)
@@ -25,12 +45,11 @@ Status ReduceStages::SetCodec(size_t index, std::shared_ptr<const Codec> codec) 
                            before.codec->spec() +
                            "' in a run: it has another exchange or memory");
   }
-  // Of the ladder it may be this worker's alone: nothing that the workers share may change.
-  const bool on_ladder = std::ranges::any_of(
-      before.ladder, [&](const auto& other) { return other->spec() == changed.codec->spec(); });
+  // It may then be this worker's alone: nothing that the workers share may change.
+  const bool in_room = HasRoom(before, *changed.codec, shared_.world_size);
   EQ_RETURN_IF_ERROR(slot.state.stream.SetCodec(changed.codec));
   slot.state.bucket = std::move(changed);
-  if (on_ladder) return {};
+  if (in_room) return {};
   slot.strategy = MakeStrategy(slot.state.bucket.way(), shared_, slot.state);
   return {};
 }

@@ -76,6 +76,41 @@ TEST_P(Ladders, WorkersThatDifferInEveryStepEndWithTheSameBits) {
   for (int r = 1; r < kWorld; ++r) EXPECT_EQ(means[static_cast<size_t>(r)], means[0]);
 }
 
+// Codecs that the ladder does not name, but that need no more room: each worker's own.
+TEST(Ladder, TakesWhatFitsBesideItsCodecs) {
+  struct Case {
+    std::vector<std::string> ladder;
+    std::string front, back;
+  };
+  for (const Case& c :
+       {Case{{"dither:bits=2"}, "dither:bits=", ""},
+        Case{{"topk:ratio=0.1|ef", "threshold:value=1|ef"}, "threshold:value=0.", "|ef"}}) {
+    std::vector<std::vector<float>> means(3);
+    RunWorld(WorldOptions(3), [&](Communicator& comm) {
+      const auto rank = static_cast<size_t>(comm.rank());
+      std::vector<float> gradient(20011);
+      GradientBucket bucket{gradient, MakeCodec(c.ladder[0]).value(), "layer"};
+      bucket.ladder = MakeAll(c.ladder);
+      auto reducer = GradientReducer::Create(&comm, {bucket}, {.seed = 5}).value();
+      for (uint64_t step = 0; step < 4; ++step) {
+        const std::string spec = c.front + std::to_string(1 + rank + step) + c.back;
+        ASSERT_TRUE(reducer->SetCodec(0, MakeCodec(spec).value()).ok()) << spec;
+        for (size_t i = 0; i < gradient.size(); ++i) {
+          gradient[i] = Rough(comm.rank(), 0, i, step);
+        }
+        ASSERT_TRUE(reducer->BeginStep(step).ok());
+        ASSERT_TRUE(reducer->MarkReady(0).ok());
+        const auto outcome = reducer->Finish();
+        ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+        EXPECT_FALSE(outcome->skipped) << outcome->reason;
+      }
+      means[rank] = gradient;
+    });
+    EXPECT_EQ(means[1], means[0]);
+    EXPECT_EQ(means[2], means[0]);
+  }
+}
+
 TEST(Ladder, RefusesWhatCannotStandBesideTheOthers) {
   auto comm = Communicator::Connect({}).value();
   std::vector<float> gradient(100);

@@ -39,15 +39,20 @@ Status LayerReduction::MakeReducer() {
                        .name = plan.buckets[b].name,
                        .exchange = choice.exchange,
                        .down = std::move(choice.down)});
+    if (options_.ladder) buckets.back().ladder = options_.ladder(b);
   }
   ReducerOptions options = options_.reducer;
   options.on_measured = [this](MeasuredMessage m) {
     m.bucket += options_.first_bucket;
     (options_.certificate ? *options_.certificate : certificate_).Add(m);
+    m.bucket -= options_.first_bucket;
+    if (options_.reducer.on_measured) options_.reducer.on_measured(m);
   };
-  if (options_.conversion == Conversion::kByReduction) {
-    options.on_reduced = [this](size_t bucket, bool is_mean) {
-      if (is_mean) metric_.Leave(bucket, buckets_.gradients[bucket]);
+  const bool converts = options_.conversion == Conversion::kByReduction;
+  if (converts || options_.on_mean) {
+    options.on_reduced = [this, converts](size_t bucket, bool is_mean) {
+      if (is_mean && options_.on_mean) options_.on_mean(bucket);
+      if (is_mean && converts) metric_.Leave(bucket, buckets_.gradients[bucket]);
       if (options_.reducer.on_reduced) options_.reducer.on_reduced(bucket, is_mean);
     };
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/exchange/exchange_choice.h"
@@ -40,10 +41,13 @@ enum class Conversion : uint8_t {
 };
 
 struct LayerReductionOptions {
-  ReducerOptions reducer;  // its on_measured is the certificate's
+  ReducerOptions reducer;  // its on_measured is called after the certificate's
   // Chooses how the mean of a bucket comes about. The codec is not made for its shapes yet.
   std::function<Result<ExchangeChoice>(size_t bucket, std::shared_ptr<const Codec> codec)>
       choose;
+  // Returns other codecs under which any worker may send a bucket (GradientBucket::ladder), the
+  // same on all workers. Null: there are none.
+  std::function<std::vector<std::shared_ptr<const Codec>>(size_t bucket)> ladder = nullptr;
   Conversion conversion = Conversion::kNone;
   // Where measured messages go, and which bucket of it is the reduction's first, if several
   // reductions have one certificate together. Null: the reduction's own.
@@ -53,6 +57,9 @@ struct LayerReductionOptions {
   // Called by MarkReady before a bucket is sent, with its values in the metric, which are
   // nowhere else yet. May be null.
   std::function<void(size_t bucket)> before_sent = nullptr;
+  // Called by a thread of the reducer when a bucket holds its mean, in the metric as well. May
+  // be null.
+  std::function<void(size_t bucket)> on_mean = nullptr;
 };
 
 // Not thread-safe. MarkReady may be called by another thread than the rest, but only by one.
@@ -91,6 +98,15 @@ class LayerReduction {
   // Makes buckets travel under these codecs from now on. Must be called between steps, and be
   // given the same on all workers.
   Status UseCodecs(const CodecsBySpec& codecs);
+
+  // Makes this worker alone send a bucket under another codec from now on, one that its ladder
+  // has room for. Must be called between steps.
+  Status SetOwnCodec(size_t bucket, std::shared_ptr<const Codec> codec) {
+    return reducer_->SetCodec(bucket, std::move(codec));
+  }
+  // Returns what the bucket's codec remembers (GradientReducer::Memory). May be read between
+  // steps, and in before_sent for the bucket that is to be sent.
+  std::vector<std::span<float>> Remembered(size_t bucket) { return reducer_->Memory(bucket); }
 
   // Converts what is remembered of a parameter to a new unit of its gradient
   // (CodecMemory::Rescale). Must be called between steps.

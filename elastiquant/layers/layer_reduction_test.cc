@@ -88,6 +88,47 @@ struct LayerWorker {
   std::unique_ptr<LayerReduction> layers;
 };
 
+// Every worker sends under a rate of its own, and what is called back sees what was sent and
+// its mean.
+TEST(LayerReductionLadder, WorkersHaveCodecsOfTheirOwn) {
+  std::vector<std::vector<float>> means(3);
+  RunWorld(WorldOptions(3), [&](Communicator& comm) {
+    const std::vector<ParameterShape> shapes{{"fc.weight", 5000, 2, 50}};
+    const BucketPlan plan = PlanBuckets(shapes, {.bucket_elements = 5000}).value();
+    ASSERT_EQ(plan.buckets.size(), 1u);
+    std::vector<float> gradient(plan.buckets[0].elements), sent, mean;
+    const CodecsBySpec codecs{{"all", MakeCodec("dither:bits=2").value()}};
+    std::atomic<int> measured = 0;
+    LayerReductionOptions options;
+    options.reducer = {.seed = 9, .measure_every = 1};
+    options.reducer.on_measured = [&](const MeasuredMessage& m) { measured += m.bucket == 0; };
+    options.choose = [](size_t, std::shared_ptr<const Codec> c) {
+      return ChooseExchange(std::move(c), nullptr, "all-gather", 3);
+    };
+    options.ladder = [&](size_t) { return std::vector{codecs.at("all")}; };
+    options.before_sent = [&](size_t) { sent = gradient; };
+    options.on_mean = [&](size_t) { mean = gradient; };
+    auto layers =
+        LayerReduction::Make(&comm, {plan, shapes, {gradient}, {"all"}}, codecs, options)
+            .value();
+    const std::string own = "dither:bits=" + std::to_string(1 + comm.rank());
+    ASSERT_TRUE(layers->SetOwnCodec(0, MakeCodec(own).value()).ok());
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      gradient[i] = static_cast<float>((i * 7919) % 101) / 64 - 0.75f;
+    }
+    const std::vector<float> before = gradient;
+    ASSERT_TRUE(layers->BeginStep(0).ok());
+    ASSERT_TRUE(layers->MarkReady(0).ok());
+    ASSERT_TRUE(layers->Finish().ok());
+    EXPECT_EQ(sent, before);
+    EXPECT_EQ(mean, gradient);
+    EXPECT_EQ(measured, 1);
+    means[static_cast<size_t>(comm.rank())] = gradient;
+  });
+  EXPECT_EQ(means[1], means[0]);
+  EXPECT_EQ(means[2], means[0]);
+}
+
 class LayerReductionWorlds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16, 32));
 
