@@ -132,7 +132,7 @@ std::string_view CodecOf(AlgorithmKind kind) {
     case AlgorithmKind::kDelayed:
       return "dither:bits=1";
     case AlgorithmKind::kSparseLoCo:
-      return "topk:ratio=0.015625|ef";
+      return "chunktopk|ef:decay=0.95";
     // All that is not zero, which is all that was chosen.
     case AlgorithmKind::kDemo:
       return "threshold:value=1e-38,bits=exact";
