@@ -118,45 +118,6 @@ std::shared_ptr<DdpEngine> MakeEngine(
       std::move(communicator), ParametersOf(parameters), std::move(options))));
 }
 
-py::dict StatsOf(DdpEngine& engine) {
-  const DdpStats stats = engine.stats();
-  py::dict d;
-  d["steps"] = stats.steps;
-  d["skipped"] = stats.skipped;
-  d["fp32_steps"] = stats.exact_steps;
-  d["early_buckets"] = stats.early;
-  d["bytes_up"] = stats.traffic.bytes_up;
-  d["bytes_down"] = stats.traffic.bytes_down;
-  d["fp32_bytes_up"] = stats.fp32_bytes_up;
-  d["uncompressed_bytes_up"] = stats.uncompressed_bytes_up;
-  d["coordinates"] = stats.reducer.coordinates;
-  d["encode_seconds"] = stats.reducer.encode_seconds;
-  d["wire_seconds"] = stats.traffic.transmit_seconds;
-  d["wait_seconds"] = stats.reducer.wait_seconds;
-  d["decode_seconds"] = stats.reducer.decode_seconds;
-  d["squared_error"] = stats.reducer.squared_error;
-  d["squared_norm"] = stats.reducer.squared_norm;
-  d["skip_reason"] = stats.skip_reason;
-  return d;
-}
-
-py::dict SaveState(DdpEngine& engine) {
-  py::dict state;
-  for (const auto& [name, bytes] : engine.SaveState()) {
-    state[py::str(name)] = py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return state;
-}
-
-void LoadState(DdpEngine& engine, const py::dict& state) {
-  Sections sections;
-  for (const auto& [name, bytes] : state) {
-    const auto text = bytes.cast<std::string>();
-    sections[name.cast<std::string>()].assign(text.begin(), text.end());
-  }
-  ThrowIfError(engine.LoadState(sections));
-}
-
 std::vector<std::string> LayersOf(DdpEngine& engine) {
   std::vector<std::string> lines;
   for (const nlohmann::json& line : engine.Layers()) lines.push_back(line.dump());
@@ -180,6 +141,44 @@ Future OfPython(const Future& future) {
 }
 
 }  // namespace
+
+py::dict DictOf(const DdpStats& stats) {
+  py::dict d;
+  d["steps"] = stats.steps;
+  d["skipped"] = stats.skipped;
+  d["fp32_steps"] = stats.exact_steps;
+  d["early_buckets"] = stats.early;
+  d["bytes_up"] = stats.traffic.bytes_up;
+  d["bytes_down"] = stats.traffic.bytes_down;
+  d["fp32_bytes_up"] = stats.fp32_bytes_up;
+  d["uncompressed_bytes_up"] = stats.uncompressed_bytes_up;
+  d["coordinates"] = stats.reducer.coordinates;
+  d["encode_seconds"] = stats.reducer.encode_seconds;
+  d["wire_seconds"] = stats.traffic.transmit_seconds;
+  d["wait_seconds"] = stats.reducer.wait_seconds;
+  d["decode_seconds"] = stats.reducer.decode_seconds;
+  d["squared_error"] = stats.reducer.squared_error;
+  d["squared_norm"] = stats.reducer.squared_norm;
+  d["skip_reason"] = stats.skip_reason;
+  return d;
+}
+
+py::dict DictOf(const Sections& sections) {
+  py::dict state;
+  for (const auto& [name, bytes] : sections) {
+    state[py::str(name)] = py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return state;
+}
+
+Sections SectionsOf(const py::dict& state) {
+  Sections sections;
+  for (const auto& [name, bytes] : state) {
+    const auto text = bytes.cast<std::string>();
+    sections[name.cast<std::string>()].assign(text.begin(), text.end());
+  }
+  return sections;
+}
 
 void BindDdp(py::module_& module) {
   module.attr("_EXACT_STEPS") = Metric::kFirstSteps;
@@ -214,11 +213,13 @@ void BindDdp(py::module_& module) {
       },
       "Returns the hook that register would have made, for a hook of the user's to call.");
   engine.def("exchanges", &DdpEngine::exchanges, "By spec, how means come about.");
-  engine.def("stats", &StatsOf);
+  engine.def("stats", [](DdpEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &DdpEngine::ResetStats);
   engine.def("layers", &LayersOf, "A JSON object for each layer.");
-  engine.def("save_state", &SaveState);
-  engine.def("load_state", &LoadState);
+  engine.def("save_state", [](DdpEngine& e) { return DictOf(e.SaveState()); });
+  engine.def("load_state", [](DdpEngine& e, const py::dict& state) {
+    ThrowIfError(e.LoadState(SectionsOf(state)));
+  });
   engine.def("set_units", [](DdpEngine& e, std::vector<double> units) {
     ThrowIfError(e.SetUnits(std::move(units)));
   });

@@ -43,6 +43,7 @@ from elastiquant._core import (  # noqa: E402
     codecs,
 )
 from elastiquant._report import Report, report  # noqa: E402
+from elastiquant._rounds import DiLoCo, LocalSGD  # noqa: E402
 from elastiquant._stats import LayerStats, Stats  # noqa: E402
 
 __all__ = [
@@ -51,9 +52,11 @@ __all__ = [
     "CodecParameter",
     "Compression",
     "CorruptFrameError",
+    "DiLoCo",
     "Frame",
     "HookState",
     "LayerStats",
+    "LocalSGD",
     "NonFiniteError",
     "Report",
     "Stats",

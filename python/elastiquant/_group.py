@@ -70,11 +70,13 @@ def arrange(
     link: str | None,
     alike: Mapping[str, Any],
     error: Exception | None,
+    call: str = "compress()",
 ) -> Meeting:
     """Collective: rank 0 of the group opens a store and tells the others where.
 
     alike: settings that must be the same on all workers. error: why this worker cannot go on;
-    it is raised here, and on the others a RuntimeError with its words.
+    it is raised here, and on the others a RuntimeError with its words. call: what the user
+    has called, for messages.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(NO_GROUP)
@@ -87,7 +89,7 @@ def arrange(
         dist.all_gather_object(said, said[rank], group=group)
     if error is not None:
         raise error
-    _check_alike([(theirs, why) for _, theirs, why in said])
+    _check_alike([(theirs, why) for _, theirs, why in said], call)
     store, (host, port) = None, (LOOPBACK, 0)
     if world_size > 1:
         store, host, port = _meet(
@@ -115,7 +117,7 @@ def _meet(
     return store, *said[0]
 
 
-def _check_alike(said: list[tuple[dict[str, Any], str | None]]) -> None:
+def _check_alike(said: list[tuple[dict[str, Any], str | None]], call: str) -> None:
     """Raises RuntimeError, in the same words on all workers."""
     for worker, (_, why) in enumerate(said):
         if why is not None:
@@ -125,7 +127,7 @@ def _check_alike(said: list[tuple[dict[str, Any], str | None]]) -> None:
         for name in first | theirs:
             if first.get(name) != theirs.get(name):
                 raise RuntimeError(
-                    f"workers {worker} and 0 call compress() with different arguments: "
+                    f"workers {worker} and 0 call {call} with different arguments: "
                     f"{name} is {theirs.get(name)!r} and {first.get(name)!r}"
                 )
 

@@ -21,7 +21,7 @@ class ExamplesTest(unittest.TestCase):
 
     def test_are_short_and_say_how_to_run_them(self):
         scripts = sorted(EXAMPLES.glob("*.py"))
-        self.assertEqual(len(scripts), 3)
+        self.assertEqual(len(scripts), 4)
         for script in scripts:
             text = script.read_text()
             self.assertLess(text.count("\n"), 100, script)
@@ -47,12 +47,17 @@ class ExamplesTest(unittest.TestCase):
         self.assertRegex(output, r"step 10: .*\ntest accuracy")
 
     def test_gpt_learns_and_resumes(self):
+        for name in ("gpt_ddp.py", "gpt_diloco.py"):
+            with self.subTest(name):
+                self.check_gpt(name)
+
+    def check_gpt(self, name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = Path(folder, "text")
             text.write_bytes(b"the same words again and again; " * 100)
             tiny = ("--width=32", f"--text={text}", f"--save={folder}/run")
-            first = self.run_example("gpt_ddp.py", "--steps=20", *tiny)
-            then = self.run_example("gpt_ddp.py", "--steps=40", *tiny)
+            first = self.run_example(name, "--steps=20", *tiny)
+            then = self.run_example(name, "--steps=40", *tiny)
         bits = re.findall(r"step (\d+): ([\d.]+) bits a byte", first + then)
         self.assertEqual([step for step, _ in bits], ["10", "20", "30", "40"])
         self.assertEqual(bits, sorted(bits, key=lambda found: -float(found[1])))

@@ -1,0 +1,82 @@
+// The engine behind DiLoCo and local SGD in PyTorch. It averages a model's tensors in fragments
+// (layers/fragment_reduction.h) over connections of its own, while training goes on.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/ddp/ddp_stats.h"
+#include "elastiquant/layers/fragment_reduction.h"
+#include "elastiquant/layers/state_identity.h"
+#include "elastiquant/net/communicator.h"
+
+namespace elastiquant {
+
+// Begin and Finish may be called by one thread at a time.
+class FragmentEngine {
+ public:
+  // Destroys the communicator, for which the worker that hosts the store waits for the others.
+  using End = std::function<void(std::unique_ptr<Communicator>)>;
+
+  // Collective. Fails as Communicator::Connect and FragmentReduction::Make do.
+  static Result<std::unique_ptr<FragmentEngine>> Create(CommunicatorOptions communicator,
+                                                        std::vector<ParameterShape> shapes,
+                                                        FragmentOptions options, End end);
+  ~FragmentEngine();
+  FragmentEngine(const FragmentEngine&) = delete;
+  FragmentEngine& operator=(const FragmentEngine&) = delete;
+
+  // Copies the fragment's tensors, in the order of the model, and for fragment 0 the scalars
+  // after them, and begins to average them. Tensors are dense floats of the host. Fails with
+  // InvalidArgument for other sizes, and as FragmentReduction::Begin does.
+  Status Begin(size_t fragment, uint64_t round, std::span<const at::Tensor> tensors);
+  // Waits for the mean, and writes it to tensors of the same sizes. If the outcome is skipped,
+  // some worker had a NaN or infinity, and the tensors are left alone. Fails with Unavailable
+  // for a lost worker.
+  Result<StepOutcome> Finish(size_t fragment, std::span<const at::Tensor> tensors);
+
+  // By parameter, the spec that it travels under.
+  std::vector<std::string> specs() const { return specs_; }
+  std::string exchange() const { return exchange_; }
+  DdpStats stats();
+  void ResetStats();
+  std::vector<nlohmann::json> Layers();
+
+  // What codecs remember, and whose it is ("identity"). Nothing may be under way.
+  Result<Sections> SaveState() const;
+  // Fails with CorruptData, which names what differs; nothing has changed then.
+  Status LoadState(Sections sections);
+
+  // Ends communication. An error, or what is under way, ends that of all workers.
+  void Close(const std::string& farewell, const Status& error);
+
+ private:
+  FragmentEngine(std::vector<ParameterShape> shapes, size_t scalars, End end)
+      : shapes_(std::move(shapes)), scalars_(scalars), end_(std::move(end)) {}
+  Status CheckOpen() const;
+  Result<std::vector<std::span<float>>> Places(size_t fragment,
+                                               std::span<const at::Tensor> tensors);
+  uint64_t ValuesOf(size_t fragment) const;
+  StateIdentity Identity() const;
+
+  const std::vector<ParameterShape> shapes_;
+  const size_t scalars_;
+  const End end_;
+  int rank_ = 0, world_size_ = 1;
+  std::vector<std::string> specs_;
+  std::string exchange_;
+  StepCounter counter_;
+  Traffic final_traffic_;
+  std::vector<nlohmann::json> final_layers_;
+  Sections final_memory_;
+  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<FragmentReduction> reduction_;  // last: its threads use the rest
+};
+
+}  // namespace elastiquant
