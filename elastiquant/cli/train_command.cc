@@ -177,7 +177,8 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
          "zeroone-adam, demo; or "
          "what workers have learnt alone: local-sgd, diloco or sparseloco; or "
-         "gradients whose means come later: delayed")
+         "gradients whose means come later: delayed; or those that have changed enough: "
+         "lag-wk, lag-ps, laq or lasg")
       ->capture_default_str();
   app.add_option(
          "--every", o.every,

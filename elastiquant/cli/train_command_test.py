@@ -322,6 +322,48 @@ class TrainTest(unittest.TestCase):
                 for field in ("weights_hash", "rounds", "uploads", "test_loss"):
                     self.assertEqual(again[field], said[field], field)
 
+    def test_lazy_workers_send_what_has_changed_and_resume_exactly(self):
+        # A large batch of few images and a low rate: gradients hardly change.
+        calm = {"batch": 48, "generated_train": 96, "lr": 0.001}
+        for algorithm, options in (
+            ("lag-wk:xi=1", {"momentum": 0}),
+            ("lag-ps:xi=100,history=5", {"momentum": 0}),
+            ("laq:silence=3", {}),
+            ("lasg:xi=10", {"codec": "dither:bits=4"}),
+        ):
+            with self.subTest(algorithm=algorithm):
+                whole, broken = self.out() / "whole", self.out() / "broken"
+                same = {
+                    "algorithm": algorithm,
+                    "codec": None,
+                    "model": "mlp",
+                    **calm,
+                    **options,
+                }
+                done = train(whole, "--overwrite", "--no-augment", **same)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = summary(whole)
+                self.assertIs(said["replicas_identical"], True)
+                self.assertEqual(said["rounds"], STEPS)
+                self.assertGreaterEqual(min(said["uploads"]), 1)
+                self.assertLess(sum(said["uploads"]), STEPS * 2)
+                killed = train(
+                    broken, "--overwrite", "--no-augment", inject="kill@step=7,rank=1", **same
+                )
+                self.assertEqual(killed.returncode, 3, killed.stderr)
+                resumed = train(broken, "--resume", "--no-augment", **same)
+                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.assertEqual(metrics(broken), metrics(whole))
+                again = summary(broken)
+                for field in ("weights_hash", "rounds", "uploads", "test_loss"):
+                    self.assertEqual(again[field], said[field], field)
+
+    def test_a_lazy_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), inject="nan@step=2,rank=0", algorithm="laq", codec=None)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([m["loss"] for m in metrics(self.out())].count(None), 1)
+        self.assertIs(summary(self.out())["replicas_identical"], True)
+
     def test_a_local_step_with_nan_is_left_out_by_its_worker_alone(self):
         options = {"algorithm": "diloco", "every": 4}
         done = train(self.out(), inject="nan@step=2,rank=0", **options)
@@ -587,6 +629,7 @@ class TrainTest(unittest.TestCase):
             ("algorithm", "diloco:delay=33", "from 0 to 32"),
             ("algorithm", "diloco:mix=0.5", "needs a delay"),
             ("every", 4, "local-sgd"),
+            ("algorithm", "lag-wk:silence=-1", "whole numbers from 0"),
             ("dump_gradients", STEPS + 1, f"which has {STEPS} steps"),
         ):
             with self.subTest(option=option):

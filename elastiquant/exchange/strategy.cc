@@ -117,7 +117,8 @@ Result<Strategy::Frame> Strategy::Take(int rank, Mail mail) {
 }
 
 Status Strategy::Send(SendQueue& sends, int to, Mail mail, Frame frame) {
-  return sends.Send(to, TagOf(shared_.options.channel, state_.index, mail), frame, state_.metric);
+  return sends.Send(to, TagOf(shared_.options.channel, state_.index, mail), frame,
+                    state_.metric);
 }
 
 Status Strategy::SendToAll(SendQueue& sends, Mail mail, Frame frame) {

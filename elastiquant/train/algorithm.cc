@@ -19,7 +19,11 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
       {"local-sgd", AlgorithmKind::kLocalSgd},
       {"diloco", AlgorithmKind::kDiLoCo},
       {"sparseloco", AlgorithmKind::kSparseLoCo},
-      {"delayed", AlgorithmKind::kDelayed}};
+      {"delayed", AlgorithmKind::kDelayed},
+      {"lag-wk", AlgorithmKind::kLagWk},
+      {"lag-ps", AlgorithmKind::kLagPs},
+      {"laq", AlgorithmKind::kLaq},
+      {"lasg", AlgorithmKind::kLasg}};
   return kinds;
 }
 
@@ -31,6 +35,17 @@ struct Parameter {
   int64_t least = 1;        // of a count
   int64_t most = std::numeric_limits<int64_t>::max();
 };
+
+std::map<std::string_view, Parameter> LazyParametersOf(Algorithm& a) {
+  a.history = 10;
+  a.silence = 100;
+  a.xi = .1;
+  if (a.kind == AlgorithmKind::kLagPs) a.xi = 1;
+  if (a.kind == AlgorithmKind::kLaq) a.xi = .08;
+  return {{"history", {.count = &a.history, .most = 1000}},
+          {"xi", {.rate = &a.xi}},
+          {"silence", {.count = &a.silence, .least = 0}}};
+}
 
 std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
   switch (a.kind) {
@@ -58,6 +73,11 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
     case AlgorithmKind::kDelayed:
       a.delay = 4;
       return {{"delay", {.count = &a.delay, .least = 0, .most = 60}}};
+    case AlgorithmKind::kLagWk:
+    case AlgorithmKind::kLagPs:
+    case AlgorithmKind::kLaq:
+    case AlgorithmKind::kLasg:
+      return LazyParametersOf(a);
     case AlgorithmKind::kDemo:
       a.decay = .999;
       a.block = 64;
@@ -133,6 +153,12 @@ std::string_view CodecOf(AlgorithmKind kind) {
       return "dither:bits=1";
     case AlgorithmKind::kSparseLoCo:
       return "chunktopk|ef:decay=0.95";
+    case AlgorithmKind::kLaq:
+      return "laq:bits=4";
+    case AlgorithmKind::kLagWk:
+    case AlgorithmKind::kLagPs:
+    case AlgorithmKind::kLasg:
+      return "fp32";
     // All that is not zero, which is all that was chosen.
     case AlgorithmKind::kDemo:
       return "threshold:value=1e-38,bits=exact";

@@ -18,6 +18,10 @@ enum class AlgorithmKind : uint8_t {
   kDiLoCo,
   kSparseLoCo,
   kDelayed,  // delayed_runner.h
+  kLagWk,    // lazy_runner.h: these four
+  kLagPs,
+  kLaq,
+  kLasg,
 };
 
 struct Algorithm {
@@ -33,6 +37,14 @@ struct Algorithm {
   int64_t delay = -1;  // steps after which it is applied; -1: none, or if eager a round
   int64_t eager = 0;   // 1: own parts count at once, and the others' a round later
 
+  // Of algorithms that reuse what was sent before, as LazyOptions has them.
+  int64_t history = 0, silence = 0;
+  double xi = 0;
+
+  bool is_lazy() const {
+    return kind == AlgorithmKind::kLagWk || kind == AlgorithmKind::kLagPs ||
+           kind == AlgorithmKind::kLaq || kind == AlgorithmKind::kLasg;
+  }
   bool is_local() const {
     return kind == AlgorithmKind::kLocalSgd || kind == AlgorithmKind::kDiLoCo ||
            kind == AlgorithmKind::kSparseLoCo;
@@ -49,9 +61,9 @@ struct Algorithm {
 // Parses NAME[:KEY=VALUE,...]: "allreduce" ("ddp" means the same), "onebit-adam:freeze=100",
 // "zeroone-adam:growth=16,freeze=N" (without `freeze` it never stops) or
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
-// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0" "sparseloco:lr=1" or
-// "delayed:delay=4". Fails with
-// kInvalidArgument, which lists what is valid.
+// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
+// "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
+// "lasg" (xi=0.1). Fails with kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 
 // Returns the steps that workers train alone for, as published.

@@ -11,6 +11,7 @@
 #include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/protocol/round_schedule.h"
+#include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/gradient_dump.h"
 
@@ -134,6 +135,18 @@ Status ValidateDelayed(const TrainOptions& o) {
   return ValidatePlainCodec(o);
 }
 
+Status ValidateLazy(const TrainOptions& o) {
+  if (!o.codec_down.empty() || o.exchange != "auto") {
+    return InvalidArgument("--algorithm " + o.algorithm + " sends every message to all " +
+                           "workers: it has neither --exchange nor --codec-down");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  EQ_RETURN_IF_ERROR(CheckRemembersNothing(
+      *codec, "--algorithm " + o.algorithm + " sends again what a message lost: take the " +
+                  "codec without its memory"));
+  return ValidatePlainCodec(o);
+}
+
 // What an algorithm needs of the other options.
 Status ValidateAlgorithm(const TrainOptions& o) {
   const auto algorithm = ParseAlgorithm(o.algorithm);
@@ -147,6 +160,7 @@ Status ValidateAlgorithm(const TrainOptions& o) {
         "--every and --fragments are for algorithms whose workers train " +
         std::string("alone (local-sgd, diloco, sparseloco); --every is for delayed, too"));
   }
+  if (algorithm->is_lazy()) return ValidateLazy(o);
   if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
   if (algorithm->is_adam() && o.optimizer != "adamw") {

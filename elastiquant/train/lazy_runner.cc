@@ -1,0 +1,209 @@
+#include "elastiquant/train/lazy_runner.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr char kLazyState[] = "lazy";  // the section of a worker's checkpoint
+constexpr uint32_t kLazyTag = 1;
+
+LazyRule RuleOf(AlgorithmKind kind) {
+  if (kind == AlgorithmKind::kLagPs) return LazyRule::kLagPs;
+  if (kind == AlgorithmKind::kLaq) return LazyRule::kLaq;
+  return kind == AlgorithmKind::kLasg ? LazyRule::kLasg : LazyRule::kLagWk;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> LazyRunner::Make(const TrainOptions& options,
+                                                 const RunnerPlace& place) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  if (std::ranges::adjacent_find(place.weights, std::not_equal_to<>()) != place.weights.end()) {
+    return InvalidArgument("--algorithm " + options.algorithm +
+                           " counts all workers alike: it needs shares of the same volume");
+  }
+  std::unique_ptr<LazyRunner> runner(new LazyRunner(options, place));
+  EQ_RETURN_IF_ERROR(runner->MakePass());
+  EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+Status LazyRunner::MakePass() {
+  shapes_ = ShapesOf(replica_->parameters());
+  // One message has them all: a worker sends its whole gradient or none of it.
+  EQ_ASSIGN_OR_RETURN(
+      BucketPlan plan,
+      PlanBuckets(shapes_, {.bucket_elements = std::numeric_limits<size_t>::max(),
+                            .exact = "none",
+                            .scalars = BackwardPass::kScalars}));
+  if (plan.buckets.size() != 2 || plan.buckets[0].slots.size() != shapes_.size()) {
+    return Internal("gradients are not in one bucket, and loss and accuracy in another");
+  }
+  certificate_ = std::make_unique<Certificate>(plan, shapes_);
+  EQ_ASSIGN_OR_RETURN(pass_,
+                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  return {};
+}
+
+Status LazyRunner::MakeMachine(const Algorithm& algorithm) {
+  EQ_ASSIGN_OR_RETURN(Lazy machine,
+                      Lazy::Make({.rule = RuleOf(algorithm.kind),
+                                  .rank = comm_->rank(),
+                                  .world_size = comm_->world_size(),
+                                  .elements = gradient().size(),
+                                  .codec = options_.codec,
+                                  .seed = Mix64(options_.seed),  // apart from weights and data
+                                  .threads = options_.codec_threads,
+                                  .history = algorithm.history,
+                                  .weight = algorithm.xi,
+                                  .most_silent = algorithm.silence}));
+  machine_.emplace(std::move(machine));
+  return {};
+}
+
+std::vector<float> LazyRunner::Weights() const {
+  std::vector<float> weights;
+  for (const BucketSlot& slot : pass_->gradients().plan().buckets[bucket_].slots) {
+    const at::Tensor& tensor = replica_->parameters()[slot.parameter].tensor;
+    const auto* values = tensor.data_ptr<float>();
+    weights.insert(weights.end(), values, values + tensor.numel());
+  }
+  return weights;
+}
+
+void LazyRunner::SetWeights(std::span<const float> weights) {
+  for (const BucketSlot& slot : pass_->gradients().plan().buckets[bucket_].slots) {
+    const at::Tensor& tensor = replica_->parameters()[slot.parameter].tensor;
+    const auto count = static_cast<size_t>(tensor.numel());
+    std::ranges::copy(weights.first(count), tensor.data_ptr<float>());
+    weights = weights.subspan(count);
+  }
+}
+
+// The gradient of the same samples at the weights of this worker's last upload. Statistics of
+// batch normalisation must not learn of it.
+Status LazyRunner::ComputeReference(int64_t step, const Batch& batch) {
+  reference_.clear();
+  if (!machine_->wants_reference()) return {};
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  SetWeights(machine_->last_weights());
+  pass_->Begin(step, /*inspect=*/false);
+  const Status status = pass_->Run(batch);
+  reference_.assign(gradient().begin(), gradient().end());
+  SetWeights(weights_);
+  replica_->RestoreBuffers(buffers);
+  return status;
+}
+
+// Sends this worker's message to all, and takes theirs.
+Result<LazyApply> LazyRunner::Exchange() {
+  const std::span<float> scalars = pass_->gradients().scalars();
+  EQ_ASSIGN_OR_RETURN(const auto message, machine_->OnGradient({.gradient = gradient(),
+                                                                .weights = weights_,
+                                                                .reference = reference_,
+                                                                .loss = scalars[0],
+                                                                .accuracy = scalars[1]}));
+  std::vector<std::unique_ptr<Transfer>> sent;
+  std::vector<std::unique_ptr<Incoming>> coming;
+  for (int w = 0; w < comm_->world_size(); ++w) {
+    if (w == comm_->rank()) continue;
+    coming.push_back(comm_->Receive(w, kLazyTag, machine_->MaxMessageBytes()));
+    sent.push_back(comm_->Send(w, kLazyTag, message));
+  }
+  comm_->SetActivity("waiting for the others' gradients");
+  const Stopwatch watch;
+  // All are waited for before one of them may be refused.
+  for (const auto& transfer : coming) EQ_RETURN_IF_ERROR(transfer->Wait().status());
+  for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
+  wait_seconds_ = watch.Seconds();
+  EQ_ASSIGN_OR_RETURN(std::optional<LazyApply> apply,
+                      machine_->OnMessage(comm_->rank(), message));
+  for (const auto& incoming : coming) {
+    EQ_ASSIGN_OR_RETURN(apply, machine_->OnMessage(incoming->from(), incoming->bytes()));
+  }
+  if (!apply) return Internal("a step lacks messages although all workers have sent one");
+  return *std::move(apply);
+}
+
+void LazyRunner::Move(const LazyApply& apply, double learning_rate) {
+  std::ranges::copy(apply.mean, gradient().begin());
+  pass_->gradients().ClipNorm(options_.clip_norm);
+  replica_->optimizer().Step(learning_rate);
+  const std::vector<float> now = Weights();
+  double squares = 0;
+  for (size_t i = 0; i < now.size(); ++i) {
+    const double moved = static_cast<double>(now[i]) - static_cast<double>(weights_[i]);
+    squares += moved * moved;
+  }
+  machine_->OnMoved(squares, learning_rate);
+}
+
+Result<StepResult> LazyRunner::Run(int64_t step, double learning_rate, bool inspect,
+                                   TrainLoader& loader) {
+  Strike(FaultMoment::kStep, step);
+  const Stopwatch watch;
+  const Traffic before = comm_->traffic();
+  comm_->SetActivity("loading data");
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  machine_->StartAt(static_cast<uint64_t>(step));
+  weights_ = Weights();
+  EQ_RETURN_IF_ERROR(ComputeReference(step, batch));
+  // A forward pass that meets NaN also spoils the running statistics: a skipped step undoes it.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  pass_->Begin(step, inspect);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_RETURN_IF_ERROR(pass_->Run(batch));
+  EQ_ASSIGN_OR_RETURN(const LazyApply apply, Exchange());
+  comm_->SetActivity("between two steps");
+  pass_->gradients().scalars()[0] = apply.loss;
+  pass_->gradients().scalars()[1] = apply.accuracy;
+  StepRecord record = pass_->Record(learning_rate, apply.skipped);
+  if (apply.skipped) {
+    replica_->RestoreBuffers(buffers);
+  } else {
+    Move(apply, learning_rate);
+  }
+  ++rounds_;
+  record.seconds.total = watch.Seconds();
+  ReducerStats stats;
+  stats.wait_seconds = wait_seconds_;
+  AddCommunication(stats, comm_->traffic() - before, &record);
+  StepOutcome outcome;
+  outcome.skipped = apply.skipped;
+  outcome.reason = apply.reason;
+  return StepResult{record, std::move(outcome)};
+}
+
+StateIdentity LazyRunner::Identity() const {
+  StateIdentity identity{
+      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
+  for (const ParameterShape& shape : shapes_) {
+    identity.layers.push_back({shape.name, shape.elements, options_.codec});
+  }
+  return identity;
+}
+
+Status LazyRunner::SaveMemory(Checkpoint* checkpoint) {
+  std::vector<uint8_t> state = machine_->Save();
+  const auto size = static_cast<int64_t>(state.size());
+  checkpoint->tensors[kLazyState] = {.dtype = "U8", .shape = {size}, .bytes = std::move(state)};
+  replica_->SaveOwn(checkpoint);
+  return {};
+}
+
+Status LazyRunner::LoadMemory(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.tensors.find(kLazyState);
+  if (found == checkpoint.tensors.end()) {
+    return CorruptData(std::string("section ") + kLazyState + " is missing");
+  }
+  EQ_RETURN_IF_ERROR(machine_->Load(found->second.bytes));
+  return replica_->LoadOwn(checkpoint);
+}
+
+}  // namespace elastiquant
