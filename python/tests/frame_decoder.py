@@ -1092,7 +1092,9 @@ def decode_gaps(data, counts):
         gaps.append(code << low_bits | low)
     positions, at = [], 0
     for count in counts:
-        positions.append((np.cumsum(np.array(gaps[at : at + count], np.int64) + 1) - 1).tolist())
+        positions.append(
+            (np.cumsum(np.array(gaps[at : at + count], np.int64) + 1) - 1).tolist()
+        )
         at += count
     return positions, data
 
