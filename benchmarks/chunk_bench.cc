@@ -9,7 +9,6 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/sparse/chunk_format.h"
 #include "elastiquant/codec/sparse/chunk_quantize.h"
+#include "elastiquant/coding/chunk_positions.h"
 #include "elastiquant/kernels/sparse/largest.h"
 
 namespace elastiquant {
@@ -148,6 +148,11 @@ void WriteTile(benchmark::State& state) {
     size = WriteChunkTile(coded.tile, bits, true, coded.buffers.scratch, coded.bytes).value();
   }
   Report(state, coded.tile.counts.size() * kChunkLength, kept, size);
+  const size_t positions = EncodeChunkPositions(coded.tile.counts, coded.tile.positions,
+                                                coded.buffers.scratch, coded.bytes)
+                               .value();
+  state.counters["bits/position"] =
+      8 * static_cast<double>(positions) / static_cast<double>(kept);
 }
 
 void ReadTile(benchmark::State& state) {

@@ -35,7 +35,7 @@ KINDS = (
     ),
     Kind("fitted levels", _GREEN, ("quiver", "orq", "alq", "amq")),
     Kind("rotation", _ORANGE, ("eden",)),
-    Kind("sparse", _SKY, ("topk", "randomk", "threshold", "dgc", "atomo")),
+    Kind("sparse", _SKY, ("topk", "chunktopk", "randomk", "threshold", "dgc", "atomo")),
     Kind("low rank", "#8C6D31", ("powersgd", "atomo-svd", "atomo-svd pairs")),
     Kind("signs", "#888888", ("signsgd", "efsign", "onebit", "bingrad-b", "bingrad-pb")),
 )
