@@ -17,7 +17,8 @@ enum class AlgorithmKind : uint8_t {
   kLocalSgd,     // local_runner.h: these three
   kDiLoCo,
   kSparseLoCo,
-  kDelayed,  // delayed_runner.h
+  kDelayed,   // delayed_runner.h
+  kSparsity,  // worker_codecs.h: uniform, dagc-r, dagc-a and accordion
 };
 
 struct Algorithm {
@@ -49,16 +50,15 @@ struct Algorithm {
 // Parses NAME[:KEY=VALUE,...]: "allreduce" ("ddp" means the same), "onebit-adam:freeze=100",
 // "zeroone-adam:growth=16,freeze=N" (without `freeze` it never stops) or
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
-// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0" "sparseloco:lr=1" or
-// "delayed:delay=4". Fails with
-// kInvalidArgument, which lists what is valid.
+// "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4" or
+// what policy::ParseSparsity takes. Fails with kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 
 // Returns the steps that workers train alone for, as published.
 int64_t EveryOf(AlgorithmKind kind);
 
 // Returns the codec that was published with it, or an empty text for "allreduce", which has
-// none.
+// none, and for those of which it depends on options (UsualCodecOf).
 std::string_view CodecOf(AlgorithmKind kind);
 
 }  // namespace elastiquant
