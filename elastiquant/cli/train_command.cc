@@ -110,10 +110,8 @@ Status Launch(const TrainFlags& flags) {
 
 // What is usual differs between algorithms and optimisers.
 TrainFlags WithDefaults(TrainFlags flags) {
-  const auto algorithm = ParseAlgorithm(flags.train.algorithm);
-  if (flags.codec_given->count() == 0 && algorithm.ok() && !CodecOf(algorithm->kind).empty()) {
-    flags.train.codec = CodecOf(algorithm->kind);
-  }
+  const std::string codec = UsualCodecOf(flags.train);
+  if (flags.codec_given->count() == 0 && !codec.empty()) flags.train.codec = codec;
   if (flags.train.optimizer != "adamw") return flags;
   if (flags.rate_given->count() == 0) flags.train.learning_rate = 1e-3;
   if (flags.decay_given->count() == 0) flags.train.weight_decay = 1e-2;
@@ -175,11 +173,17 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
   app.add_option(
          "--algorithm", o.algorithm,
          "What is sent in a step: allreduce (the gradients), onebit-adam[:freeze=STEPS], "
-         "zeroone-adam, demo; or "
+         "zeroone-adam, demo; a part of the gradients for each worker: uniform, "
+         "dagc-r[:rule=published|monotone], dagc-a or accordion; "
          "what workers have learnt alone: local-sgd, diloco or sparseloco; or "
          "gradients whose means come later: delayed; or those that have changed enough: "
          "lag-wk, lag-ps, laq or lasg")
       ->capture_default_str();
+  app.add_option(
+         "--ratio", o.ratio,
+         "Part of the coordinates that uniform, dagc-r and dagc-a send in the mean over "
+         "workers, and accordion at most; 0.1 by default")
+      ->check(CLI::PositiveNumber);
   app.add_option(
          "--every", o.every,
          "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")
@@ -244,6 +248,9 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
                      "Codec of what is sent, as `elastiquant codecs` lists them; by default "
                      "that of --algorithm")
           ->capture_default_str();
+  app.add_option("--bits-policy", o.bits_policy,
+                 "How --codec dither gets its bits, by step, worker and layers: "
+                 "noise[:kappa=0.1], adaquantfl, dadaquant, feddq, dq-sgd, aqg or fixed");
   app.add_option("--metric", o.metric,
                  "In which metric gradients are compressed: auto (that of the optimizer: under "
                  "adamw relative to its second moments) or plain")

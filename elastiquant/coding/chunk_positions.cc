@@ -47,7 +47,7 @@ void VisitGaps(std::span<const uint16_t> counts, const uint16_t* positions,
 }
 
 // log2(x) in 1/256 bits, wrong by less than 2 of them. x >= 1
-uint64_t Log2In256ths(uint64_t x) {
+uint64_t GapLog2(uint64_t x) {
   const int exponent = static_cast<int>(std::bit_width(x)) - 1;
   const uint64_t part = (exponent > 8 ? x >> (exponent - 8) : x << (8 - exponent)) - 256;
   return 256 * static_cast<uint64_t>(exponent) + part + (part * (256 - part) * 89 >> 16);
@@ -72,7 +72,7 @@ uint64_t CostOf(const CodeCounts& counts, size_t n, GapSplit* split) {
   split->code_bits =
       std::clamp(static_cast<int>(std::bit_width(counts.cells)), kLeastCodeBits, kMaxCodeBits);
   const size_t escape = split->escape();
-  uint64_t entropy = n * Log2In256ths(n), escaped = 0, used = 0;
+  uint64_t entropy = n * GapLog2(n), escaped = 0, used = 0;
   for (size_t i = 0; i < counts.cells; ++i) {
     const uint64_t count = counts.of[i];
     if (count == 0) continue;
@@ -80,7 +80,7 @@ uint64_t CostOf(const CodeCounts& counts, size_t n, GapSplit* split) {
       escaped += count;
       continue;
     }
-    entropy -= count * Log2In256ths(count);
+    entropy -= count * GapLog2(count);
     ++used;
   }
   // The numbers of those that escape are about as good as free, but for what is listed. In a

@@ -141,7 +141,7 @@ Result<std::unique_ptr<WorkerSparsity>> WorkerSparsity::Make(const Sparsity& spa
 
 Status WorkerSparsity::MakeLadder(std::span<const double> ratios) {
   std::set<std::string> specs;
-  for (const double ratio : ratios) specs.insert(TopK(ratio));
+  for (const double ratio : ratios) specs.insert(TopKOf(sparsity_, ratio));
   if (sparsity_.kind == SparsityKind::kDagcA) specs.insert(Threshold(1));
   for (const std::string& spec : specs) {
     EQ_RETURN_IF_ERROR(MakeCodec(spec).status());
@@ -150,8 +150,8 @@ Status WorkerSparsity::MakeLadder(std::span<const double> ratios) {
   return {};
 }
 
-std::string WorkerSparsity::TopK(double ratio) const {
-  return "topk:ratio=" + Digits(ratio) + ",bits=" + sparsity_.bits + "|ef";
+std::string TopKOf(const Sparsity& sparsity, double ratio) {
+  return "topk:ratio=" + Digits(ratio) + ",bits=" + sparsity.bits + "|ef";
 }
 
 std::string WorkerSparsity::Threshold(double value) const {
@@ -168,7 +168,7 @@ std::optional<double> WorkerSparsity::threshold() const {
 
 std::string WorkerSparsity::codec() const {
   const std::optional<double> value = threshold();
-  return value ? Threshold(*value) : TopK(own_ratio_);
+  return value ? Threshold(*value) : TopKOf(sparsity_, own_ratio_);
 }
 
 bool WorkerSparsity::needs_quantile() const {

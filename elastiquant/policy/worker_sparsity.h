@@ -39,6 +39,10 @@ Result<Sparsity> ParseSparsity(std::string_view text);
 // Returns whether the text before ':' is one of these names.
 bool NamesSparsity(std::string_view text);
 
+// Returns the codec of a worker that sends a share of its coordinates, in (0, 1], such as
+// "topk:ratio=0.1,bits=16|ef".
+std::string TopKOf(const Sparsity& sparsity, double ratio);
+
 // What a worker saw of its own round. All of it is before the weights of the mean.
 struct OwnRound {
   double norm = 0;  // L2 norm of its update, without what error feedback remembers
@@ -74,10 +78,12 @@ class WorkerSparsity {
   // workers, for GradientBucket::ladder.
   const std::vector<std::string>& ladder() const { return ladder_; }
 
-  // The mean ratio that is asked for.
+  // Returns the mean ratio that is asked for.
   double ratio() const { return ratio_; }
-  // The threshold of magnitude that this worker's coordinates must reach, under dagc-a once
-  // there is one.
+  // Returns the share of its coordinates that this worker sends next, unless by a threshold.
+  double own_ratio() const { return own_ratio_; }
+  // Returns the threshold of magnitude that this worker's coordinates must reach, under dagc-a
+  // once there is one.
   std::optional<double> threshold() const;
   // Whether this worker's rounds must tell their quantile.
   bool needs_quantile() const;
@@ -96,7 +102,6 @@ class WorkerSparsity {
  private:
   WorkerSparsity(const Sparsity& sparsity, double ratio) : sparsity_(sparsity), ratio_(ratio) {}
 
-  std::string TopK(double ratio) const;
   std::string Threshold(double value) const;
   Status MakeLadder(std::span<const double> ratios);
 

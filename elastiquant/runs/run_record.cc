@@ -206,6 +206,7 @@ Status MetricsLog::Write(const StepRecord& r) {
                 NumberOrNull(Ratio(static_cast<double>(r.images), r.seconds.total))}};
   if (r.squared_norm > 0) line["nmse"] = r.squared_error / r.squared_norm;
   if (r.skipped) line["skipped"] = true;
+  if (!r.decisions.is_null()) line["decisions"] = r.decisions;
   return Write(line);
 }
 

@@ -40,6 +40,8 @@ struct StepRecord {
   int64_t images = 0;        // of all workers
   double squared_error = 0;  // of the frames measured in this step
   double squared_norm = 0;   // of what these frames encode
+  // What the workers' policies decided for this step: "decisions" of docs/metrics.md.
+  nlohmann::json decisions = nullptr;
 };
 
 // Sums over many steps.

@@ -5,6 +5,7 @@
 
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/spec.h"
+#include "elastiquant/policy/worker_sparsity.h"
 
 namespace elastiquant {
 namespace {
@@ -23,7 +24,11 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
       {"lag-wk", AlgorithmKind::kLagWk},
       {"lag-ps", AlgorithmKind::kLagPs},
       {"laq", AlgorithmKind::kLaq},
-      {"lasg", AlgorithmKind::kLasg}};
+      {"lasg", AlgorithmKind::kLasg},
+      {"uniform", AlgorithmKind::kSparsity},
+      {"dagc-r", AlgorithmKind::kSparsity},
+      {"dagc-a", AlgorithmKind::kSparsity},
+      {"accordion", AlgorithmKind::kSparsity}};
   return kinds;
 }
 
@@ -50,6 +55,7 @@ std::map<std::string_view, Parameter> LazyParametersOf(Algorithm& a) {
 std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
   switch (a.kind) {
     case AlgorithmKind::kAllReduce:
+    case AlgorithmKind::kSparsity:  // has a parser of its own
       return {};
     case AlgorithmKind::kOneBitAdam:
       a.freeze = 100;
@@ -126,6 +132,10 @@ Result<Algorithm> ParseAlgorithm(std::string_view text) {
     return InvalidArgument("algorithm '" + std::string(text) +
                            "' is not known; valid are: " + Listed(Kinds()));
   }
+  if (kind->second == AlgorithmKind::kSparsity) {
+    EQ_RETURN_IF_ERROR(policy::ParseSparsity(text).status());
+    return Algorithm{.kind = AlgorithmKind::kSparsity};
+  }
   const std::string owner = "algorithm '" + spec.codec.name + "'";
   Algorithm algorithm{.kind = kind->second};
   const auto parameters = ParametersOf(algorithm);
@@ -143,6 +153,7 @@ Result<Algorithm> ParseAlgorithm(std::string_view text) {
 std::string_view CodecOf(AlgorithmKind kind) {
   switch (kind) {
     case AlgorithmKind::kAllReduce:
+    case AlgorithmKind::kSparsity:  // it depends on how much is sent: UsualCodecOf
       return "";
     case AlgorithmKind::kOneBitAdam:
     case AlgorithmKind::kZeroOneAdam:

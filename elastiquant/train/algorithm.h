@@ -22,6 +22,7 @@ enum class AlgorithmKind : uint8_t {
   kLagPs,
   kLaq,
   kLasg,
+  kSparsity,  // worker_codecs.h: uniform, dagc-r, dagc-a and accordion
 };
 
 struct Algorithm {
@@ -63,14 +64,15 @@ struct Algorithm {
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
 // "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
 // "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
-// "lasg" (xi=0.1). Fails with kInvalidArgument, which lists what is valid.
+// "lasg" (xi=0.1), or what policy::ParseSparsity takes. Fails with kInvalidArgument, which
+// lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 
 // Returns the steps that workers train alone for, as published.
 int64_t EveryOf(AlgorithmKind kind);
 
 // Returns the codec that was published with it, or an empty text for "allreduce", which has
-// none.
+// none, and for those of which it depends on options (UsualCodecOf).
 std::string_view CodecOf(AlgorithmKind kind);
 
 }  // namespace elastiquant

@@ -44,9 +44,10 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   const auto error_of = [](const char* spec) {
     return ParseAlgorithm(spec).status().message();
   };
-  EXPECT_THAT(error_of("adam"),
-              HasSubstr("valid are: allreduce, ddp, delayed, demo, diloco, local-sgd, "
-                        "onebit-adam, sparseloco, zeroone-adam"));
+  EXPECT_THAT(
+      error_of("adam"),
+      HasSubstr("valid are: accordion, allreduce, dagc-a, dagc-r, ddp, delayed, demo, diloco, "
+                "local-sgd, onebit-adam, sparseloco, uniform, zeroone-adam"));
   EXPECT_THAT(error_of("demo|ef"), HasSubstr("not known"));
   EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has block, decay, top"));
   EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
@@ -55,6 +56,7 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   EXPECT_THAT(error_of("diloco:eager=2"), HasSubstr("whole numbers from 0 to 1"));
   EXPECT_THAT(error_of("diloco:lr=0"), HasSubstr("numbers above 0"));
   EXPECT_THAT(error_of("delayed:delay=61"), HasSubstr("whole numbers from 0 to 60"));
+  EXPECT_THAT(error_of("dagc-r:rule=fair"), HasSubstr("uniform, published, monotone"));
 }
 
 // The same in every run.

@@ -1,6 +1,7 @@
 #include "elastiquant/train/all_reduce_runner.h"
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
 constexpr char kRate[] = "learning-rate";  // of what is remembered
+constexpr char kPolicy[] = "policy";       // what decides about codecs remembers
 
 }  // namespace
 
@@ -23,17 +25,76 @@ Result<std::unique_ptr<Runner>> AllReduceRunner::Make(const TrainOptions& option
                                                       const RunnerPlace& place,
                                                       std::unique_ptr<GradientDump> dump) {
   std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, std::move(dump)));
-  EQ_RETURN_IF_ERROR(runner->MakeLayers(options));
+  EQ_RETURN_IF_ERROR(runner->MakeLayers(options, place));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status AllReduceRunner::MakeLayers(const TrainOptions& options) {
-  const BucketPlanOptions plan_options{
+// What own codecs tell each other are scalars, and how many depends on the buckets.
+Result<BucketPlan> AllReduceRunner::Plan(const TrainOptions& options,
+                                         const RunnerPlace& place) {
+  BucketPlanOptions plan_options{
       .bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float),
       .exact = options.exact,
       .scalars = BackwardPass::kScalars};
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes_, plan_options));
+  EQ_RETURN_IF_ERROR(MakeOwn(options, place, plan));
+  if (!own_) return plan;
+  plan_options.scalars += own_->scalars();
+  return PlanBuckets(shapes_, plan_options);
+}
+
+Status AllReduceRunner::MakeOwn(const TrainOptions& options, const RunnerPlace& place,
+                                const BucketPlan& plan) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  if (algorithm.kind != AlgorithmKind::kSparsity && options.bits_policy.empty()) return {};
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    own_places_.push_back(own_buckets_.size());
+    if (!plan.buckets[b].exact) own_buckets_.push_back(b);
+  }
+  const auto world = static_cast<size_t>(comm_->world_size());
+  WorkerCodecsOptions own{.algorithm = options.algorithm,
+                          .bits_policy = options.bits_policy,
+                          .ratio = RatioOf(options),
+                          .codec = nullptr,
+                          .volumes = place.weights,
+                          .rank = static_cast<size_t>(comm_->rank()),
+                          .two_phase = false,
+                          .steps = place.total_steps,
+                          .buckets = own_buckets_.size()};
+  if (own.volumes.empty()) own.volumes = std::vector<double>(world, 1);
+  EQ_ASSIGN_OR_RETURN(own.codec, MakeCodec(options.codec));
+  EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice,
+                      ExchangeOf(options, own.codec, comm_->world_size()));
+  own.two_phase = choice.way() == Exchange::kTwoPhase;
+  EQ_ASSIGN_OR_RETURN(own_, WorkerCodecs::Make(own));
+  return {};
+}
+
+// Has own codecs see what is sent and what comes of it.
+void AllReduceRunner::AddOwn(LayerReductionOptions* options) {
+  if (!own_) return;
+  const auto is_own = [this](size_t b) { return !plan().buckets[b].exact; };
+  options->ladder = [this, is_own](size_t b) {
+    return is_own(b) ? own_->Ladder() : std::vector<std::shared_ptr<const Codec>>();
+  };
+  options->on_mean = [this, is_own](size_t b) {
+    if (is_own(b)) own_->OnMean(own_places_[b], gradients().bucket(b));
+  };
+  options->reducer.on_measured = [this, is_own](const MeasuredMessage& m) {
+    if (is_own(m.bucket)) own_->OnMeasured(own_places_[m.bucket], m);
+  };
+}
+
+Status AllReduceRunner::UseOwn() {
+  for (const size_t b : own_buckets_) {
+    EQ_RETURN_IF_ERROR(layers_->SetOwnCodec(b, own_->CodecOf(own_places_[b])));
+  }
+  return {};
+}
+
+Status AllReduceRunner::MakeLayers(const TrainOptions& options, const RunnerPlace& place) {
   shapes_ = ShapesOf(replica_->parameters());
-  EQ_ASSIGN_OR_RETURN(BucketPlan planned, PlanBuckets(shapes_, plan_options));
+  EQ_ASSIGN_OR_RETURN(BucketPlan planned, Plan(options, place));
   EQ_ASSIGN_OR_RETURN(pass_,
                       BackwardPass::Make(options, comm_, replica_, std::move(planned),
                                          [this](size_t bucket) { return OnReady(bucket); }));
@@ -54,15 +115,16 @@ Status AllReduceRunner::MakeLayers(const TrainOptions& options) {
       .measure_every = static_cast<uint64_t>(options.measure_every)};
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   const bool has_metric = MetricOf(options) != "plain";
-  EQ_ASSIGN_OR_RETURN(
-      layers_,
-      LayerReduction::Make(
-          comm_, std::move(buckets), codecs_->Now(),
-          {.reducer = reducer_options,
-           .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
-           .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
-           .has_uncompressed = has_metric || algorithm.has_exact_steps(),
-           .before_sent = [this](size_t b) { Capture(b); }}));
+  LayerReductionOptions layer_options{
+      .reducer = reducer_options,
+      .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
+      .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
+      .has_uncompressed = has_metric || algorithm.has_exact_steps(),
+      .before_sent = [this](size_t b) { Capture(b); }};
+  AddOwn(&layer_options);
+  EQ_ASSIGN_OR_RETURN(layers_, LayerReduction::Make(comm_, std::move(buckets), codecs_->Now(),
+                                                    std::move(layer_options)));
+  if (own_) EQ_RETURN_IF_ERROR(UseOwn());
   if (!has_metric) return {};
   exact_steps_ = options.exact_steps;
   // They stay where they are. Before the first step they are zero, and the metric is plain.
@@ -118,8 +180,31 @@ Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
   }
   checkpoint->tensors[kRate] = {
       .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
+  if (own_) {
+    const std::vector<double> state = own_->SaveState();
+    checkpoint->tensors[kPolicy] = {.dtype = "F64",
+                                    .shape = {static_cast<int64_t>(state.size())},
+                                    .bytes = BytesOf(std::span(state))};
+  }
   replica_->SaveOwn(checkpoint);
   return {};
+}
+
+Status AllReduceRunner::LoadPolicy(const std::vector<uint8_t>& bytes) {
+  if (bytes.size() % sizeof(double) != 0) {
+    return CorruptData(std::string("section ") + kPolicy + " has a wrong size");
+  }
+  std::vector<double> state(bytes.size() / sizeof(double));
+  if (!state.empty()) std::memcpy(state.data(), bytes.data(), bytes.size());
+  EQ_RETURN_IF_ERROR(own_->LoadState(state));
+  return UseOwn();
+}
+
+nlohmann::json AllReduceRunner::Policy() const {
+  if (!own_) return nullptr;
+  std::vector<std::string> groups;
+  for (const size_t b : own_buckets_) groups.push_back(plan().buckets[b].name);
+  return {{"groups", groups}};
 }
 
 Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
@@ -134,6 +219,7 @@ Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;
   EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));
+  if (own_) EQ_RETURN_IF_ERROR(LoadPolicy(memory[kPolicy]));
   EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
   return replica_->LoadOwn(checkpoint);
 }
@@ -149,18 +235,34 @@ Status AllReduceRunner::OnReady(size_t bucket) {
 void AllReduceRunner::Capture(size_t bucket) {
   const bool exact = plan().buckets[bucket].exact;
   codecs_->Capture(exact ? kExact : kCompressed, step_ + 1, gradients().bucket(bucket));
+  if (!own_ || exact) return;
+  own_->BeforeSent(own_places_[bucket], gradients().bucket(bucket),
+                   layers_->Remembered(bucket));
+}
+
+// Tells the worker's own codecs of a step, and has them decide about the next one.
+Status AllReduceRunner::EndOwn(const StepOutcome& outcome, double learning_rate,
+                               StepRecord* record) {
+  if (!own_) return {};
+  const bool is_void = outcome.skipped || uncompressed_;
+  EQ_RETURN_IF_ERROR(own_->EndStep(
+      own_scalars(),
+      {.loss = record->loss, .learning_rate = learning_rate, .is_void = is_void}));
+  if (!is_void) record->decisions = own_->Decisions();
+  return UseOwn();
 }
 
 // Leaves the means of what the workers have sent in the gradients.
 Result<StepOutcome> AllReduceRunner::Reduce(int64_t step, double learning_rate,
                                             const Batch& batch) {
-  const bool uncompressed = replica_->optimizer().sends_exactly() || step < exact_steps_;
+  uncompressed_ = replica_->optimizer().sends_exactly() || step < exact_steps_;
   if (HasLearningRate(codec())) {
     EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
   }
   units_->BeforeStep(*layers_);
-  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed));
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed_));
   units_->InStep(*layers_);
+  if (own_) own_->BeginStep(own_scalars());
   EQ_RETURN_IF_ERROR(pass_->Run(batch));
   auto outcome = layers_->Finish();
   units_->AfterStep(*layers_);
@@ -193,6 +295,7 @@ Result<StepResult> AllReduceRunner::Run(int64_t step, double learning_rate, bool
     EQ_ASSIGN_OR_RETURN(const bool adapted, codecs_->Adapt(step + 1));
     if (adapted) EQ_RETURN_IF_ERROR(layers_->UseCodecs(codecs_->Now()));
   }
+  EQ_RETURN_IF_ERROR(EndOwn(outcome, learning_rate, &record));
   record.seconds.total = watch.Seconds();
   AddCommunication(layers_->TakeStats(), comm_->traffic() - before, &record);
   ++rounds_;

@@ -13,6 +13,7 @@
 #include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/train/backward_pass.h"
 #include "elastiquant/train/runner.h"
+#include "elastiquant/train/worker_codecs.h"
 
 namespace elastiquant {
 
@@ -37,7 +38,7 @@ class AllReduceRunner final : public Runner {
 
   StateIdentity Identity() const override;
   bool remembers() const override {
-    return !codec().StateFields().empty() || replica_->has_own_state();
+    return !codec().StateFields().empty() || replica_->has_own_state() || own_ != nullptr;
   }
   Status SaveMemory(Checkpoint* checkpoint) override;
   Status LoadMemory(const Checkpoint& checkpoint) override;
@@ -48,6 +49,7 @@ class AllReduceRunner final : public Runner {
     return pass_->NonFiniteLayer(otherwise);
   }
   Counts counts() const override { return {rounds_, rounds_}; }
+  nlohmann::json Policy() const override;
 
  private:
   AllReduceRunner(const TrainOptions& options, const RunnerPlace& place,
@@ -58,7 +60,16 @@ class AllReduceRunner final : public Runner {
         weights_(place.weights),
         dump_(std::move(dump)) {}
 
-  Status MakeLayers(const TrainOptions& options);
+  Status MakeLayers(const TrainOptions& options, const RunnerPlace& place);
+  Result<BucketPlan> Plan(const TrainOptions& options, const RunnerPlace& place);
+  Status MakeOwn(const TrainOptions& options, const RunnerPlace& place, const BucketPlan& plan);
+  void AddOwn(LayerReductionOptions* options);
+  Status UseOwn();
+  Status LoadPolicy(const std::vector<uint8_t>& bytes);
+  Status EndOwn(const StepOutcome& outcome, double learning_rate, StepRecord* record);
+  std::span<float> own_scalars() {
+    return gradients().scalars().subspan(BackwardPass::kScalars);
+  }
   const Codec& codec() const;  // the one that the run was asked to use
   Result<ExchangeChoice> ChoiceOf(size_t bucket, std::shared_ptr<const Codec> codec) const;
   Status OnReady(size_t bucket);
@@ -76,11 +87,16 @@ class AllReduceRunner final : public Runner {
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
+  std::unique_ptr<WorkerCodecs>
+      own_;                          // codecs that this worker chooses for itself; may be null
+  std::vector<size_t> own_buckets_;  // that they are for: all but the exact ones
+  std::vector<size_t> own_places_;   // by bucket, its place among them
   std::unique_ptr<LayerReduction> layers_;
-  int64_t exact_steps_ = 0;  // first steps that go uncompressed, because there is a metric
-  int64_t step_ = 0;         // the newest step
-  uint64_t rounds_ = 0;      // steps whose means were exchanged
-  bool dumping_ = false;     // whether this step's gradient is dumped
+  int64_t exact_steps_ = 0;    // first steps that go uncompressed, because there is a metric
+  int64_t step_ = 0;           // the newest step
+  uint64_t rounds_ = 0;        // steps whose means were exchanged
+  bool dumping_ = false;       // whether this step's gradient is dumped
+  bool uncompressed_ = false;  // whether this step goes so
 };
 
 }  // namespace elastiquant

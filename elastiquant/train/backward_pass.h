@@ -28,7 +28,8 @@ class BackwardPass {
   // Called on the thread that runs backward, as soon as it has filled a bucket.
   using ReadyFunction = std::function<Status(size_t bucket)>;
 
-  // `plan` must have kScalars scalars. `ready` may be null. Fails as ParseFaults does.
+  // `plan` must have kScalars scalars or more, of which the first are the pass's. `ready` may
+  // be null. Fails as ParseFaults does.
   static Result<std::unique_ptr<BackwardPass>> Make(const TrainOptions& options,
                                                     Communicator* comm, Replica* replica,
                                                     BucketPlan plan, ReadyFunction ready);

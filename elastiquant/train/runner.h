@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,10 @@ class Runner {
     uint64_t uploads = 0;
   };
   virtual Counts counts() const = 0;
+
+  // Returns what the decisions in the metrics are about, for the summary ("policy" in
+  // docs/metrics.md), or null if there are none.
+  virtual nlohmann::json Policy() const { return nullptr; }
 };
 
 // Collective. Makes the runner of options.algorithm. `dump` may be null. Fails as the runners'

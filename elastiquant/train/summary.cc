@@ -36,6 +36,11 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["algorithm"] = options.algorithm;
   summary["rounds"] = facts.rounds;
   summary["uploads"] = facts.uploads;
+  if (!facts.policy.is_null()) {
+    summary["policy"] = facts.policy;
+    if (!options.bits_policy.empty()) summary["policy"]["bits"] = options.bits_policy;
+    if (options.bits_policy.empty()) summary["policy"]["ratio"] = RatioOf(options);
+  }
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;

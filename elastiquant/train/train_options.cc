@@ -6,10 +6,13 @@
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
+#include "elastiquant/codec/rate.h"
 #include "elastiquant/codec/remembering.h"
 #include "elastiquant/data/partition.h"
 #include "elastiquant/models/model.h"
 #include "elastiquant/net/communicator.h"
+#include "elastiquant/policy/bit_policy.h"
+#include "elastiquant/policy/worker_sparsity.h"
 #include "elastiquant/protocol/round_schedule.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
@@ -178,6 +181,49 @@ Status ValidateAlgorithm(const TrainOptions& o) {
   return Status::Ok();
 }
 
+// What algorithms need by which workers send unequal parts.
+Status ValidateSparsity(const TrainOptions& o) {
+  const std::string given = "--algorithm " + o.algorithm;
+  const std::vector<double> equal(static_cast<size_t>(o.workers), 1);
+  EQ_ASSIGN_OR_RETURN(const policy::Sparsity sparsity, policy::ParseSparsity(o.algorithm));
+  const auto made = policy::WorkerSparsity::Make(sparsity, RatioOf(o), equal, 0);
+  if (!made.ok()) {
+    return InvalidArgument(given + " --ratio " + Number(RatioOf(o)) + ": " +
+                           made.status().message());
+  }
+  if (o.codec != UsualCodecOf(o)) {
+    return InvalidArgument(given + " chooses each worker's codec: leave out --codec, and say " +
+                           "with --ratio how much is sent");
+  }
+  if (o.codec_down.empty()) return Status::Ok();
+  return InvalidArgument(given +
+                         " sends sparse gradients, whose sums are sent on as they are: " +
+                         "leave out --codec-down");
+}
+
+Status ValidateRatio(const TrainOptions& o) {
+  const auto algorithm = ParseAlgorithm(o.algorithm);
+  if (algorithm.ok() && algorithm->kind == AlgorithmKind::kSparsity) return ValidateSparsity(o);
+  if (o.ratio == 0) return Status::Ok();
+  return InvalidArgument(
+      "--ratio is for --algorithm uniform, dagc-r, dagc-a or accordion; "
+      "codecs have ratios of their own, as in --codec 'topk:ratio=0.01|ef'");
+}
+
+Status ValidateBitsPolicy(const TrainOptions& o) {
+  if (o.bits_policy.empty()) return Status::Ok();
+  const std::string given = "--bits-policy " + o.bits_policy;
+  const auto policy = policy::ParseBitPolicy(o.bits_policy, {.weights = {1}});
+  if (!policy.ok()) return InvalidArgument("--bits-policy: " + policy.status().message());
+  if (!IsAllReduce(o)) {
+    return InvalidArgument(given + " is about gradients: it needs --algorithm allreduce");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  if (RateOf(*codec) == RateOf(*MakeCodec("dither").value())) return Status::Ok();
+  return InvalidArgument(given + " chooses bits: it needs --codec dither, without bits, but " +
+                         "the codec is '" + codec->spec() + "'");
+}
+
 Status ValidateCodec(const TrainOptions& o) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   EQ_RETURN_IF_ERROR(ExchangeOf(o, codec, o.workers).status());
@@ -260,8 +306,10 @@ Status ValidateOptions(const TrainOptions& options) {
     EQ_RETURN_IF_ERROR(ParseDumpSteps(options.dump_gradients, steps).status());
   }
   EQ_RETURN_IF_ERROR(ValidateAlgorithm(options));
+  EQ_RETURN_IF_ERROR(ValidateRatio(options));
   EQ_RETURN_IF_ERROR(ValidateCodec(options));
   EQ_RETURN_IF_ERROR(ValidatePartition(options));
+  EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }
@@ -272,6 +320,16 @@ std::string MetricOf(const TrainOptions& options) {
   const auto codec = MakeCodec(options.codec);
   const bool loses = codec.ok() && (*codec)->codec_class() != CodecClass::kLossless;
   return loses ? "adam" : "plain";
+}
+
+double RatioOf(const TrainOptions& options) { return options.ratio == 0 ? .1 : options.ratio; }
+
+std::string UsualCodecOf(const TrainOptions& options) {
+  if (!options.bits_policy.empty()) return "dither";
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  if (!algorithm.ok()) return "";
+  if (algorithm->kind != AlgorithmKind::kSparsity) return std::string(CodecOf(algorithm->kind));
+  return policy::TopKOf(policy::ParseSparsity(options.algorithm).value(), RatioOf(options));
 }
 
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
@@ -346,6 +404,10 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
     print["--every"] = RoundOf(o);
     print["--fragments"] = o.fragments;
   }
+  if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
+    print["--ratio"] = RatioOf(o);
+  }
+  if (!o.bits_policy.empty()) print["--bits-policy"] = o.bits_policy;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;
   if (o.schedule == "wsd") print["--decay-part"] = o.decay_part;

@@ -41,6 +41,9 @@ struct UpdateOptions {
   // its next, and the parts. 0 steps: EveryOf the algorithm.
   int64_t every = 0;
   int64_t fragments = 1;
+  // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
+  // in the mean. 0: RatioOf has the default.
+  double ratio = 0;
   std::string optimizer = "sgd";  // or "adamw"
   double learning_rate = 0.1;
   double momentum = 0.9;  // of SGD
@@ -64,7 +67,8 @@ struct UpdateOptions {
 struct CommunicationOptions {
   int workers = 1;
   std::string codec = "elastic:bits=4";
-  std::string exact = "1d";       // BucketPlanOptions::exact
+  std::string bits_policy;   // how `codec` gets its bits, as policy::ParseBitPolicy takes it
+  std::string exact = "1d";  // BucketPlanOptions::exact
   std::string exchange = "auto";  // as exchange/exchange_choice.h takes it
   std::string metric = "auto";    // in which gradients are compressed; or "plain"
   // First steps that go uncompressed in a metric, which must get to know the gradients.
@@ -113,6 +117,13 @@ nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
 // Returns "adam" if gradients are compressed relative to the optimiser's second moments
 // (layers/metric.h), or "plain", as they also are where the codec loses nothing.
 std::string MetricOf(const TrainOptions& options);
+
+// Returns the part of the coordinates that workers send in the mean.
+double RatioOf(const TrainOptions& options);
+
+// Returns the codec that goes with the options, if --codec does not say otherwise; it is empty
+// if none does. The options need not be valid.
+std::string UsualCodecOf(const TrainOptions& options);
 
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,

@@ -104,6 +104,50 @@ TEST(TrainOptionsTest, OnlyAPartitionThatDealsIsInThePrint) {
             "--partition was \"dirichlet:alpha=0.3\" and is \"dirichlet:alpha=0.1\"");
 }
 
+TEST(TrainOptionsTest, AlgorithmsThatSendPartsNameTheirCodec) {
+  TrainOptions o = Valid();
+  for (const char* algorithm : {"uniform", "dagc-r", "dagc-a", "accordion"}) {
+    o.algorithm = algorithm;
+    o.codec = UsualCodecOf(o);
+    EXPECT_EQ(o.codec, "topk:ratio=0.1,bits=16|ef");
+    EXPECT_EQ(ErrorOf(o), "") << algorithm;
+  }
+  o.ratio = .02;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("leave out --codec"));
+  o.codec = UsualCodecOf(o);
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(Fingerprint(o, 2)["--ratio"], .02);
+  EXPECT_EQ(Fingerprint(o, 2)["--algorithm"], "accordion");
+  o.ratio = 2;
+  o.codec = UsualCodecOf(o);
+  EXPECT_THAT(ErrorOf(o), HasSubstr("ratio"));
+  o = Valid();
+  o.ratio = .1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--ratio is for --algorithm uniform, dagc-r"));
+}
+
+TEST(TrainOptionsTest, PoliciesOfBitsAreCheckedBeforeAnythingStarts) {
+  TrainOptions o = Valid();
+  EXPECT_FALSE(Fingerprint(o, 2).contains("--bits-policy"));
+  o.bits_policy = "noise:kappa=0.2";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("it needs --codec dither"));
+  o.codec = UsualCodecOf(o);
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(Fingerprint(o, 2)["--bits-policy"], "noise:kappa=0.2");
+  o.codec = "dither:bits=2,model=gauss";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.codec = "dither:bits=3";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("without bits"));
+  o.codec = "dither|ef";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("without bits"));
+  o.codec = "dither";
+  o.bits_policy = "greedy";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("valid are: adaquantfl, aqg, dadaquant"));
+  o.bits_policy = "noise";
+  o.algorithm = "local-sgd";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--algorithm allreduce"));
+}
+
 TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   TrainOptions o = Valid();
   o.optimizer = "adam";

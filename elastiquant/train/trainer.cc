@@ -442,6 +442,7 @@ RunFacts Trainer::Facts() const {
           .init = state_.init,
           .rounds = 0,
           .uploads = {},
+          .policy = runner_->Policy(),
           .shares = shares_.samples.empty() ? nullptr : &shares_};
 }
 

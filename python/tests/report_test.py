@@ -13,9 +13,9 @@ import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from elastiquant_report import findings, plots, shares, table
+from elastiquant_report import decisions, findings, plots, shares, table
 from elastiquant_report.runs import RunError, differences, load_runs
-from synthetic_runs import add_partition, write_comparison, write_run
+from synthetic_runs import add_decisions, add_partition, write_comparison, write_run
 
 PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
 PLOTS = ("time", "bytes", "seconds")
@@ -64,6 +64,26 @@ class ReportTest(unittest.TestCase):
             files = sorted((self.folder / "out").iterdir())
             contents.append({file.name: file.read_bytes() for file in files})
         self.assertEqual(contents[0], contents[1])
+
+    def test_draws_what_policies_decided(self):
+        groups = {"bits": "noise", "groups": ["a.weight ... b.weight, 2 tensors", "c.weight"]}
+        bits = add_decisions(
+            write_run(self.folder / "noise"),
+            "bits",
+            lambda step: [[4 - step / 60, 2], [4 - step / 60, 3]],
+            groups,
+        )
+        ratios = add_decisions(
+            write_run(self.folder / "ratios"), "ratios", lambda _: [0.2, 0.05], {"ratio": 0.1}
+        )
+        plain = write_run(self.folder / "plain")
+        done = self.report([bits, ratios, plain])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("decisions", "decisions-2"):
+            png = (self.folder / "out" / f"{name}.png").read_bytes()
+            self.assertTrue(png.startswith(b"\x89PNG"), name)
+            self.assertIn(f"{name}.png", (self.folder / "out" / "report.md").read_text())
+        self.assertFalse((self.folder / "out" / "decisions-3.png").exists())
 
     def test_draws_the_shares_of_data_that_lay_on_workers(self):
         runs = write_comparison(self.folder)
@@ -199,6 +219,24 @@ class NumbersTest(unittest.TestCase):
             write_run(self.folder / "slow", "elastic:bits=4", 4.07, link=None, compute=0.12),
         ]
         self.assertIn("does not pay", findings.speed(load_runs(unlimited)))
+
+    def test_decisions_are_told_by_layers_or_by_workers(self):
+        folder = write_run(self.folder / "run", steps=4, epochs=1)
+        add_decisions(
+            folder, "bits", lambda step: [[4 - step, 1]], {"groups": ["a.weight", "b"]}
+        )
+        run = load_runs([folder])[0]
+        kind, steps, lines = decisions.series(run)
+        self.assertEqual((kind, steps), ("bits", [1, 2, 3, 4]))
+        self.assertEqual(lines, {"0: a": [[3], [2], [1], [0]], "1: b": [[1]] * 4})
+        self.assertIn("fell from 2 to 0.5", decisions.finding(run))
+        # The first steps of dagc-a are by ratio.
+        for step in run.steps[1:]:
+            step["decisions"] = {"thresholds": [0.5, 1.5]}
+        kind, steps, lines = decisions.series(run)
+        self.assertEqual((kind, steps), ("thresholds", [2, 3, 4]))
+        self.assertEqual(lines, {"worker 0": [[0.5]] * 3, "worker 1": [[1.5]] * 3})
+        self.assertIn("threshold 1 throughout", decisions.finding(run))
 
     def test_shares_are_told_once_for_each_way_of_dealing(self):
         even, uneven = [[5, 5], [5, 5]], [[90, 0], [2, 8]]

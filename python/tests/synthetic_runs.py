@@ -94,6 +94,17 @@ def add_partition(folder: Path, spec: str, classes: list[list[int]]) -> Path:
     return folder
 
 
+def add_decisions(folder: Path, kind: str, decide, policy: dict) -> Path:
+    """Gives each step the decisions of all workers, which decide(step) returns."""
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | {"policy": policy}))
+    steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for step in steps:
+        step["decisions"] = {kind: decide(step["step"])}
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, steps)) + "\n")
+    return folder
+
+
 def write_comparison(folder: Path, **options) -> list[Path]:
     """fp32, 8 bits, 4 bits and entropy-coded 4 bits."""
     spec = "elastic:bits={},levels=exp,p=auto,norm=linf,bucket=512{}"

@@ -1,0 +1,183 @@
+"""Trains with workers that choose their codecs for themselves.
+
+usage: train_policy_test.py PROGRAM [unittest arguments]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+STEPS = 8
+WORKERS = 3
+COMMON = {
+    "--model": "resnet20",
+    "--generated-train": "384",
+    "--generated-test": "64",
+    "--batch": "8",
+    "--seed": "3",
+    "--lr": "0.05",
+    "--workers": str(WORKERS),
+    "--partition": "volumes:skew=10",
+    "--steps": str(STEPS),
+    "--measure-every": "3",
+    "--check-replicas": "every",
+    # Biases in fp32 would count in bits_per_coordinate.
+    "--exact": "none",
+}
+
+
+def train(out, *flags, **options):
+    """options override COMMON: bits_policy="noise" is --bits-policy noise."""
+    named = {"--" + name.replace("_", "-"): str(value) for name, value in options.items()}
+    words = [PROGRAM, "train", "--out", str(out), "--quiet", *flags]
+    for name, value in (COMMON | named).items():
+        words += [name, value]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+
+def summary(out):
+    return json.loads((out / "summary.json").read_text())
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def decisions(out):
+    return [line.get("decisions") for line in lines(out)]
+
+
+def ratios(*arguments):
+    words = [PROGRAM, "ratios", "--json", *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["ratios"]
+
+
+class PolicyTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def trained(self, name, *flags, **options):
+        done = train(self.folder / name, *flags, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.folder / name
+
+    def assert_close(self, values, expected):
+        self.assertEqual(len(values), len(expected))
+        for value, wanted in zip(values, expected, strict=True):
+            self.assertAlmostEqual(value / wanted, 1, places=5)
+
+    def test_ratios_are_those_that_the_volumes_give(self):
+        for algorithm, rule in (
+            ("uniform", "uniform"),
+            ("dagc-r", "monotone"),
+            ("dagc-r:rule=published", "published"),
+        ):
+            with self.subTest(algorithm):
+                name = algorithm.replace(":", "-")
+                out = self.trained(name, algorithm=algorithm, ratio=0.05)
+                told = summary(out)
+                self.assertEqual(told["algorithm"], algorithm)
+                self.assertEqual(told["policy"]["ratio"], 0.05)
+                self.assertTrue(told["replicas_identical"])
+                volumes = ",".join(map(str, told["partition"]["volumes"]))
+                expected = ratios("--rule", rule, "--ratio", "0.05", "--volumes", volumes)
+                for decision in decisions(out):
+                    self.assert_close(decision["ratios"], expected)
+
+    def test_fewer_coordinates_are_fewer_bytes(self):
+        few = self.trained("few", algorithm="dagc-r", ratio=0.01)
+        many = self.trained("many", algorithm="dagc-r", ratio=0.1)
+        self.assertLess(5 * summary(few)["bytes_up"], summary(many)["bytes_up"])
+
+    def test_thresholds_are_common_but_for_the_volumes(self):
+        out = self.trained("a", algorithm="dagc-a", ratio=0.05)
+        volumes = ",".join(map(str, summary(out)["partition"]["volumes"]))
+        relative = ratios("--rule", "absolute", "--volumes", volumes)
+        told = decisions(out)
+        # Top-k until the workers know each other's first step.
+        self.assertEqual([next(iter(d)) for d in told], 2 * ["ratios"] + 6 * ["thresholds"])
+        for decision in told[2:]:
+            first = decision["thresholds"][0]
+            self.assert_close(
+                [t / first * relative[0] for t in decision["thresholds"]], relative
+            )
+
+    def test_accordion_has_two_ratios(self):
+        out = self.trained("accordion", algorithm="accordion:change=0.1", ratio=0.1)
+        told = decisions(out)
+        self.assert_close(told[0]["ratios"], WORKERS * [0.1])
+        seen = {round(ratio, 6) for decision in told for ratio in decision["ratios"]}
+        self.assertEqual(seen, {0.01, 0.1})
+
+    def test_every_policy_of_bits_trains(self):
+        for policy in (
+            "fixed:bits=3",
+            "noise",
+            "adaquantfl",
+            "dadaquant",
+            "feddq:resolution=0.0001",
+            "dq-sgd",
+            "aqg",
+        ):
+            with self.subTest(policy):
+                out = self.trained(policy.split(":")[0], bits_policy=policy)
+                told = summary(out)
+                self.assertEqual(told["policy"]["bits"], policy)
+                self.assertTrue(told["replicas_identical"])
+                for decision in decisions(out):
+                    self.assertEqual(len(decision["bits"]), WORKERS)
+                    for bits in decision["bits"]:
+                        self.assertEqual(len(bits), len(told["policy"]["groups"]))
+                        self.assertTrue(all(0.5 <= b <= 8 and b % 0.25 == 0 for b in bits))
+        fixed = summary(self.folder / "fixed")
+        self.assertAlmostEqual(fixed["bits_per_coordinate"], 3, delta=0.1)
+
+    def test_less_noise_is_allowed_for_more_bits(self):
+        fine = summary(self.trained("fine", bits_policy="noise:kappa=0.01"))
+        coarse = summary(self.trained("coarse", bits_policy="noise:kappa=1"))
+        self.assertGreater(fine["bits_per_coordinate"], coarse["bits_per_coordinate"] + 1)
+
+    def test_a_resumed_run_goes_on_alike(self):
+        for name, options in (
+            ("noise", {"bits_policy": "noise"}),
+            ("dagc-a", {"algorithm": "dagc-a"}),
+            ("accordion", {"algorithm": "accordion:change=0.1"}),
+        ):
+            with self.subTest(name):
+                always = {**options, "schedule": "constant", "checkpoint_every": 5}
+                whole = self.trained(name, **always)
+                self.trained(name + "-half", **always, steps=5)
+                half = self.trained(name + "-half", "--resume", **always)
+                self.assertEqual(decisions(half), decisions(whole))
+                self.assertEqual(summary(half)["weights_hash"], summary(whole)["weights_hash"])
+
+    def test_skipped_steps_teach_nothing(self):
+        out = self.trained("nan", bits_policy="noise", inject="nan@step=3,rank=1")
+        told = decisions(out)
+        self.assertEqual([i for i, d in enumerate(told) if d is None], [3])
+
+    def test_wrong_options_say_what_is_right(self):
+        for options, words in (
+            ({"algorithm": "dagc-r:rule=fair"}, "uniform, published, monotone"),
+            ({"algorithm": "dagc-r", "codec": "fp32"}, "leave out --codec"),
+            ({"algorithm": "dagc-r", "ratio": 3}, "at most 1"),
+            ({"ratio": 0.5}, "--ratio is for --algorithm uniform"),
+            ({"bits_policy": "greedy"}, "valid are: adaquantfl"),
+            ({"bits_policy": "noise", "codec": "elastic:bits=4"}, "--codec dither"),
+        ):
+            with self.subTest(options):
+                done = train(self.folder / "wrong", **options)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
