@@ -14,15 +14,15 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Kind = DelayedAction::Kind;
-using Values = DelayedSteps::Values;
+using DelayedKind = DelayedAction::Kind;
+using DelayedValues = DelayedSteps::Values;
 
 // A worker with two weights under SGD with momentum.
 struct DelayedWorker {
   DelayedWorker(const DelayedOptions& options, float momentum)
       : machine(DelayedSteps::Make(options, {std::span<float>(weights)},
                                    {.step =
-                                        [this, momentum](const Values& g) {
+                                        [this, momentum](const DelayedValues& g) {
                                           for (size_t i = 0; i < 2; ++i) {
                                             velocity[i] = momentum * velocity[i] + g[0][i];
                                             weights[i] -= kRate * velocity[i];
@@ -43,21 +43,22 @@ TEST(DelayedStepsTest, SendsAtOnceAndAppliesLater) {
   const std::vector<float> g{1, 1};
   const auto take = [&](int64_t step) {
     const auto actions = worker.machine.OnGradient(step, {std::span<const float>(g)});
-    const Values mean{{0, 0}};
+    const DelayedValues mean{{0, 0}};
     for (const DelayedAction& action : actions) {
-      action.kind == Kind::kSend ? void(worker.machine.Send()) : worker.machine.Apply(&mean);
+      action.kind == DelayedKind::kSend ? void(worker.machine.Send())
+                                        : worker.machine.Apply(&mean);
     }
     return actions;
   };
   EXPECT_THAT(take(1), IsEmpty());
-  EXPECT_THAT(take(2), ElementsAre(DelayedAction{Kind::kSend, 0}));
+  EXPECT_THAT(take(2), ElementsAre(DelayedAction{DelayedKind::kSend, 0}));
   EXPECT_THAT(take(3), IsEmpty());
-  EXPECT_THAT(take(4), ElementsAre(DelayedAction{Kind::kSend, 1}));
-  EXPECT_THAT(take(5), ElementsAre(DelayedAction{Kind::kApply, 0}));
+  EXPECT_THAT(take(4), ElementsAre(DelayedAction{DelayedKind::kSend, 1}));
+  EXPECT_THAT(take(5), ElementsAre(DelayedAction{DelayedKind::kApply, 0}));
   EXPECT_EQ(worker.machine.MostUnderWay(), 2);
-  EXPECT_THAT(worker.machine.OnEnd(5),
-              ElementsAre(DelayedAction{Kind::kApply, 1}, DelayedAction{Kind::kSend, 2},
-                          DelayedAction{Kind::kApply, 2}));
+  EXPECT_THAT(worker.machine.OnEnd(5), ElementsAre(DelayedAction{DelayedKind::kApply, 1},
+                                                   DelayedAction{DelayedKind::kSend, 2},
+                                                   DelayedAction{DelayedKind::kApply, 2}));
   EXPECT_FALSE(DelayedSteps::Make({.every = 0}, {}, {}).ok());
   EXPECT_FALSE(DelayedSteps::Make({.delay = -1}, {}, {}).ok());
 }
@@ -81,15 +82,15 @@ struct DelayedWorld {
   void Act(const std::vector<DelayedAction>& actions) {
     for (const DelayedAction& action : actions) {
       const auto round = static_cast<size_t>(action.round);
-      if (action.kind == Kind::kSend) {
+      if (action.kind == DelayedKind::kSend) {
         sums.resize(round + 1, {0, 0});
         for (auto& worker : workers) {
-          const Values& sent = worker->machine.Send();
+          const DelayedValues& sent = worker->machine.Send();
           for (size_t i = 0; i < 2; ++i) sums[round][i] += sent[0][i];
         }
         continue;
       }
-      Values mean{sums[round]};
+      DelayedValues mean{sums[round]};
       for (float& v : mean[0]) v /= static_cast<float>(workers.size());
       for (auto& worker : workers) worker->machine.Apply(&mean);
       ++applied;

@@ -18,12 +18,12 @@
 namespace elastiquant {
 namespace {
 
-using Kind = FragmentAction::Kind;
-using Values = std::vector<float>;
+using FragmentKind = FragmentAction::Kind;
+using Floats = std::vector<float>;
 
 // One worker with one parameter in each fragment.
 struct OneWorker {
-  OneWorker(const LocalStepsOptions& options, std::vector<Values> start)
+  OneWorker(const LocalStepsOptions& options, std::vector<Floats> start)
       : local(std::move(start)), machine(MakeMachine(options)) {}
 
   LocalSteps MakeMachine(const LocalStepsOptions& options) {
@@ -34,25 +34,25 @@ struct OneWorker {
     }
     return LocalSteps::Make(options, std::move(spans), std::move(fragments)).value();
   }
-  Values Send(size_t fragment) {
-    Values sent(local[fragment].size());
+  Floats Send(size_t fragment) {
+    Floats sent(local[fragment].size());
     machine.Send(fragment, [&](size_t) { return std::span<float>(sent); });
     return sent;
   }
-  void Apply(size_t fragment, Values mean) {
+  void Apply(size_t fragment, Floats mean) {
     machine.Apply(fragment, [&](size_t) { return std::span<float>(mean); });
   }
 
-  std::vector<Values> local;
+  std::vector<Floats> local;
   LocalSteps machine;
 };
 
 TEST(LocalStepsTest, LocalSgdGoesOnFromTheMeanOfTheModels) {
   OneWorker worker({.schedule = {.every = 2}}, {{4, 0}});
   worker.local[0] = {3, 2};
-  EXPECT_EQ(worker.Send(0), (Values{1, -2}));
+  EXPECT_EQ(worker.Send(0), (Floats{1, -2}));
   worker.Apply(0, {2, -1});  // the others are at {1, 0} on average
-  EXPECT_EQ(worker.local[0], (Values{2, 1}));
+  EXPECT_EQ(worker.local[0], (Floats{2, 1}));
 }
 
 TEST(LocalStepsTest, DiLoCoMovesTheAnchorByNesterovsMomentum) {
@@ -68,12 +68,12 @@ TEST(LocalStepsTest, ADelayedMeanIsMixedWithWhatWasLearntSince) {
   OneWorker worker({.schedule = {.every = 4, .fragments = 2, .delay = 1}, .mix = .25},
                    {{0}, {10}});
   worker.local = {{-2}, {8}};
-  EXPECT_EQ(worker.Send(0), (Values{2}));
+  EXPECT_EQ(worker.Send(0), (Floats{2}));
   worker.local[0][0] = -3;
   worker.Apply(0, {4});
   EXPECT_FLOAT_EQ(worker.local[0][0], .25f * -3 + .75f * -4);
   EXPECT_EQ(worker.local[1][0], 8);  // of the other fragment
-  EXPECT_EQ(worker.Send(1), (Values{2}));
+  EXPECT_EQ(worker.Send(1), (Floats{2}));
 }
 
 // Its own part counts at once and the others' a round later: without momentum the anchor is
@@ -81,12 +81,12 @@ TEST(LocalStepsTest, ADelayedMeanIsMixedWithWhatWasLearntSince) {
 TEST(LocalStepsTest, EagerUpdatesPutTheOwnPartFirst) {
   OneWorker worker({.schedule = {.every = 2, .delay = 2}, .eager = true, .share = .25}, {{0}});
   worker.local[0][0] = -4;
-  EXPECT_EQ(worker.Send(0), (Values{4}));
+  EXPECT_EQ(worker.Send(0), (Floats{4}));
   EXPECT_FLOAT_EQ(worker.local[0][0], -1);  // .25 * 4
   worker.local[0][0] = -9;                  // 8 further
   worker.Apply(0, {6});
   EXPECT_FLOAT_EQ(worker.local[0][0], -9);
-  EXPECT_EQ(worker.Send(0), (Values{8}));
+  EXPECT_EQ(worker.Send(0), (Floats{8}));
   EXPECT_FLOAT_EQ(worker.local[0][0], -6 - 2);
   worker.machine.ShowShared();
   EXPECT_FLOAT_EQ(worker.local[0][0], -6);
@@ -105,7 +105,7 @@ TEST(LocalStepsTest, ARoundWithoutAMeanLosesItsWorkAndNothingElse) {
 }
 
 TEST(LocalStepsTest, RefusesOptionsOutOfRange) {
-  Values values(3);
+  Floats values(3);
   const auto fail = [&](const LocalStepsOptions& options, std::vector<size_t> fragments) {
     return !LocalSteps::Make(options, {std::span<float>(values)}, std::move(fragments)).ok();
   };
@@ -121,16 +121,16 @@ TEST(LocalStepsTest, RefusesOptionsOutOfRange) {
 
 // Workers over a network in memory, each at its own pace: a worker waits for a mean only where
 // it must, so that in between any may be ahead. Which one goes next is the seed's.
-class World {
+class LocalWorld {
  public:
   static constexpr size_t kLength = 37;
 
-  World(uint64_t seed, const LocalStepsOptions& options, size_t workers, std::string codec)
+  LocalWorld(uint64_t seed, const LocalStepsOptions& options, size_t workers, std::string codec)
       : keys_(MakeLaneKeys(DeriveKey(seed, 0, 0, 7))),
         codec_(MakeCodec(codec).value()),
         options_(options) {
     for (size_t w = 0; w < workers; ++w) {
-      std::vector<Values> start(options.schedule.fragments, Values(kLength, 1.f));
+      std::vector<Floats> start(options.schedule.fragments, Floats(kLength, 1.f));
       workers_.push_back(std::make_unique<OneWorker>(options, start));
       at_.push_back(0);
       todo_.emplace_back();
@@ -192,7 +192,7 @@ class World {
   void Train(size_t w, int64_t steps) {
     if (Draw() % 5 == 0) Replace(w);
     OneWorker& worker = *workers_[w];
-    for (Values& values : worker.local) {
+    for (Floats& values : worker.local) {
       for (float& v : values) v -= static_cast<float>(Draw() % 1000) / 1e4f;
     }
     const int64_t step = ++at_[w];
@@ -204,7 +204,7 @@ class World {
   // Kills the worker, and starts another one from what it had saved.
   void Replace(size_t w) {
     auto next = std::make_unique<OneWorker>(options_, workers_[w]->local);
-    std::map<std::pair<std::string, size_t>, Values> saved;
+    std::map<std::pair<std::string, size_t>, Floats> saved;
     workers_[w]->machine.ForEachState([&](std::string_view name, size_t p, auto values) {
       saved[{std::string(name), p}].assign(values.begin(), values.end());
     });
@@ -217,7 +217,7 @@ class World {
   void Act(size_t w) {
     const FragmentAction action = todo_[w].front();
     auto& frames = rounds_[{action.fragment, action.round}];
-    if (action.kind == Kind::kSend) {
+    if (action.kind == FragmentKind::kSend) {
       frames[w] = Encode(w, action);
     } else {
       if (frames.size() < workers_.size()) return;  // it waits
@@ -227,7 +227,7 @@ class World {
   }
 
   std::vector<uint8_t> Encode(size_t w, const FragmentAction& action) {
-    const Values values = workers_[w]->Send(action.fragment);
+    const Floats values = workers_[w]->Send(action.fragment);
     for (size_t i = 0; i < kLength; ++i) {
       pseudo_[action.fragment][i] += static_cast<double>(values[i]);
     }
@@ -239,11 +239,11 @@ class World {
     return frame;
   }
 
-  Values MeanOf(const std::map<size_t, std::vector<uint8_t>>& frames,
+  Floats MeanOf(const std::map<size_t, std::vector<uint8_t>>& frames,
                 const FragmentAction& action, bool count) {
-    Values sum(kLength);
+    Floats sum(kLength);
     for (const auto& [w, frame] : frames) {
-      Values decoded(kLength);
+      Floats decoded(kLength);
       EXPECT_TRUE(DecodeFrame(frame, work_, decoded).ok());
       for (size_t i = 0; i < kLength; ++i) {
         sum[i] += decoded[i];
@@ -271,7 +271,7 @@ class World {
   std::vector<std::vector<double>> pseudo_, sent_, applied_;
 };
 
-void RunSeed(uint64_t seed) {
+void RunLocalSeed(uint64_t seed) {
   const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, 0, 1));
   const auto draw = [&](uint32_t i, uint32_t below) { return RandomBits(keys, i) % below; };
   LocalStepsOptions options;
@@ -288,7 +288,7 @@ void RunSeed(uint64_t seed) {
   }
   options.share = 1 / static_cast<double>(workers);
   const char* codecs[] = {"fp32", "topk:ratio=0.2|ef", "dither:bits=2", "signsgd|ef"};
-  World world(seed, options, workers, codecs[draw(6, 4)]);
+  LocalWorld world(seed, options, workers, codecs[draw(6, 4)]);
   world.Run(1 + draw(7, 25));
   world.Check();
 }
@@ -300,7 +300,7 @@ TEST(LocalStepsTest, SumOfUpdatesIsSumOfSentAndRememberedInAnyOrder) {
   const uint64_t count = only ? 1 : 1000;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("replay with LOCAL_STEPS_SEED=" + std::to_string(seed));
-    RunSeed(seed);
+    RunLocalSeed(seed);
     if (testing::Test::HasFatalFailure()) return;
   }
 }

@@ -11,30 +11,30 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Kind = FragmentAction::Kind;
+using RoundKind = FragmentAction::Kind;
 
 TEST(RoundScheduleTest, DiLoCoSendsAndAppliesEverythingAfterEachRound) {
   const auto schedule = RoundSchedule::Make({.every = 4}).value();
   EXPECT_THAT(schedule.After(3), IsEmpty());
-  EXPECT_THAT(schedule.After(4), ElementsAre(FragmentAction{Kind::kSend, 0, 0},
-                                             FragmentAction{Kind::kApply, 0, 0}));
-  EXPECT_THAT(schedule.After(8), ElementsAre(FragmentAction{Kind::kSend, 0, 1},
-                                             FragmentAction{Kind::kApply, 0, 1}));
+  EXPECT_THAT(schedule.After(4), ElementsAre(FragmentAction{RoundKind::kSend, 0, 0},
+                                             FragmentAction{RoundKind::kApply, 0, 0}));
+  EXPECT_THAT(schedule.After(8), ElementsAre(FragmentAction{RoundKind::kSend, 0, 1},
+                                             FragmentAction{RoundKind::kApply, 0, 1}));
   EXPECT_THAT(schedule.AtEnd(8), IsEmpty());
-  EXPECT_THAT(schedule.AtEnd(9), ElementsAre(FragmentAction{Kind::kSend, 0, 2},
-                                             FragmentAction{Kind::kApply, 0, 2}));
+  EXPECT_THAT(schedule.AtEnd(9), ElementsAre(FragmentAction{RoundKind::kSend, 0, 2},
+                                             FragmentAction{RoundKind::kApply, 0, 2}));
 }
 
 TEST(RoundScheduleTest, FragmentsTakeTurnsAndAreAppliedLater) {
   const auto schedule = RoundSchedule::Make({.every = 6, .fragments = 2, .delay = 2}).value();
-  EXPECT_THAT(schedule.After(3), ElementsAre(FragmentAction{Kind::kSend, 0, 0}));
-  EXPECT_THAT(schedule.After(5), ElementsAre(FragmentAction{Kind::kApply, 0, 0}));
-  EXPECT_THAT(schedule.After(6), ElementsAre(FragmentAction{Kind::kSend, 1, 0}));
+  EXPECT_THAT(schedule.After(3), ElementsAre(FragmentAction{RoundKind::kSend, 0, 0}));
+  EXPECT_THAT(schedule.After(5), ElementsAre(FragmentAction{RoundKind::kApply, 0, 0}));
+  EXPECT_THAT(schedule.After(6), ElementsAre(FragmentAction{RoundKind::kSend, 1, 0}));
   EXPECT_TRUE(schedule.IsUnderWay(1, 6));
   EXPECT_TRUE(schedule.IsUnderWay(1, 7));
   EXPECT_FALSE(schedule.IsUnderWay(1, 8));
-  EXPECT_THAT(schedule.After(8), ElementsAre(FragmentAction{Kind::kApply, 1, 0}));
-  EXPECT_THAT(schedule.After(9), ElementsAre(FragmentAction{Kind::kSend, 0, 1}));
+  EXPECT_THAT(schedule.After(8), ElementsAre(FragmentAction{RoundKind::kApply, 1, 0}));
+  EXPECT_THAT(schedule.After(9), ElementsAre(FragmentAction{RoundKind::kSend, 0, 1}));
 }
 
 TEST(RoundScheduleTest, RefusesWhatCannotBe) {
@@ -58,7 +58,7 @@ TEST(RoundScheduleTest, EverySendIsAppliedOnceBeforeTheNext) {
                   .value();
           std::map<size_t, int64_t> sent, applied;
           const auto take = [&](const FragmentAction& action) {
-            if (action.kind == Kind::kSend) {
+            if (action.kind == RoundKind::kSend) {
               ASSERT_EQ(sent[action.fragment], applied[action.fragment]);
               ASSERT_EQ(action.round, sent[action.fragment]++);
             } else {
