@@ -41,19 +41,19 @@ def _short(name: str) -> str:
 
 
 def finding(run: Run) -> str:
-    """How the mean decision of a run moved."""
-    kind, _, lines = series(run)
-    means = [_mean(_mean(line[i]) for line in lines.values()) for i in _ends(lines)]
+    """How the mean decision moved from the first tenth of a run to the last."""
+    kind, steps, lines = series(run)
+    tenth = max(1, len(steps) // 10)
+    means = [
+        _mean(_mean(values) for line in lines.values() for values in line[part])
+        for part in (slice(tenth), slice(-tenth, None))
+    ]
     begin, end = (f"{value:.3g}" for value in means)
     name = ((run["policy"] or {}).get("bits") or run["algorithm"] or run.label).split(":")[0]
     if begin == end:
         return f"{name}: {_KINDS[kind]} {end} throughout"
     word = "rose" if means[1] > means[0] else "fell"
     return f"{name}: mean {_KINDS[kind]} {word} from {begin} to {end}"
-
-
-def _ends(lines: dict[str, list[list[float]]]) -> tuple[int, int]:
-    return 0, len(next(iter(lines.values()))) - 1
 
 
 def _mean(values) -> float:
@@ -103,7 +103,10 @@ def _figure(look, run: Run, stem: Path) -> list[Path]:
     axes.set_title(_KINDS[kind].capitalize())
     axes.set_xlabel("step")
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    if kind == "thresholds":
+        axes.set_yscale("log")  # workers differ by constant factors
+    else:
+        axes.set_ylim(bottom=0)
     look.layout(fig, key=True)
     look.name_series(fig, drawn, shown, details)
     return look.save(fig, stem)
