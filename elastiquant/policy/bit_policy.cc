@@ -163,24 +163,30 @@ std::vector<double> PolicyKeys::List(const std::string& key, const std::string& 
 
 Status PolicyKeys::Check() const {
   EQ_RETURN_IF_ERROR(error_);
-  for (const auto& [key, unused] : part_.pairs) {
-    std::string list;
-    bool known = false;
-    for (const auto& [own, value] : read_) {
-      list += (list.empty() ? "" : ", ") + own;
-      known = known || own == key;
-    }
-    if (known) continue;
-    return InvalidArgument("policy '" + part_.name + "' has no parameter '" + key +
-                           "'; it has " + list);
+  const auto is_read = [this](const auto& given) {
+    return std::ranges::any_of(read_,
+                               [&](const auto& own) { return own.first == given.first; });
+  };
+  const auto unread = std::ranges::find_if_not(part_.pairs, is_read);
+  if (unread == part_.pairs.end()) return {};
+  std::string list;
+  for (const auto& [own, value] : read_) {
+    if (!list.empty()) list += ", ";
+    list += own;
   }
-  return {};
+  return InvalidArgument("policy '" + part_.name + "' has no parameter '" + unread->first +
+                         "'; it has " + list);
 }
 
 std::string PolicyKeys::Canonical() const {
   std::string text = part_.name;
+  char before = ':';
   for (const auto& [key, value] : read_) {
-    text += (text.size() == part_.name.size() ? ":" : ",") + key + "=" + value;
+    text += before;
+    text += key;
+    text += '=';
+    text += value;
+    before = ',';
   }
   return text;
 }

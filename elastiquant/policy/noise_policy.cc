@@ -71,6 +71,7 @@ class NoiseBits : public BitPolicy {
   }
   std::vector<double> Wanted() const override {
     std::vector<double> bits;
+    bits.reserve(layers_.size());
     for (const Layer& layer : layers_) bits.push_back(BitsFor(layer));
     return bits;
   }
