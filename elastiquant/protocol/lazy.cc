@@ -368,7 +368,7 @@ std::vector<uint8_t> Lazy::Save() const {
 }
 
 Status Lazy::Load(std::span<const uint8_t> bytes) {
-  const Status damaged = CorruptData("this is no state of a lazy worker, or a damaged one");
+  Status damaged = CorruptData("this is no state of a lazy worker, or a damaged one");
   if (bytes.size() < sizeof(uint32_t)) return damaged;
   const std::span<const uint8_t> body = bytes.first(bytes.size() - sizeof(uint32_t));
   uint32_t checksum = 0;
@@ -382,7 +382,7 @@ Status Lazy::Load(std::span<const uint8_t> bytes) {
 }
 
 Status Lazy::LoadFields(std::span<const uint8_t> bytes) {
-  const Status damaged = CorruptData("the state of a lazy worker is damaged");
+  Status damaged = CorruptData("the state of a lazy worker is damaged");
   ByteReader reader(bytes);
   uint32_t magic = 0, rule = 0, rank = 0, world_size = 0;
   uint64_t elements = 0, count = 0, has_sent = 0;

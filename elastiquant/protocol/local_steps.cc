@@ -53,20 +53,20 @@ Result<LocalSteps> LocalSteps::Make(const LocalStepsOptions& options,
                                     std::vector<std::span<float>> parameters,
                                     std::vector<size_t> fragments) {
   EQ_RETURN_IF_ERROR(CheckLocalSteps(options));
-  EQ_ASSIGN_OR_RETURN(RoundSchedule schedule, RoundSchedule::Make(options.schedule));
+  EQ_ASSIGN_OR_RETURN(const RoundSchedule& schedule, RoundSchedule::Make(options.schedule));
   if (fragments.size() != parameters.size() || std::ranges::any_of(fragments, [&](size_t f) {
         return f >= options.schedule.fragments;
       })) {
     return InvalidArgument("each parameter must belong to one of the " +
                            std::to_string(options.schedule.fragments) + " fragments");
   }
-  return LocalSteps(options, std::move(schedule), std::move(parameters), std::move(fragments));
+  return LocalSteps(options, schedule, std::move(parameters), std::move(fragments));
 }
 
-LocalSteps::LocalSteps(const LocalStepsOptions& options, RoundSchedule schedule,
+LocalSteps::LocalSteps(const LocalStepsOptions& options, const RoundSchedule& schedule,
                        std::vector<std::span<float>> parameters, std::vector<size_t> fragments)
     : options_(options),
-      schedule_(std::move(schedule)),
+      schedule_(schedule),
       parameters_(std::move(parameters)),
       members_(options.schedule.fragments) {
   for (size_t p = 0; p < fragments.size(); ++p) members_[fragments[p]].push_back(p);

@@ -83,7 +83,7 @@ class LocalSteps {
     std::vector<std::vector<float>> anchor, momentum;  // by parameter
   };
 
-  LocalSteps(const LocalStepsOptions& options, RoundSchedule schedule,
+  LocalSteps(const LocalStepsOptions& options, const RoundSchedule& schedule,
              std::vector<std::span<float>> parameters, std::vector<size_t> fragments);
   void Step(Outer* outer, size_t parameter, std::span<const float> mean) const;
   void GoOnFrom(size_t parameter, double mix);
