@@ -108,11 +108,7 @@ std::vector<nlohmann::json> FragmentEngine::Layers() {
 }
 
 StateIdentity FragmentEngine::Identity() const {
-  StateIdentity identity{.rank = rank_, .world_size = world_size_, .layers = {}};
-  for (size_t p = 0; p < shapes_.size(); ++p) {
-    identity.layers.push_back({shapes_[p].name, shapes_[p].elements, specs_[p]});
-  }
-  return identity;
+  return MakeStateIdentity(rank_, world_size_, shapes_, specs_);
 }
 
 Result<Sections> FragmentEngine::SaveState() const {

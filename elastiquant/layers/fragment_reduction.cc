@@ -85,7 +85,7 @@ Result<ExchangeChoice> FragmentReduction::ChoiceOf(const PlannedBucket& bucket,
   return as_it_asks;
 }
 
-Status FragmentReduction::MakeLayers(Communicator* comm) {
+Status FragmentReduction::MakeCodecs(int world_size) {
   EQ_ASSIGN_OR_RETURN(codecs_[kFragmentCodec], MakeCodec(options_.codec));
   EQ_ASSIGN_OR_RETURN(codecs_[kFragmentExact], MakeCodec("fp32"));
   if (!options_.down.empty()) {
@@ -93,8 +93,13 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
   }
   EQ_ASSIGN_OR_RETURN(
       const ExchangeChoice choice,
-      ChooseExchange(codecs_[kFragmentCodec], down_, options_.exchange, comm->world_size()));
+      ChooseExchange(codecs_[kFragmentCodec], down_, options_.exchange, world_size));
   exchange_ = choice.Describe();
+  return {};
+}
+
+Status FragmentReduction::MakeLayers(Communicator* comm) {
+  EQ_RETURN_IF_ERROR(MakeCodecs(comm->world_size()));
   BucketPlan all;
   for (const Part& part : parts_) {
     all.buckets.insert(all.buckets.end(), part.plan.buckets.begin(), part.plan.buckets.end());
@@ -105,32 +110,39 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
   values_.resize(shapes_.size());
   size_t first = 0;  // of the fragment's buckets
   for (size_t f = 0; f < parts_.size(); ++f) {
-    Part& part = parts_[f];
-    LayerBuckets buckets{part.plan, shapes_, {}, {}};
-    for (size_t b = 0; b < part.plan.buckets.size(); ++b) {
-      const PlannedBucket& planned = part.plan.buckets[b];
-      const std::span<float> memory = buckets_[first + b];
-      for (const BucketSlot& slot : planned.slots) {
-        values_[slot.parameter] = memory.subspan(slot.offset, shapes_[slot.parameter].elements);
-      }
-      if (planned.slots.empty()) scalars_ = memory;
-      buckets.gradients.push_back(memory);
-      buckets.specs.emplace_back(CodecKey(planned));
-    }
-    LayerReductionOptions options;
-    options.reducer = options_.reducer;
-    options.reducer.channel += static_cast<uint32_t>(f);
-    if (f > 0) options.reducer.seed = Mix64(options_.reducer.seed ^ f);  // each its own noise
-    options.certificate = certificate_;
-    options.first_bucket = first;
-    options.choose = [this, &part, world = comm->world_size()](
-                         size_t b, std::shared_ptr<const Codec> codec) {
-      return ChoiceOf(part.plan.buckets[b], std::move(codec), world);
-    };
-    EQ_ASSIGN_OR_RETURN(part.layers,
-                        LayerReduction::Make(comm, std::move(buckets), codecs_, options));
-    first += part.plan.buckets.size();
+    EQ_RETURN_IF_ERROR(MakePart(comm, f, first));
+    first += parts_[f].plan.buckets.size();
   }
+  return {};
+}
+
+// Makes the reduction of a fragment over its buckets, of which `first` is the first.
+Status FragmentReduction::MakePart(Communicator* comm, size_t fragment, size_t first) {
+  Part& part = parts_[fragment];
+  LayerBuckets buckets{part.plan, shapes_, {}, {}};
+  for (size_t b = 0; b < part.plan.buckets.size(); ++b) {
+    const PlannedBucket& planned = part.plan.buckets[b];
+    const std::span<float> memory = buckets_[first + b];
+    for (const BucketSlot& slot : planned.slots) {
+      values_[slot.parameter] = memory.subspan(slot.offset, shapes_[slot.parameter].elements);
+    }
+    if (planned.slots.empty()) scalars_ = memory;
+    buckets.gradients.push_back(memory);
+    buckets.specs.emplace_back(CodecKey(planned));
+  }
+  LayerReductionOptions options;
+  options.reducer = options_.reducer;
+  options.reducer.channel += static_cast<uint32_t>(fragment);
+  // Each has its own noise.
+  if (fragment > 0) options.reducer.seed = Mix64(options_.reducer.seed ^ fragment);
+  options.certificate = certificate_;
+  options.first_bucket = first;
+  options.choose = [this, &part, world = comm->world_size()](
+                       size_t b, std::shared_ptr<const Codec> codec) {
+    return ChoiceOf(part.plan.buckets[b], std::move(codec), world);
+  };
+  EQ_ASSIGN_OR_RETURN(part.layers,
+                      LayerReduction::Make(comm, std::move(buckets), codecs_, options));
   return {};
 }
 
@@ -147,12 +159,6 @@ Status FragmentReduction::Begin(size_t fragment, uint64_t round) {
 Result<StepOutcome> FragmentReduction::Finish(size_t fragment) {
   parts_[fragment].is_under_way = false;
   return parts_[fragment].layers->Finish();
-}
-
-Status FragmentReduction::UseCodec(const std::shared_ptr<const Codec>& codec) {
-  codecs_[kFragmentCodec] = codec;
-  for (Part& part : parts_) EQ_RETURN_IF_ERROR(part.layers->UseCodecs(codecs_));
-  return {};
 }
 
 void FragmentReduction::SaveMemory(Sections* sections) const {

@@ -66,10 +66,6 @@ class FragmentReduction {
   // values are lost. What codecs remember is then as it was.
   Result<StepOutcome> Finish(size_t fragment);
 
-  // Makes all that is not exact travel under these codecs, by FragmentOptions::codec. Must be
-  // called while no fragment is under way, alike on all workers.
-  Status UseCodec(const std::shared_ptr<const Codec>& codec);
-
   // What codecs remember, by parameter (CodecMemory). Must not be called while a fragment is
   // under way.
   void SaveMemory(Sections* sections) const;
@@ -94,7 +90,9 @@ class FragmentReduction {
   FragmentReduction(std::span<const ParameterShape> shapes, FragmentOptions options)
       : shapes_(shapes), options_(std::move(options)) {}
   Status MakeParts();
+  Status MakeCodecs(int world_size);
   Status MakeLayers(Communicator* comm);
+  Status MakePart(Communicator* comm, size_t fragment, size_t first);
   Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket,
                                   std::shared_ptr<const Codec> codec, int world_size) const;
 

@@ -43,6 +43,16 @@ Status CheckLayers(const json& theirs, const StateIdentity& mine) {
 
 }  // namespace
 
+StateIdentity MakeStateIdentity(int rank, int world_size,
+                                std::span<const ParameterShape> shapes,
+                                std::span<const std::string> specs) {
+  StateIdentity identity{.rank = rank, .world_size = world_size, .layers = {}};
+  for (size_t p = 0; p < shapes.size(); ++p) {
+    identity.layers.push_back({shapes[p].name, shapes[p].elements, specs[p]});
+  }
+  return identity;
+}
+
 std::vector<uint8_t> IdentitySection(const StateIdentity& identity) {
   json layers = json::object();
   for (const auto& [name, elements, codec] : identity.layers) {

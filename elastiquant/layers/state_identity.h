@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/layers/bucket_plan.h"
 
 namespace elastiquant {
 
@@ -22,6 +23,11 @@ struct StateIdentity {
   int world_size = 1;
   std::vector<Layer> layers;  // one for each parameter, in any order
 };
+
+// Returns the identity of a worker whose parameters travel under these specs, one for each.
+StateIdentity MakeStateIdentity(int rank, int world_size,
+                                std::span<const ParameterShape> shapes,
+                                std::span<const std::string> specs);
 
 // Returns the identity as a section of a checkpoint, in JSON.
 std::vector<uint8_t> IdentitySection(const StateIdentity& identity);

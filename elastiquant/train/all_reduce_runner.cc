@@ -9,6 +9,7 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/remembering.h"
+#include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
 namespace {
@@ -174,10 +175,7 @@ Status AllReduceRunner::BeginEpoch(int64_t epoch) {
 Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
   Sections memory;
   layers_->SaveMemory(&memory);
-  for (auto& [name, bytes] : memory) {
-    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
-    checkpoint->tensors[name] = {.dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
-  }
+  SaveSections(std::move(memory), "", checkpoint);
   checkpoint->tensors[kRate] = {
       .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
   if (own_) {

@@ -30,6 +30,15 @@ Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& opt
   return pass;
 }
 
+Result<std::unique_ptr<BackwardPass>> BackwardPass::MakeForOwn(const TrainOptions& options,
+                                                               Communicator* comm,
+                                                               Replica* replica) {
+  const std::vector<ParameterShape> shapes = ShapesOf(replica->parameters());
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan,
+                      PlanBuckets(shapes, {.exact = "none", .scalars = kScalars}));
+  return Make(options, comm, replica, std::move(plan), nullptr);
+}
+
 void BackwardPass::Begin(int64_t step, bool inspect) {
   step_ = step;
   gradients_->Begin();

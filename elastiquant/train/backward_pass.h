@@ -34,6 +34,11 @@ class BackwardPass {
                                                     Communicator* comm, Replica* replica,
                                                     BucketPlan plan, ReadyFunction ready);
 
+  // For runners that keep their gradients, or copy them before they send any: how these lie is
+  // then left to the pass.
+  static Result<std::unique_ptr<BackwardPass>> MakeForOwn(const TrainOptions& options,
+                                                          Communicator* comm, Replica* replica);
+
   FlatGradients& gradients() { return *gradients_; }
   const FlatGradients& gradients() const { return *gradients_; }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/train/own_state.h"
 
@@ -15,7 +14,6 @@ constexpr char kField[] = "delayed/";     // then the field of DelayedSteps, and
 constexpr char kMeanOf[] = "mean/";       // then the slot, and the parameter
 constexpr char kSkipOf[] = "mean-lost/";  // then the slot: what was wrong
 constexpr char kUnderWay[] = "under-way";
-constexpr char kFirst[] = "first-under-way";
 
 }  // namespace
 
@@ -37,12 +35,7 @@ Result<std::unique_ptr<Runner>> DelayedRunner::Make(const TrainOptions& options,
 
 Status DelayedRunner::MakeMachine(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
-  // Gradients are copied from here, so that how they lie matters little.
-  EQ_ASSIGN_OR_RETURN(
-      BucketPlan plan,
-      PlanBuckets(shapes_, {.exact = "none", .scalars = BackwardPass::kScalars}));
-  EQ_ASSIGN_OR_RETURN(pass_,
-                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  EQ_ASSIGN_OR_RETURN(pass_, BackwardPass::MakeForOwn(options_, comm_, replica_));
   DelayedSteps::Optimiser optimiser{
       .step = [this](const DelayedSteps::Values& gradient) { StepBy(gradient); },
       .save = [this] { kept_ = replica_->CopyOptimizer(); },
@@ -55,17 +48,8 @@ Status DelayedRunner::MakeMachine(const Algorithm& algorithm) {
 }
 
 Status DelayedRunner::MakeSlots() {
-  FragmentOptions fragments;
+  FragmentOptions fragments = FragmentOptionsOf(options_, weights_);
   fragments.fragments.assign(shapes_.size(), 0);
-  fragments.codec = options_.codec;
-  fragments.exact = options_.exact;
-  fragments.exchange = options_.exchange;
-  fragments.down = options_.codec_down;
-  fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
-  fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
-  fragments.reducer.threads = options_.codec_threads;
-  fragments.reducer.weights = weights_;
-  fragments.reducer.measure_every = static_cast<uint64_t>(options_.measure_every);
   for (int64_t s = 0; s < machine_->MostUnderWay(); ++s) {
     fragments.reducer.channel = static_cast<uint32_t>(s);
     fragments.certificate = s == 0 ? nullptr : &slots_[0].reduction->certificate();
@@ -106,7 +90,6 @@ Result<StepOutcome> DelayedRunner::Apply(int64_t round) {
   Slot& slot = SlotOf(round);
   comm_->SetActivity("waiting for a delayed mean");
   EQ_RETURN_IF_ERROR(Arrive(&slot));
-  first_under_way_ = round + 1;
   const StepOutcome outcome = *std::exchange(slot.arrived, std::nullopt);
   if (outcome.skipped) {
     machine_->Apply(nullptr);
@@ -171,13 +154,13 @@ Result<StepResult> DelayedRunner::Run(int64_t step, double learning_rate, bool i
 }
 
 StateIdentity DelayedRunner::Identity() const {
-  return IdentityOf(*comm_, shapes_, slots_[0].reduction->SpecsByParameter());
+  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_,
+                           slots_[0].reduction->SpecsByParameter());
 }
 
 Status DelayedRunner::SaveMemory(Checkpoint* checkpoint) {
   const size_t under_way = machine_->rounds_under_way();
   checkpoint->metadata[kUnderWay] = std::to_string(under_way);
-  checkpoint->metadata[kFirst] = std::to_string(first_under_way_);
   for (size_t s = 0; s < slots_.size(); ++s) {
     Slot& slot = slots_[s];
     const std::string number = std::to_string(s);
@@ -201,7 +184,6 @@ Status DelayedRunner::SaveMemory(Checkpoint* checkpoint) {
 Status DelayedRunner::LoadMemory(const Checkpoint& checkpoint) {
   EQ_RETURN_IF_ERROR(replica_->Load(checkpoint));
   EQ_ASSIGN_OR_RETURN(const int64_t under_way, LoadCount(checkpoint, kUnderWay));
-  EQ_ASSIGN_OR_RETURN(first_under_way_, LoadCount(checkpoint, kFirst));
   if (under_way > machine_->MostUnderWay()) {
     return CorruptData("there are more rounds under way than there can be");
   }

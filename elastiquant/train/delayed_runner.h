@@ -74,8 +74,7 @@ class DelayedRunner final : public Runner {
   std::vector<uint8_t> kept_;  // the optimiser's state, while a step is only tried
   double learning_rate_ = 0;
   uint64_t rounds_ = 0;
-  int64_t first_under_way_ = 0;  // the oldest round that is
-  Traffic counted_;              // in the records so far: messages travel between steps, too
+  Traffic counted_;  // in the records so far: messages travel between steps, too
 };
 
 }  // namespace elastiquant

@@ -1,6 +1,7 @@
 #include "elastiquant/train/lazy_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -181,12 +182,8 @@ Result<StepResult> LazyRunner::Run(int64_t step, double learning_rate, bool insp
 }
 
 StateIdentity LazyRunner::Identity() const {
-  StateIdentity identity{
-      .rank = comm_->rank(), .world_size = comm_->world_size(), .layers = {}};
-  for (const ParameterShape& shape : shapes_) {
-    identity.layers.push_back({shape.name, shape.elements, options_.codec});
-  }
-  return identity;
+  const std::vector<std::string> specs(shapes_.size(), options_.codec);
+  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_, specs);
 }
 
 Status LazyRunner::SaveMemory(Checkpoint* checkpoint) {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/train/own_state.h"
 
@@ -30,23 +29,14 @@ Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
                                                   const RunnerPlace& place) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
-  EQ_RETURN_IF_ERROR(runner->MakePass());
+  EQ_ASSIGN_OR_RETURN(runner->pass_,
+                      BackwardPass::MakeForOwn(options, place.comm, place.replica));
   EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status LocalRunner::MakePass() {
-  shapes_ = ShapesOf(replica_->parameters());
-  // Gradients stay here, so that how they lie matters little.
-  EQ_ASSIGN_OR_RETURN(
-      BucketPlan plan,
-      PlanBuckets(shapes_, {.exact = "none", .scalars = BackwardPass::kScalars}));
-  EQ_ASSIGN_OR_RETURN(pass_,
-                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
-  return {};
-}
-
 Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
+  shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
   const LocalStepsOptions steps{
@@ -59,16 +49,9 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
       .share = ShareOf(comm_->rank(), comm_->world_size(), weights_)};
   EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
   machine_.emplace(std::move(machine));
-  FragmentOptions fragments;
+  FragmentOptions fragments = FragmentOptionsOf(options_, weights_);
   fragments.fragments = of;
-  fragments.codec = options_.codec;
-  fragments.exact = options_.exact;
-  fragments.exchange = options_.exchange;
-  fragments.down = options_.codec_down;
-  fragments.bucket_elements = static_cast<size_t>(options_.bucket_kib) * 1024 / sizeof(float);
-  fragments.reducer.seed = Mix64(options_.seed);  // apart from the streams of weights and data
-  fragments.reducer.weights = weights_;
-  fragments.reducer.threads = options_.codec_threads;
+  // Rounds are rare: each of them is measured, if any is to be.
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
   EQ_ASSIGN_OR_RETURN(fragments_,
                       FragmentReduction::Make(comm_, shapes_, std::move(fragments)));
@@ -147,7 +130,8 @@ Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*i
 }
 
 StateIdentity LocalRunner::Identity() const {
-  return IdentityOf(*comm_, shapes_, fragments_->SpecsByParameter());
+  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_,
+                           fragments_->SpecsByParameter());
 }
 
 Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {

@@ -57,7 +57,6 @@ class LocalRunner final : public Runner {
         total_steps_(place.total_steps),
         weights_(place.weights) {}
 
-  Status MakePass();
   Status MakeFragments(const Algorithm& algorithm);
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Result<StepOutcome> Act(const std::vector<FragmentAction>& actions);

@@ -5,6 +5,7 @@
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/random.h"
 
 namespace elastiquant {
 
@@ -16,13 +17,19 @@ std::vector<std::span<float>> SpansOf(const Replica& replica) {
   return spans;
 }
 
-StateIdentity IdentityOf(const Communicator& comm, std::span<const ParameterShape> shapes,
-                         const std::vector<std::string>& specs) {
-  StateIdentity identity{.rank = comm.rank(), .world_size = comm.world_size(), .layers = {}};
-  for (size_t p = 0; p < shapes.size(); ++p) {
-    identity.layers.push_back({shapes[p].name, shapes[p].elements, specs[p]});
-  }
-  return identity;
+FragmentOptions FragmentOptionsOf(const TrainOptions& options,
+                                  const std::vector<double>& weights) {
+  FragmentOptions fragments;
+  fragments.codec = options.codec;
+  fragments.exact = options.exact;
+  fragments.exchange = options.exchange;
+  fragments.down = options.codec_down;
+  fragments.bucket_elements = static_cast<size_t>(options.bucket_kib) * 1024 / sizeof(float);
+  fragments.reducer.seed = Mix64(options.seed);  // apart from the streams of weights and data
+  fragments.reducer.weights = weights;
+  fragments.reducer.threads = options.codec_threads;
+  fragments.reducer.measure_every = static_cast<uint64_t>(options.measure_every);
+  return fragments;
 }
 
 void SaveFloats(const std::string& name, std::span<const float> values,
@@ -51,15 +58,19 @@ Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name)
   return CorruptData("entry " + name + " is missing or no count");
 }
 
-void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
-                  Checkpoint* checkpoint) {
-  Sections memory;
-  reduction.SaveMemory(&memory);
+void SaveSections(Sections memory, const std::string& prefix, Checkpoint* checkpoint) {
   for (auto& [name, bytes] : memory) {
     const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
     checkpoint->tensors[prefix + name] = {
         .dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
   }
+}
+
+void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
+                  Checkpoint* checkpoint) {
+  Sections memory;
+  reduction.SaveMemory(&memory);
+  SaveSections(std::move(memory), prefix, checkpoint);
 }
 
 Status LoadMemoryOf(const Checkpoint& checkpoint, const std::string& prefix,

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "elastiquant/layers/fragment_reduction.h"
-#include "elastiquant/layers/state_identity.h"
-#include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/train/replica.h"
 
@@ -17,8 +15,9 @@ namespace elastiquant {
 // Returns where the parameters' values lie.
 std::vector<std::span<float>> SpansOf(const Replica& replica);
 
-StateIdentity IdentityOf(const Communicator& comm, std::span<const ParameterShape> shapes,
-                         const std::vector<std::string>& specs);
+// Returns how the run's options have fragments averaged, all but which there are.
+FragmentOptions FragmentOptionsOf(const TrainOptions& options,
+                                  const std::vector<double>& weights);
 
 void SaveFloats(const std::string& name, std::span<const float> values, Checkpoint* checkpoint);
 // Fails with CorruptData, which names the section, if it is missing or has another size.
@@ -27,6 +26,9 @@ Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
 
 // Fails with CorruptData if the entry of the metadata is missing or no count.
 Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name);
+
+// Adds what codecs remember as sections whose names begin with `prefix`.
+void SaveSections(Sections memory, const std::string& prefix, Checkpoint* checkpoint);
 
 // What the codecs of a reduction remember, in sections whose names begin with `prefix`.
 void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
