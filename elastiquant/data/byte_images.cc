@@ -36,18 +36,30 @@ class ByteImageDataset : public Dataset {
     }
   }
 
+  bool has_pixels() const override { return true; }
+
  protected:
   Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
                             std::span<float> out) const override {
     const ByteImage& image = ImageOf(split, index);
-    const Placement place =
-        augment ? DrawPlacement(*augment, set_.shift, set_.mirror) : Placement{};
-    if (info().channels == 1) {
-      Copy<1>(image.pixels, place, out.data());
-    } else {
-      Copy<3>(image.pixels, place, out.data());
+    Normalise(image.pixels, set_.planar, augment, out.data());
+    return image.label;
+  }
+  Result<int64_t> ReadPixels(Split split, int64_t index,
+                             std::span<uint8_t> out) const override {
+    const ByteImage& image = ImageOf(split, index);
+    const int64_t channels = info().channels;
+    const int64_t pixels = info().image_size * info().image_size;
+    for (int64_t i = 0; i < pixels * channels; ++i) {
+      const int64_t from = set_.planar ? i % channels * pixels + i / channels : i;
+      out[static_cast<size_t>(i)] = image.pixels[from];
     }
     return image.label;
+  }
+  Status PrepareImage(std::span<const uint8_t> pixels, const StreamKey* augment,
+                      std::span<float> out) const override {
+    Normalise(pixels.data(), /*planar=*/false, augment, out.data());
+    return {};
   }
   Result<int64_t> ReadLabel(Split split, int64_t index) const override {
     return ImageOf(split, index).label;
@@ -58,11 +70,22 @@ class ByteImageDataset : public Dataset {
     return (split == Split::kTrain ? set_.train : set_.test)[static_cast<size_t>(index)];
   }
 
+  void Normalise(const uint8_t* pixels, bool planar, const StreamKey* augment,
+                 float* out) const {
+    const Placement place =
+        augment ? DrawPlacement(*augment, set_.shift, set_.mirror) : Placement{};
+    if (info().channels == 1) {
+      Copy<1>(pixels, planar, place, out);
+    } else {
+      Copy<3>(pixels, planar, place, out);
+    }
+  }
+
   template <int kChannels>
-  void Copy(const uint8_t* pixels, const Placement& place, float* out) const {
+  void Copy(const uint8_t* pixels, bool planar, const Placement& place, float* out) const {
     const int64_t side = info().image_size;
-    const int64_t pixel_step = set_.planar ? 1 : kChannels;
-    const int64_t channel_step = set_.planar ? side * side : 1;
+    const int64_t pixel_step = planar ? 1 : kChannels;
+    const int64_t channel_step = planar ? side * side : 1;
     const int64_t step = place.mirror ? -pixel_step : pixel_step;
     // The columns whose source lies in the image; the rest stay 0, the mean colour.
     const int64_t first = std::max<int64_t>(0, -place.dx);

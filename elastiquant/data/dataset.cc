@@ -34,6 +34,39 @@ Status Dataset::CheckIndex(Split split, int64_t index) const {
                     std::to_string(info_.size(split)) + " was asked for");
 }
 
+Status Dataset::CheckPixels(size_t size) const {
+  if (!has_pixels()) {
+    return Unsupported("data of format '" + info_.format + "' are not images stored as bytes " +
+                       "of one size");
+  }
+  if (size == static_cast<size_t>(info_.floats_per_sample())) return Status::Ok();
+  return InvalidArgument("an image has " + std::to_string(info_.floats_per_sample()) +
+                         " values, not " + std::to_string(size));
+}
+
+Result<int64_t> Dataset::Pixels(Split split, int64_t index, std::span<uint8_t> out) const {
+  EQ_RETURN_IF_ERROR(CheckIndex(split, index));
+  EQ_RETURN_IF_ERROR(CheckPixels(out.size()));
+  return ReadPixels(split, index, out);
+}
+
+Status Dataset::Prepare(std::span<const uint8_t> pixels, const StreamKey* augment,
+                        std::span<float> out) const {
+  EQ_RETURN_IF_ERROR(CheckPixels(pixels.size()));
+  EQ_RETURN_IF_ERROR(CheckPixels(out.size()));
+  return PrepareImage(pixels, augment, out);
+}
+
+Result<int64_t> Dataset::ReadPixels(Split /*split*/, int64_t /*index*/,
+                                    std::span<uint8_t> /*out*/) const {
+  return Internal("a data set that has pixels does not read them");
+}
+
+Status Dataset::PrepareImage(std::span<const uint8_t> /*pixels*/, const StreamKey* /*augment*/,
+                             std::span<float> /*out*/) const {
+  return Internal("a data set that has pixels does not prepare them");
+}
+
 Result<int64_t> Dataset::Label(Split split, int64_t index) const {
   EQ_RETURN_IF_ERROR(CheckIndex(split, index));
   return ReadLabel(split, index);

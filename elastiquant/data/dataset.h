@@ -49,6 +49,16 @@ class Dataset {
   Result<int64_t> Read(Split split, int64_t index, const StreamKey* augment,
                        std::span<float> out) const;
 
+  // Whether Pixels and Prepare work: images of one size that are stored as bytes.
+  virtual bool has_pixels() const { return false; }
+  // Writes the stored image to `out`: info().floats_per_sample() bytes in the order
+  // [y][x][channel]. Returns its label. Fails as Read does, and with Unsupported if
+  // has_pixels() is false.
+  Result<int64_t> Pixels(Split split, int64_t index, std::span<uint8_t> out) const;
+  // Does to an image of that form what Read does to a stored one: augments and normalises it.
+  Status Prepare(std::span<const uint8_t> pixels, const StreamKey* augment,
+                 std::span<float> out) const;
+
   // Returns the label of one sample, or of all of a split, without decoding images. Fails with
   // Unsupported for text, which has none, and with OutOfRange for an index outside the split.
   Result<int64_t> Label(Split split, int64_t index) const;
@@ -59,9 +69,13 @@ class Dataset {
   virtual Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
                                     std::span<float> out) const = 0;
   virtual Result<int64_t> ReadLabel(Split split, int64_t index) const = 0;
+  virtual Result<int64_t> ReadPixels(Split split, int64_t index, std::span<uint8_t> out) const;
+  virtual Status PrepareImage(std::span<const uint8_t> pixels, const StreamKey* augment,
+                              std::span<float> out) const;
 
  private:
   Status CheckIndex(Split split, int64_t index) const;
+  Status CheckPixels(size_t size) const;
 
   DatasetInfo info_;
 };

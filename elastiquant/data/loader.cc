@@ -54,6 +54,7 @@ class Slot {
 
   Status Fill(const Dataset& dataset, const Plan& plan) {
     used_ = static_cast<int64_t>(plan.samples.size());
+    samples_ = plan.samples;
     float* out = inputs_.data_ptr<float>();
     auto* labels = labels_.data_ptr<int64_t>();
     for (const PlannedSample& sample : plan.samples) {
@@ -64,13 +65,16 @@ class Slot {
     }
     return Status::Ok();
   }
-  Batch View() const { return {inputs_.narrow(0, 0, used_), labels_.narrow(0, 0, used_)}; }
+  Batch View() const {
+    return {inputs_.narrow(0, 0, used_), labels_.narrow(0, 0, used_), samples_};
+  }
 
  private:
   int64_t floats_;
   int64_t used_ = 0;
   at::Tensor inputs_;
   at::Tensor labels_;
+  std::vector<PlannedSample> samples_;
 };
 
 // Batches 0, 1, 2, ... prepared ahead by threads and handed out in order, in a ring of slots:

@@ -8,10 +8,20 @@
 #include <optional>
 #include <vector>
 
+#include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
 #include "elastiquant/data/dataset.h"
 
 namespace elastiquant {
+
+// One sample of a training batch. How it is augmented is a function of the loader's seed, the
+// pass and the index, which AugmentKey makes.
+struct PlannedSample {
+  int64_t index = 0;
+  int64_t pass = 0;  // over the samples: the epoch, or the pass over a share
+  StreamKey augment{};
+};
+StreamKey AugmentKey(uint64_t seed, int64_t pass, int64_t index);
 
 // A batch, whose tensors are views of a buffer that the loader uses again: they are valid until
 // the next call of Next() on the same loader, or its end.
@@ -20,6 +30,11 @@ struct Batch {
   // [batch, context + 1].
   at::Tensor inputs;
   at::Tensor labels;  // int64 [batch]
+  // Of a training batch: which samples it has, in this order.
+  std::vector<PlannedSample> samples = {};
+  // What each sample counts for in the loss, fp32 [batch]. Loaders leave it undefined: each
+  // counts for its part of the batch.
+  at::Tensor weights = {};
 };
 
 // Where a training run stands in its data: `step` global batches of epoch `epoch` are done.

@@ -11,6 +11,7 @@ class OwnShare final : public Dataset {
  public:
   OwnShare(std::shared_ptr<const Dataset> dataset, std::vector<bool> mine)
       : Dataset(dataset->info()), dataset_(std::move(dataset)), mine_(std::move(mine)) {}
+  bool has_pixels() const override { return dataset_->has_pixels(); }
 
  protected:
   Result<int64_t> ReadImage(Split split, int64_t index, const StreamKey* augment,
@@ -21,6 +22,15 @@ class OwnShare final : public Dataset {
   Result<int64_t> ReadLabel(Split split, int64_t index) const override {
     EQ_RETURN_IF_ERROR(Check(split, index));
     return dataset_->Label(split, index);
+  }
+  Result<int64_t> ReadPixels(Split split, int64_t index,
+                             std::span<uint8_t> out) const override {
+    EQ_RETURN_IF_ERROR(Check(split, index));
+    return dataset_->Pixels(split, index, out);
+  }
+  Status PrepareImage(std::span<const uint8_t> pixels, const StreamKey* augment,
+                      std::span<float> out) const override {
+    return dataset_->Prepare(pixels, augment, out);
   }
 
  private:

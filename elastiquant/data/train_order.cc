@@ -13,8 +13,7 @@ constexpr uint64_t kOrderStream = 0;
 constexpr uint64_t kAugmentStream = 1;
 
 PlannedSample PlanSample(uint64_t seed, int64_t pass, int64_t index) {
-  return {index, DeriveKey(seed, static_cast<uint64_t>(pass), static_cast<uint64_t>(index),
-                           kAugmentStream)};
+  return {index, pass, AugmentKey(seed, pass, index)};
 }
 
 // Each epoch is a permutation of the whole split, of which a rank has a part of each step.
@@ -95,6 +94,11 @@ class ShareOrder final : public TrainOrder {
 };
 
 }  // namespace
+
+StreamKey AugmentKey(uint64_t seed, int64_t pass, int64_t index) {
+  return DeriveKey(seed, static_cast<uint64_t>(pass), static_cast<uint64_t>(index),
+                   kAugmentStream);
+}
 
 std::unique_ptr<TrainOrder> TrainOrder::Make(int64_t samples, const LoaderOptions& options,
                                              LoaderPosition start) {

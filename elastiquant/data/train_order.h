@@ -5,16 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "elastiquant/base/random.h"
 #include "elastiquant/data/loader.h"
 
 namespace elastiquant {
-
-// One sample of a batch: which, and how it is augmented.
-struct PlannedSample {
-  int64_t index = 0;
-  StreamKey augment{};
-};
 
 // Plans batch after batch, as TrainLoader promises. It is not thread-safe.
 class TrainOrder {

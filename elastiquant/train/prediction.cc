@@ -27,13 +27,21 @@ class Autocast {
   const bool wanted_;
 };
 
+at::Tensor LossOf(const at::Tensor& logits, const at::Tensor& targets,
+                  const at::Tensor& weights) {
+  if (!weights.defined()) return at::cross_entropy_loss(logits, targets);
+  const at::Tensor losses =
+      at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::None);
+  return (losses * weights).sum();
+}
+
 }  // namespace
 
 Prediction Predict(Model& model, const Batch& batch, bool bf16) {
   const Autocast autocast(bf16);
   const at::Tensor logits = model.Forward(batch.inputs);
   const at::Tensor targets = model.Targets(batch.inputs, batch.labels);
-  return {.loss = at::cross_entropy_loss(logits, targets),
+  return {.loss = LossOf(logits, targets, batch.weights),
           .correct = logits.detach().argmax(1).eq(targets).sum().item<int64_t>(),
           .targets = targets.numel()};
 }

@@ -11,7 +11,9 @@
 namespace elastiquant {
 
 struct Prediction {
-  at::Tensor loss;      // the mean cross-entropy in nats, of one element; it has a gradient
+  // The cross-entropy in nats, of one element: the mean over the targets, or under
+  // Batch::weights the sum of weight * cross-entropy. It has a gradient.
+  at::Tensor loss;
   int64_t correct = 0;  // how often the true class has the greatest logit
   int64_t targets = 0;  // of so many: images, or bytes of text
 };
