@@ -39,6 +39,25 @@ class CifarTest : public DatasetTest {
   }
 };
 
+// Whoever gets an image as bytes can make of it what its owner does.
+TEST_F(CifarTest, PixelsPreparedAreWhatIsRead) {
+  WriteOfficial();
+  const auto dataset = MustOpen();
+  ASSERT_TRUE(dataset->has_pixels());
+  std::vector<uint8_t> pixels(3 * 32 * 32);
+  EXPECT_EQ(dataset->Pixels(Split::kTrain, 20002, pixels).value(), 2);
+  EXPECT_EQ(pixels[(5 * 32 + 20) * 3 + 1], Pixel(2, 1, 5, 20));
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const StreamKey key = DeriveKey(seed, 0, 0, 0);
+    std::vector<float> read(pixels.size()), prepared(pixels.size());
+    ASSERT_TRUE(dataset->Read(Split::kTrain, 20002, &key, read).ok());
+    ASSERT_TRUE(dataset->Prepare(pixels, &key, prepared).ok());
+    EXPECT_EQ(read, prepared) << seed;
+  }
+  EXPECT_FALSE(dataset->Pixels(Split::kTrain, 50000, pixels).ok());
+  EXPECT_FALSE(dataset->Pixels(Split::kTrain, 0, std::span(pixels).first(3)).ok());
+}
+
 TEST_F(CifarTest, OfficialLayoutIsRead) {
   WriteOfficial();
   const auto dataset = MustOpen();

@@ -1,8 +1,10 @@
-// Decodes JPEG files into RGB pixels.
+// Decodes JPEG files into RGB pixels, and encodes pixels.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -28,5 +30,15 @@ Result<JpegSize> ReadJpegSize(const std::filesystem::path& path);
 // and with CorruptData and the decoder's words if it is no JPEG file, is damaged, or ends
 // early.
 Result<RgbImage> DecodeJpeg(const std::filesystem::path& path, int eighths = 8);
+
+// The same of the bytes of a file, which the errors call `name`. Each square of 16x16 pixels is
+// decoded by itself: colours are not smoothed across its border, as DecodeJpeg does.
+Result<RgbImage> DecodeJpegBytes(std::span<const uint8_t> bytes, const std::string& name);
+
+// Encodes pixels that lie as [y][x][channel], where there are 1 or 3 channels, with Huffman
+// tables made for them and colours at half the resolution. 1 <= quality <= 100, as libjpeg has
+// it; width and height are 1 to 65500.
+Result<std::vector<uint8_t>> EncodeJpeg(std::span<const uint8_t> pixels, int64_t width,
+                                        int64_t height, int64_t channels, int quality);
 
 }  // namespace elastiquant

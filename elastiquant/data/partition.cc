@@ -205,6 +205,17 @@ Counts CountClasses(const std::vector<int64_t>& class_sizes, int64_t k, int work
   return counts;
 }
 
+// The samples, class by class, go to the workers in turn: so no two workers' counts of a class,
+// and of all classes, differ by more than one.
+Counts CountEvenly(const std::vector<int64_t>& class_sizes, int workers) {
+  Counts counts(static_cast<size_t>(workers), std::vector<int64_t>(class_sizes.size()));
+  size_t next = 0;
+  for (size_t c = 0; c < class_sizes.size(); ++c) {
+    for (int64_t i = 0; i < class_sizes[c]; ++i) ++counts[next++ % counts.size()][c];
+  }
+  return counts;
+}
+
 int64_t SumOf(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
@@ -253,7 +264,6 @@ Result<std::vector<std::vector<int64_t>>> SamplesByClass(std::span<const int64_t
 }
 
 Status CheckDeal(int64_t samples, int64_t classes, const Partition& partition, int workers) {
-  if (partition.is_iid()) return InvalidArgument("partition 'iid' deals no shares");
   if (workers < 1 || samples < workers) {
     return InvalidArgument(std::to_string(samples) + " samples cannot be dealt to " +
                            std::to_string(workers) + " workers: each needs one");
@@ -269,6 +279,7 @@ Counts CountSamples(const std::vector<int64_t>& class_sizes, const Partition& pa
   if (partition.kind == PartitionKind::kClasses) {
     return CountClasses(class_sizes, partition.classes, workers);
   }
+  if (partition.is_iid()) return CountEvenly(class_sizes, workers);
   Counts counts = partition.kind == PartitionKind::kVolumes
                       ? CountVolumes(class_sizes, partition, seed, workers)
                       : CountDirichlet(class_sizes, partition, seed, workers);

@@ -12,7 +12,7 @@
 namespace elastiquant {
 
 enum class PartitionKind : uint8_t {
-  kIid,        // no shares: each epoch deals all samples anew
+  kIid,        // each epoch deals all samples anew; shares, if there must be any, are alike
   kDirichlet,  // each class is spread unevenly over the workers
   kClasses,    // a worker has samples of few classes only
   kVolumes,    // some workers have far more samples than others
@@ -50,6 +50,7 @@ struct Shares {
 // are a function of the arguments alone, the same on every machine. Every sample goes to
 // exactly one worker, but under kClasses those of classes that no worker has go to none.
 //
+//   kIid        Each class is spread evenly over the workers.
 //   kDirichlet  The parts of a class that the workers have are drawn from Dirichlet(alpha) for
 //               each class (Yurochkin et al., "Bayesian nonparametric federated learning of
 //               neural networks", ICML 2019, and most since; Hsu et al., 2019, draw the classes
@@ -66,9 +67,8 @@ struct Shares {
 // A worker that would have nothing is given one sample, of the class of which the worker with
 // the most samples has most.
 //
-// Fails with kInvalidArgument if the partition is kIid, which deals no shares, if there are
-// fewer samples than workers, if a worker shall have more classes than there are, or if a
-// worker of kClasses would have nothing.
+// Fails with kInvalidArgument if there are fewer samples than workers, if a worker shall have
+// more classes than there are, or if a worker of kClasses would have nothing.
 Result<Shares> DealShares(std::span<const int64_t> labels, int64_t classes,
                           const Partition& partition, uint64_t seed, int workers);
 

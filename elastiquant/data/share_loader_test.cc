@@ -135,6 +135,24 @@ TEST(ShareLoaderTest, WorkersWithEqualSharesHaveOrdersOfTheirOwn) {
   EXPECT_NE(NextIndices(*MakeLoader(dataset, options), 5), first);
 }
 
+TEST(ShareLoaderTest, BatchesSayWhichSamplesTheyHave) {
+  const auto dataset = std::make_shared<RecordingDataset>(300);
+  const auto options = OptionsOf(1, 17, 120);
+  const std::vector<int64_t> read = NextIndices(*MakeLoader(dataset, options), 10);
+  auto loader = MakeLoader(dataset, options);
+  std::vector<int64_t> told;
+  for (int step = 0; step < 10; ++step) {
+    const Batch batch = loader->Next().value();
+    for (const PlannedSample& sample : batch.samples) {
+      EXPECT_EQ(sample.pass, static_cast<int64_t>(told.size()) / 17);
+      EXPECT_EQ(sample.augment.value,
+                AugmentKey(options.seed, sample.pass, sample.index).value);
+      told.push_back(sample.index);
+    }
+  }
+  EXPECT_EQ(told, read);
+}
+
 TEST(ShareLoaderTest, SharesAreChecked) {
   const auto dataset = std::make_shared<RecordingDataset>(30);
   LoaderOptions options = OptionsOf(0, 5, 12);

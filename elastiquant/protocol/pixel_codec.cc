@@ -104,8 +104,8 @@ Result<PixelCodecOptions> ParsePixelCodec(std::string_view text) {
   PixelCodecOptions options;
   for (const auto& [key, value] : spec.codec.pairs) {
     if (key == "bits") {
-      const bool good = ParseNumber(value, &options.bits) && options.bits >= 1 &&
-                        options.bits <= 8;
+      const bool good =
+          ParseNumber(value, &options.bits) && options.bits >= 1 && options.bits <= 8;
       if (!good) return BadValueOf("codec 'pixels'", key, value, "1 to 8");
     } else if (key == "rounding") {
       if (value != "dither" && value != "nearest") {

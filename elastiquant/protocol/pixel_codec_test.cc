@@ -50,8 +50,7 @@ TEST(PixelCodecTest, DitherMakesTheErrorIndependentOfTheImage) {
   const auto codec = MakePixelCodec({.bits = 2}, shape, 3);
   const std::vector<uint64_t> ids = {0, 1, 2, 3};
   for (const int value : {50, 85, 100, 128, 200}) {
-    const std::vector<uint8_t> images(ids.size() * shape.bytes(),
-                                      static_cast<uint8_t>(value));
+    const std::vector<uint8_t> images(ids.size() * shape.bytes(), static_cast<uint8_t>(value));
     const std::vector<uint8_t> decoded = ThereAndBack(*codec, ids, images);
     double sum = 0, squares = 0;
     for (const uint8_t d : decoded) {
@@ -72,11 +71,11 @@ TEST(PixelCodecTest, AnImageThatIsSentAgainIsTheSame) {
   const auto codec = MakePixelCodec({.bits = 3}, shape, 3);
   const std::vector<uint8_t> images = AllValues(2 * shape.bytes());
   const auto both = ThereAndBack(*codec, std::vector<uint64_t>{8, 9}, images);
-  const auto second = ThereAndBack(*codec, std::vector<uint64_t>{9},
-                                   std::span(images).last(shape.bytes()));
+  const auto second =
+      ThereAndBack(*codec, std::vector<uint64_t>{9}, std::span(images).last(shape.bytes()));
   EXPECT_THAT(second, testing::ElementsAreArray(std::span(both).last(shape.bytes())));
-  const auto other = ThereAndBack(*codec, std::vector<uint64_t>{8},
-                                  std::span(images).last(shape.bytes()));
+  const auto other =
+      ThereAndBack(*codec, std::vector<uint64_t>{8}, std::span(images).last(shape.bytes()));
   EXPECT_NE(second, other);
 }
 

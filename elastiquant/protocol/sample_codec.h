@@ -50,8 +50,8 @@ class SampleCodec {
   const ImageShape shape_;
 };
 
-// Values of pixels on the 2^bits levels 0, D, 2 D, ..., 255, where D = 255 / (2^bits - 1), which
-// are sent in `bits` bits each.
+// Values of pixels on the 2^bits levels 0, D, 2 D, ..., 255, where D = 255 / (2^bits - 1),
+// which are sent in `bits` bits each.
 //
 // With rounding=dither, a number u that is uniform in [-1/2, 1/2), and which sender and
 // receivers make from the seed, is added before rounding and subtracted after it (Roberts,

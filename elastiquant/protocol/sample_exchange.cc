@@ -17,9 +17,9 @@ namespace {
 
 constexpr uint16_t kSamplesMagic = 0x5345;  // "ES"
 constexpr uint8_t kSamplesVersion = 1;
-constexpr uint8_t kHasChances = 1;       // a flag of the header
-constexpr size_t kCheckedFront = 20;     // of the header: all but the checksum
-constexpr size_t kWholeWords = 8;        // that BitWriter needs beyond the bits
+constexpr uint8_t kHasChances = 1;    // a flag of the header
+constexpr size_t kCheckedFront = 20;  // of the header: all but the checksum
+constexpr size_t kWordBytes = 8;      // that BitWriter needs beyond the bits
 constexpr int kChanceCodes = 1 << SampleExchange::kChanceBits;
 constexpr int64_t kMostBatch = 1 << 20;
 constexpr int64_t kMostPass = std::numeric_limits<uint32_t>::max();
@@ -41,7 +41,7 @@ Status CheckSampleOptions(const SampleExchangeOptions& o) {
   return InvalidArgument("a batch must have 1 to " + std::to_string(kMostBatch) + " samples");
 }
 
-Status BadMessage(int from, const std::string& what) {
+Status BadSamples(int from, const std::string& what) {
   return CorruptData("the samples of worker " + std::to_string(from) + " " + what);
 }
 
@@ -84,15 +84,15 @@ Result<Header> ReadHeader(int from, std::span<const uint8_t> message) {
   reader.Read(&header.count);
   reader.Read(&header.step);
   reader.Read(&header.first_pass);
-  if (!reader.Read(&checksum)) return BadMessage(from, "are too short");
+  if (!reader.Read(&checksum)) return BadSamples(from, "are too short");
   if (magic != kSamplesMagic || version != kSamplesVersion) {
-    return BadMessage(from, "are no message of samples");
+    return BadSamples(from, "are no message of samples");
   }
   const uint32_t front = Crc32c(message.first(kCheckedFront));
   if (checksum != (front ^ Crc32c(message.subspan(SampleExchange::kHeaderBytes)))) {
-    return BadMessage(from, "have a checksum that does not match");
+    return BadSamples(from, "have a checksum that does not match");
   }
-  if ((header.flags & ~kHasChances) != 0) return BadMessage(from, "have unknown flags");
+  if ((header.flags & ~kHasChances) != 0) return BadSamples(from, "have unknown flags");
   return header;
 }
 
@@ -119,7 +119,7 @@ double SampleExchange::ChanceThatTravels(double chance) {
 size_t SampleExchange::MaxMessageBytes() const {
   const auto batch = static_cast<size_t>(options_.batch);
   const auto bits = static_cast<size_t>(id_bits_ + label_bits_ + kChanceBits + 4);
-  return kHeaderBytes + batch * (bits + 1) / 8 + kWholeWords + options_.codec->MaxBytes(batch);
+  return kHeaderBytes + batch * (bits + 1) / 8 + kWordBytes + options_.codec->MaxBytes(batch);
 }
 
 Status SampleExchange::CheckBatch(std::span<const SampleToSend> samples) const {
@@ -166,7 +166,7 @@ Status SampleExchange::WriteNames(std::span<const SampleToSend> samples,
   const int64_t passes = samples.empty() ? 0 : samples.back().pass - first_pass;
   const auto bits = static_cast<size_t>(id_bits_ + label_bits_ + kChanceBits + 2);
   std::vector<uint8_t> room((samples.size() * bits + static_cast<size_t>(passes)) / 8 +
-                            2 * kWholeWords);
+                            2 * kWordBytes);
   BitWriter writer(room);
   int64_t pass = first_pass;
   size_t label = 0;
@@ -208,8 +208,7 @@ Result<std::span<const uint8_t>> SampleExchange::OnBatch(uint64_t step,
     if (!fresh[i]) continue;
     ids.push_back(static_cast<uint64_t>(samples[i].id));
     pixels.resize(pixels.size() + size);
-    EQ_ASSIGN_OR_RETURN(const int64_t label,
-                        read(samples[i].id, std::span(pixels).last(size)));
+    EQ_ASSIGN_OR_RETURN(const int64_t label, read(samples[i].id, std::span(pixels).last(size)));
     if (label < 0 || label >= options_.classes) {
       return InvalidArgument("sample " + std::to_string(samples[i].id) + " has label " +
                              std::to_string(label) + ", and there are " +
@@ -265,12 +264,12 @@ Result<std::vector<SampleExchange::Named>> SampleExchange::ReadNames(
     reader.Reload();
     if (next.is_fresh) next.sample.label = take(label_bits_);
     if (next.sample.id >= options_.samples || next.sample.label >= options_.classes) {
-      return BadMessage(from, "have a sample or a label that does not exist");
+      return BadSamples(from, "have a sample or a label that does not exist");
     }
     named.push_back(next);
   }
   if (named.size() < format.count || reader.Overrun() || !reader.SkipToByte()) {
-    return BadMessage(from, "have names that end early or are damaged");
+    return BadSamples(from, "have names that end early or are damaged");
   }
   *used = reader.position() / 8;
   return named;
@@ -285,10 +284,10 @@ Status SampleExchange::TakePixels(int from, std::span<const uint8_t> bytes,
     if (n.is_fresh) ids.push_back(static_cast<uint64_t>(n.sample.id));
   }
   std::vector<uint8_t> pixels(ids.size() * size);
-  if (ids.empty() && !bytes.empty()) return BadMessage(from, "have more bytes than samples");
+  if (ids.empty() && !bytes.empty()) return BadSamples(from, "have more bytes than samples");
   if (!ids.empty()) {
     const Status status = options_.codec->Decode(ids, bytes, pixels);
-    if (!status.ok()) return BadMessage(from, "do not decode: " + status.message());
+    if (!status.ok()) return BadSamples(from, "do not decode: " + status.message());
   }
   auto& last = last_[static_cast<size_t>(from)];
   last.clear();
@@ -310,11 +309,11 @@ Status SampleExchange::TakePixels(int from, std::span<const uint8_t> bytes,
 
 Result<std::vector<ReceivedSample>> SampleExchange::OnMessage(
     int from, uint64_t step, std::span<const uint8_t> message) {
-  if (from < 0 || from >= options_.world_size) return BadMessage(from, "are of no worker");
+  if (from < 0 || from >= options_.world_size) return BadSamples(from, "are of no worker");
   EQ_ASSIGN_OR_RETURN(const Header header, ReadHeader(from, message));
-  if (header.step != step) return BadMessage(from, "are of another step");
+  if (header.step != step) return BadSamples(from, "are of another step");
   if (header.count > static_cast<uint64_t>(options_.batch)) {
-    return BadMessage(from, "are more than a batch");
+    return BadSamples(from, "are more than a batch");
   }
   const NamesFormat format{.count = header.count,
                            .first_pass = header.first_pass,
@@ -328,7 +327,8 @@ Result<std::vector<ReceivedSample>> SampleExchange::OnMessage(
     const bool is_known =
         options_.cached && kept_[static_cast<size_t>(n.sample.id)].pixels != nullptr;
     if (is_known || coming.contains(n.sample.id)) continue;
-    return BadMessage(from, "have sample " + std::to_string(n.sample.id) + ", which never came");
+    return BadSamples(from,
+                      "have sample " + std::to_string(n.sample.id) + ", which never came");
   }
   EQ_RETURN_IF_ERROR(TakePixels(from, body.subspan(used), &named));
   std::vector<ReceivedSample> samples;

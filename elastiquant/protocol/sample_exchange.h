@@ -1,7 +1,7 @@
 // What workers tell each other when they send samples in place of gradients: in each step a
 // worker names the samples of its batch, and adds those that the others do not have yet, in few
-// bits (protocol/sample_codec.h). Whoever has all messages of a step can compute the gradient of
-// all samples by itself, so that neither gradients nor the model need to travel.
+// bits (protocol/sample_codec.h). Whoever has all messages of a step can compute the gradient
+// of all samples by itself, so that neither gradients nor the model need to travel.
 //
 // After Hanna, Ezzeldin, Fragouli and Diggavi, "Quantization of distributed data for learning",
 // 2020 (arXiv 2012.07913). That a sample travels only once is ours.
@@ -79,8 +79,7 @@ class SampleExchange {
   // Returns the message that the driver must deliver to all who compute, this worker included
   // if it does: valid until the next call. Must be called once in each step. Fails with
   // InvalidArgument for samples out of range, and as `read` does.
-  Result<std::span<const uint8_t>> OnBatch(uint64_t step,
-                                           std::span<const SampleToSend> samples,
+  Result<std::span<const uint8_t>> OnBatch(uint64_t step, std::span<const SampleToSend> samples,
                                            const ReadSample& read);
 
   // Returns the samples of worker `from` in step `step`. Must be called for each message of

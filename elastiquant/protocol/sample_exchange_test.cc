@@ -152,8 +152,8 @@ TEST(SampleExchangeTest, AllReceiveTheSameInRandomRuns) {
           sample.id = draw(kSampleCount);
           if (draw(12) == 0) ++passes[static_cast<size_t>(from)];
           sample.pass = passes[static_cast<size_t>(from)];
-          if (seed % 3 == 0) sample.chance = SampleExchange::ChanceThatTravels(
-              (draw(100) + 1) / 100.0);
+          if (seed % 3 == 0)
+            sample.chance = SampleExchange::ChanceThatTravels((draw(100) + 1) / 100.0);
         }
         const Message message = Send(&workers[static_cast<size_t>(from)], step, batch);
         ASSERT_LE(message.size(), workers[0].MaxMessageBytes());
