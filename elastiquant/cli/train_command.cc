@@ -177,13 +177,18 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "dagc-r[:rule=published|monotone], dagc-a or accordion; "
          "what workers have learnt alone: local-sgd, diloco or sparseloco; or "
          "gradients whose means come later: delayed; or those that have changed enough: "
-         "lag-wk, lag-ps, laq or lasg")
+         "lag-wk, lag-ps, laq or lasg; or the samples themselves: "
+         "quantised-data[:cache=1,refine=0,central=0,skip=0,unbiased=0]")
       ->capture_default_str();
   app.add_option(
          "--ratio", o.ratio,
          "Part of the coordinates that uniform, dagc-r and dagc-a send in the mean over "
          "workers, and accordion at most; 0.1 by default")
       ->check(CLI::PositiveNumber);
+  app.add_option("--samples", o.samples,
+                 "How images travel under quantised-data: jpeg:quality=1..100, or "
+                 "pixels:bits=1..8,rounding=dither|nearest")
+      ->capture_default_str();
   app.add_option(
          "--every", o.every,
          "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")

@@ -25,6 +25,7 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
       {"lag-ps", AlgorithmKind::kLagPs},
       {"laq", AlgorithmKind::kLaq},
       {"lasg", AlgorithmKind::kLasg},
+      {"quantised-data", AlgorithmKind::kQuantisedData},
       {"uniform", AlgorithmKind::kSparsity},
       {"dagc-r", AlgorithmKind::kSparsity},
       {"dagc-a", AlgorithmKind::kSparsity},
@@ -84,6 +85,16 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
     case AlgorithmKind::kLaq:
     case AlgorithmKind::kLasg:
       return LazyParametersOf(a);
+    case AlgorithmKind::kQuantisedData: {
+      const auto flag = [](int64_t* value) {
+        return Parameter{.count = value, .least = 0, .most = 1};
+      };
+      return {{"cache", flag(&a.cache)},
+              {"refine", flag(&a.refine)},
+              {"central", flag(&a.central)},
+              {"skip", {.share = &a.skipped}},
+              {"unbiased", flag(&a.unbiased)}};
+    }
     case AlgorithmKind::kDemo:
       a.decay = .999;
       a.block = 64;
@@ -161,6 +172,7 @@ std::string_view CodecOf(AlgorithmKind kind) {
     case AlgorithmKind::kLocalSgd:
     case AlgorithmKind::kDiLoCo:
     case AlgorithmKind::kDelayed:
+    case AlgorithmKind::kQuantisedData:  // of refinements
       return "dither:bits=1";
     case AlgorithmKind::kSparseLoCo:
       return "chunktopk|ef:decay=0.95";

@@ -22,7 +22,8 @@ enum class AlgorithmKind : uint8_t {
   kLagPs,
   kLaq,
   kLasg,
-  kSparsity,  // worker_codecs.h: uniform, dagc-r, dagc-a and accordion
+  kSparsity,       // worker_codecs.h: uniform, dagc-r, dagc-a and accordion
+  kQuantisedData,  // data_runner.h
 };
 
 struct Algorithm {
@@ -37,6 +38,13 @@ struct Algorithm {
   double mix = 0;      // of local weights that is kept when a mean is applied
   int64_t delay = -1;  // steps after which it is applied; -1: none, or if eager a round
   int64_t eager = 0;   // 1: own parts count at once, and the others' a round later
+
+  // Of kQuantisedData.
+  int64_t cache = 1;     // 1: a sample travels once
+  int64_t refine = 0;    // 1: what quantised samples lack of the gradient travels, too
+  int64_t central = 0;   // 1: worker 0 alone computes
+  int64_t unbiased = 0;  // 1: samples are skipped by chance, and others weigh more
+  double skipped = 0;    // the share of samples that is skipped
 
   // Of algorithms that reuse what was sent before, as LazyOptions has them.
   int64_t history = 0, silence = 0;
@@ -64,7 +72,8 @@ struct Algorithm {
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
 // "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
 // "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
-// "lasg" (xi=0.1), or what policy::ParseSparsity takes. Fails with kInvalidArgument, which
+// "lasg" (xi=0.1), or "quantised-data:cache=1,refine=0,central=0,skip=0,unbiased=0", or what
+// policy::ParseSparsity takes. Fails with kInvalidArgument, which
 // lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 

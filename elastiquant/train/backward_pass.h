@@ -44,6 +44,9 @@ class BackwardPass {
 
   // Must be called before Run in each step, counted from 0; makes the gradients zero.
   void Begin(int64_t step, bool inspect);
+  // Must be called before Run if it is not the step's first: what it finds is then added to the
+  // gradients.
+  void Continue() { gradients_->Continue(); }
   // Fills the gradients and the scalars: the loss, and the part of targets that were hit.
   // Fails as `ready` does.
   Status Run(const Batch& batch);

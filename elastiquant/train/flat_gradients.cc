@@ -70,11 +70,13 @@ std::span<float> FlatGradients::scalars() {
 
 void FlatGradients::Begin() {
   const c10::NoGradGuard no_grad;
-  for (size_t b = 0; b < flat_.size(); ++b) {
-    flat_[b].zero_();
-    awaited_[b] = plan_.buckets[b].slots.size();
-  }
+  for (at::Tensor& flat : flat_) flat.zero_();
+  Continue();
   non_finite_ = -1;
+}
+
+void FlatGradients::Continue() {
+  for (size_t b = 0; b < flat_.size(); ++b) awaited_[b] = plan_.buckets[b].slots.size();
 }
 
 void FlatGradients::OnGradient(size_t parameter, size_t bucket) {

@@ -41,6 +41,8 @@ class FlatGradients {
 
   // Zeroes every gradient and expects a backward.
   void Begin();
+  // Expects one more backward, whose gradients are added.
+  void Continue();
   // Tells of the buckets that backward left unfilled because a parameter had no part in the
   // loss: its gradient is zero.
   void FinishBackward();

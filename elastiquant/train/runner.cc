@@ -4,6 +4,7 @@
 
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/all_reduce_runner.h"
+#include "elastiquant/train/data_runner.h"
 #include "elastiquant/train/delayed_runner.h"
 #include "elastiquant/train/lazy_runner.h"
 #include "elastiquant/train/local_runner.h"
@@ -16,6 +17,7 @@ Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   if (algorithm.is_local()) return LocalRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kDelayed) return DelayedRunner::Make(options, place);
+  if (algorithm.kind == AlgorithmKind::kQuantisedData) return DataRunner::Make(options, place);
   if (algorithm.is_lazy()) return LazyRunner::Make(options, place);
   return AllReduceRunner::Make(options, place, std::move(dump));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/data/dataset.h"
 #include "elastiquant/data/loader.h"
 #include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/certificate.h"
@@ -33,6 +34,8 @@ struct StepResult {
 struct RunnerPlace {
   Communicator* comm = nullptr;
   Replica* replica = nullptr;
+  // What the loader reads, of whose training split this worker may have a share only.
+  std::shared_ptr<const Dataset> dataset;
   // Of the run. The last step brings together what is under way, or on one worker alone.
   int64_t total_steps = 0;
   // ReducerOptions::weights: what each worker counts for in means, loss and accuracy too.
@@ -68,6 +71,9 @@ class Runner {
   // Collective, while the shared model is shown: makes the running statistics of batch
   // normalisation those of the shared model.
   virtual Status ShareBuffers() = 0;
+  // Whether the shared model is on all workers after each step. If not, ShareBuffers brings it
+  // there.
+  virtual bool has_replicas() const { return true; }
   // The replica, as it is now on all workers, is what the run starts from.
   virtual void StartFromReplica() {}
 
@@ -98,6 +104,9 @@ class Runner {
   // Returns what the decisions in the metrics are about, for the summary ("policy" in
   // docs/metrics.md), or null if there are none.
   virtual nlohmann::json Policy() const { return nullptr; }
+  // Returns what the messages of this worker were made of since the runner was made, where
+  // samples travel ("samples" in docs/metrics.md), or null.
+  virtual nlohmann::json Samples() const { return nullptr; }
 };
 
 // Collective. Makes the runner of options.algorithm. `dump` may be null. Fails as the runners'

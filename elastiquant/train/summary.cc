@@ -41,6 +41,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
     if (!options.bits_policy.empty()) summary["policy"]["bits"] = options.bits_policy;
     if (options.bits_policy.empty()) summary["policy"]["ratio"] = RatioOf(options);
   }
+  if (!facts.samples.is_null()) summary["samples"] = facts.samples;
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;

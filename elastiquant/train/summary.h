@@ -27,11 +27,12 @@ struct RunFacts {
   int64_t steps_per_epoch = 0;
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
-  std::string init;                 // text of LoadInitialWeights; empty without --init
-  uint64_t rounds = 0;              // exchanges that were made
-  std::vector<uint64_t> uploads;    // by worker: how often it sent values in them
-  nlohmann::json policy = nullptr;  // Runner::Policy
-  const Shares* shares = nullptr;   // null if no worker has a share of its own
+  std::string init;                  // text of LoadInitialWeights; empty without --init
+  uint64_t rounds = 0;               // exchanges that were made
+  std::vector<uint64_t> uploads;     // by worker: how often it sent values in them
+  nlohmann::json policy = nullptr;   // Runner::Policy
+  nlohmann::json samples = nullptr;  // Runner::Samples
+  const Shares* shares = nullptr;    // null if no worker has a share of its own
 };
 
 // Writes options.out/summary.json atomically, and a line about it to stdout.

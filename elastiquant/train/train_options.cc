@@ -17,6 +17,7 @@
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/gradient_dump.h"
+#include "elastiquant/train/jpeg_samples.h"
 
 namespace elastiquant {
 namespace {
@@ -150,6 +151,30 @@ Status ValidateLazy(const TrainOptions& o) {
   return ValidatePlainCodec(o);
 }
 
+// What is needed where samples travel.
+Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
+  const std::string given = "--algorithm " + o.algorithm;
+  const auto codec = MakeSampleCodec(o.samples, {.side = 1, .channels = 1}, 0);
+  if (!codec.ok()) return InvalidArgument("--samples: " + codec.status().message());
+  EQ_ASSIGN_OR_RETURN(const int64_t context, ContextOf(o.model));
+  if (context > 0) {
+    return InvalidArgument(given + " sends images, and --model " + o.model + " reads text");
+  }
+  if (algorithm.central && (algorithm.refine || algorithm.skipped > 0)) {
+    return InvalidArgument(given +
+                           ": where worker 0 alone computes, the others have no model " +
+                           "to refine gradients with, or to tell which samples matter: leave " +
+                           "out refine and skip");
+  }
+  if (algorithm.unbiased && algorithm.skipped == 0) {
+    return InvalidArgument(given + ": unbiased says how samples are skipped: it needs skip");
+  }
+  if (!algorithm.refine && o.codec != UsualCodecOf(o)) {
+    return InvalidArgument(given + " sends no gradients: leave out --codec, or give refine=1");
+  }
+  return ValidatePlainCodec(o);
+}
+
 // What an algorithm needs of the other options.
 Status ValidateAlgorithm(const TrainOptions& o) {
   const auto algorithm = ParseAlgorithm(o.algorithm);
@@ -164,6 +189,7 @@ Status ValidateAlgorithm(const TrainOptions& o) {
         std::string("alone (local-sgd, diloco, sparseloco); --every is for delayed, too"));
   }
   if (algorithm->is_lazy()) return ValidateLazy(o);
+  if (algorithm->kind == AlgorithmKind::kQuantisedData) return ValidateData(o, *algorithm);
   if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
   if (algorithm->is_adam() && o.optimizer != "adamw") {
@@ -322,6 +348,11 @@ std::string MetricOf(const TrainOptions& options) {
   return loses ? "adam" : "plain";
 }
 
+bool NeedsShares(const TrainOptions& options) {
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  return algorithm.ok() && algorithm->kind == AlgorithmKind::kQuantisedData;
+}
+
 double RatioOf(const TrainOptions& options) { return options.ratio == 0 ? .1 : options.ratio; }
 
 std::string UsualCodecOf(const TrainOptions& options) {
@@ -407,6 +438,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
     print["--ratio"] = RatioOf(o);
   }
+  if (NeedsShares(o)) print["--samples"] = o.samples;
   if (!o.bits_policy.empty()) print["--bits-policy"] = o.bits_policy;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);
   if (o.clip_norm > 0) print["--clip-norm"] = o.clip_norm;

@@ -44,7 +44,8 @@ struct UpdateOptions {
   // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
   // in the mean. 0: RatioOf has the default.
   double ratio = 0;
-  std::string optimizer = "sgd";  // or "adamw"
+  std::string samples = "jpeg:quality=50";  // how samples travel, as MakeSampleCodec takes it
+  std::string optimizer = "sgd";            // or "adamw"
   double learning_rate = 0.1;
   double momentum = 0.9;  // of SGD
   double beta1 = 0.9;     // of AdamW: how much of the mean gradient is kept in a step
@@ -117,6 +118,9 @@ nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
 // Returns "adam" if gradients are compressed relative to the optimiser's second moments
 // (layers/metric.h), or "plain", as they also are where the codec loses nothing.
 std::string MetricOf(const TrainOptions& options);
+
+// Whether each worker must have a share of the data of its own, though they are dealt evenly.
+bool NeedsShares(const TrainOptions& options);
 
 // Returns the part of the coordinates that workers send in the mean.
 double RatioOf(const TrainOptions& options);

@@ -15,6 +15,7 @@
 #include "elastiquant/c10d/torch_error.h"
 #include "elastiquant/data/dataset.h"
 #include "elastiquant/data/loader.h"
+#include "elastiquant/data/own_share.h"
 #include "elastiquant/data/partition.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/runs/progress.h"
@@ -103,6 +104,7 @@ class Trainer {
   Agreement agreement_;
 
   std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const Dataset> own_data_;  // what this worker may read of it
   LoaderOptions loading_;
   Shares shares_;  // none if all workers read the whole split
   std::unique_ptr<TrainLoader> loader_;
@@ -148,10 +150,13 @@ Status Trainer::OpenData() {
 // Every worker finds by itself what lies on it, and what on the others.
 Status Trainer::DealData() {
   EQ_ASSIGN_OR_RETURN(const Partition partition, ParsePartition(options_.partition));
-  if (partition.is_iid()) return Status::Ok();
+  own_data_ = dataset_;
+  if (partition.is_iid() && !NeedsShares(options_)) return Status::Ok();
   EQ_ASSIGN_OR_RETURN(const std::vector<int64_t> labels, dataset_->Labels(Split::kTrain));
   EQ_ASSIGN_OR_RETURN(shares_, DealShares(labels, dataset_->info().classes, partition,
                                           options_.seed, comm_.world_size()));
+  EQ_ASSIGN_OR_RETURN(own_data_,
+                      OwnShareOf(dataset_, shares_.samples[static_cast<size_t>(comm_.rank())]));
   loading_.share = shares_.samples[static_cast<size_t>(comm_.rank())];
   loading_.dealt = shares_.Total();
   return Status::Ok();
@@ -247,7 +252,7 @@ Status Trainer::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
   comm_.SetActivity("preparing the run");
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
-  const RunnerPlace place{&comm_, replica_.get(), total_steps_, Weights()};
+  const RunnerPlace place{&comm_, replica_.get(), own_data_, total_steps_, Weights()};
   auto runner = MakeRunner(options_, place, std::move(dump_));
   EQ_RETURN_IF_ERROR(agreement_.Agree(runner.status()));
   runner_ = std::move(runner).value();
@@ -402,6 +407,7 @@ Status Trainer::Certify(int64_t epoch) {
 }
 
 Status Trainer::CheckReplicas() {
+  if (!runner_->has_replicas()) return Status::Ok();
   const SharedModel shared(runner_.get());
   EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> hashes, comm_.AllGather(replica_->Hash()));
   const std::string odd = OddReplicas(hashes);
@@ -443,6 +449,7 @@ RunFacts Trainer::Facts() const {
           .rounds = 0,
           .uploads = {},
           .policy = runner_->Policy(),
+          .samples = runner_->Samples(),
           .shares = shares_.samples.empty() ? nullptr : &shares_};
 }
 
