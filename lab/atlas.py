@@ -36,6 +36,7 @@ import time
 import atlas_plan
 import atlas_show
 import netns
+import settings
 from atlas_plan import Cell
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -53,8 +54,8 @@ def lines(path: pathlib.Path) -> list[dict]:
 class Lab:
     """Runs what is not there yet, in the folder `out`."""
 
-    def __init__(self, args: argparse.Namespace, settings: dict):
-        self.args, self.settings = args, settings
+    def __init__(self, args: argparse.Namespace, common: dict):
+        self.args, self.settings = args, common
         self.cells = args.out / "cells"
 
     def train(self, out: pathlib.Path, every: int, codec: str, steps: int) -> list[str]:
@@ -171,7 +172,7 @@ def network_of(args: argparse.Namespace) -> str:
 def settings_of(args: argparse.Namespace) -> dict:
     """What all cells of an atlas have in common; raises LabError if OUT's are others."""
     data = args.data or ("generated-text" if args.model.startswith("gpt") else "generated")
-    settings = {
+    common = {
         "model": args.model,
         "data": data,
         "workers": args.workers,
@@ -181,19 +182,7 @@ def settings_of(args: argparse.Namespace) -> dict:
         "algorithms": ["allreduce", args.rounds],
         "options": args.options,
     }
-    path = args.out / "settings.json"
-    if path.exists():
-        there = json.loads(path.read_text())
-        if args.table_only:
-            return there
-        for key, value in settings.items():
-            if there[key] != value:
-                raise netns.LabError(
-                    f"{args.out} has an atlas with {key} {there[key]!r}, not {value!r}: choose "
-                    "another --out"
-                )
-    path.write_text(json.dumps(settings, indent=1) + "\n")
-    return settings
+    return settings.keep(args.out, common, adopt=args.table_only)
 
 
 def write(args: argparse.Namespace, lab: Lab, cells: list[Cell]) -> None:

@@ -148,7 +148,7 @@ class CommandTest(unittest.TestCase):
     def test_other_settings_do_not_mix(self):
         atlas.settings_of(self.arguments())
         atlas.settings_of(self.arguments("--links", "1mbit"))
-        with self.assertRaisesRegex(netns.LabError, "has an atlas with batch 16, not 8"):
+        with self.assertRaisesRegex(netns.LabError, "has measurements with batch 16, not 8"):
             atlas.settings_of(self.arguments("--batch", "8"))
 
     def test_a_cell_that_is_there_is_not_run_again(self):
