@@ -2,7 +2,6 @@
 """Language models under AdamW: the validation loss of each scheme at its own best rate.
 
     lab/compare_lm.py --out runs/lm
-    lab/compare_lm.py --out runs/rounds --schemes fp32 "local 8, 1 bit" "local 32, 1 bit"
     lab/compare_lm.py --data corpus.txt --model gpt:layers=6,width=384,heads=6 --steps 1000
 
 Trains a GPT for each scheme, learning rate and seed by `elastiquant train`, one run after the
@@ -33,7 +32,6 @@ class Scheme(NamedTuple):
     codec: str | None
     options: list = ADAMW
     rate: float = 1
-    is_ours: bool = False
 
 
 # The first ones are ours; the others are what they are compared with.
@@ -58,31 +56,9 @@ SCHEMES = {
     "DeMo": Scheme(None, ["--momentum", 0, "--algorithm", "demo"], rate=0.25),
 }
 
-BITS = {"fp32": "fp32", "2 bits": "dither:bits=2", "1 bit": "dither:bits=1"}
-BITS |= {"1/2 bit": "dither:bits=0.5"}
-# The outer optimiser of DiLoCo as published, and one whose momentum suits short runs.
-ALGORITHMS = {
-    "local": "local-sgd",
-    "DiLoCo": "diloco",
-    "DiLoCo .5": "diloco:lr=0.9,momentum=0.5",
-}
-# Those that are compared only if --schemes names them: workers meet every so many steps.
-ROUNDS = {
-    f"{name} {every}, {label}": Scheme(
-        codec, [*ADAMW, "--algorithm", algorithm, "--every", every], is_ours=True
-    )
-    for name, algorithm in ALGORITHMS.items()
-    for every in (4, 8, 32, 128)
-    for label, codec in BITS.items()
-}
-
-
-def scheme_of(name: str) -> Scheme:
-    return SCHEMES[name] if name in SCHEMES else ROUNDS[name]
-
 
 def command(args: argparse.Namespace, scheme: str, rate: float, steps: int) -> list:
-    codec, options, factor, _ = scheme_of(scheme)
+    codec, options, factor = SCHEMES[scheme]
     words = [PROGRAM, "train", "--model", args.model, "--data", args.data]
     words += ["--lr", rate * factor, "--weight-decay", 0.1, "--no-decay-1d"]
     words += ["--warmup", steps // 10, "--steps", steps, "--precision", args.precision]
@@ -119,7 +95,7 @@ def seconds(args: argparse.Namespace, scheme: str, link: str) -> float | None:
     # At a rate that moves next to nothing: 1-bit Adam needs a longer warm-up at others.
     words = command(args, scheme, 1e-6, 40)
     words += ["--link", link, "--generated-test", 1]
-    if scheme_of(scheme).options is ADAMW:
+    if SCHEMES[scheme].options is ADAMW:
         words += ["--exact-steps", 1]
     # Its steps that update second moments soon get rare enough for the median.
     words = ["zeroone-adam:growth=1" if word == "zeroone-adam" else word for word in words]
@@ -167,7 +143,7 @@ def table(args: argparse.Namespace, rows: list[dict]) -> str:
     fp32 = rows[0]["losses"][rows[0]["rate"]]
     for row in rows:
         base = statistics.fmean(fp32[: row["seeds"]])  # of the same seeds
-        factor = scheme_of(row["scheme"]).rate
+        factor = SCHEMES[row["scheme"]].rate
         name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
         cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
         losses = [row["losses"].get(rate) for rate in args.rates]
@@ -199,8 +175,7 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
             for other in rows
         )
         place = {"xytext": (0, -16), "ha": "center"} if covered else {"xytext": (8, -4)}
-        scheme = scheme_of(row["scheme"])
-        ours = scheme.is_ours or (scheme.options is ADAMW and row["scheme"] != "fp32")
+        ours = SCHEMES[row["scheme"]].options is ADAMW and row["scheme"] != "fp32"
         axes.plot(*at, "o" if ours else "D", color="#0072b2" if ours else "#777777", ms=7)
         axes.annotate(row["scheme"], at, textcoords="offset points", fontsize=9, **place)
     axes.axhline(rows[0]["loss"], color="grey", linewidth=0.8, linestyle=":")
@@ -229,7 +204,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--links", nargs="*", default=[], help="to time steps over: 20mbit")
     parser.add_argument("--table-only", action="store_true", help="train nothing")
-    parser.add_argument("--schemes", nargs="+", choices=SCHEMES | ROUNDS, default=list(SCHEMES))
+    parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
     args = parser.parse_args()
     if args.schemes[0] != "fp32":
         parser.error("the first of --schemes is what the others are compared with: fp32")

@@ -84,7 +84,7 @@ def parse_delay(text: str) -> int:
 class Worker:
     rank: int
     process: subprocess.Popen
-    # Where its output went; rank 0's goes to ours.
+    # Where its output went; None: to ours.
     log: str | None
 
 
@@ -183,18 +183,27 @@ class Network:
         shape = ("rate", f"{self.bits_per_second}bit", "burst", str(burst), "limit", str(queue))
         checked("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *shape)
 
-    def run(self, command: list[str], environment: dict[str, str] | None = None) -> None:
-        """Runs the command as every rank; raises LabError if one fails."""
+    def run(
+        self,
+        command: list[str],
+        environment: dict[str, str] | None = None,
+        quiet: bool = False,
+    ) -> None:
+        """Runs the command as every rank; raises LabError if one fails. If quiet, rank 0's
+        output too is shown only if it fails."""
         workers: list[Worker] = []
         with tempfile.TemporaryDirectory() as logs:
             try:
                 for rank in range(self.nodes):
-                    workers.append(self._start(rank, command, environment or {}, logs))
+                    log = None if rank == 0 and not quiet else f"{logs}/rank{rank}.log"
+                    workers.append(self._start(rank, command, environment or {}, log))
                 wait_for(workers)
             finally:
                 stop(workers)
 
-    def _start(self, rank: int, command: list[str], extra: dict[str, str], logs: str) -> Worker:
+    def _start(
+        self, rank: int, command: list[str], extra: dict[str, str], log: str | None
+    ) -> Worker:
         environment = os.environ | {
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
@@ -206,7 +215,6 @@ class Network:
             "GLOO_SOCKET_IFNAME": "eth0",
         }
         environment |= extra
-        log = None if rank == 0 else os.path.join(logs, f"rank{rank}.log")
         with open(log, "wb") if log else contextlib.nullcontext() as output:
             process = subprocess.Popen(
                 ["ip", "netns", "exec", self.namespace(rank), *command],

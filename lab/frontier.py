@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Loss against bytes: what schemes reach that meet every step, or every so many, in few bits.
+
+    lab/frontier.py --out runs/frontier --data corpus.txt --steps 1000 --seeds 3
+    lab/frontier.py --out runs/frontier-resnet --model resnet20 --data CIFAR_FOLDER \\
+        --steps 2000 --methods DDP local --every 8 32 --bits fp32 "1 bit" "1/8 bit"
+    lab/frontier.py --out runs/frontier --schemes fp32 "local 32, 1/2 bit" "SparseLoCo 32"
+
+Trains by `elastiquant train` on 4 workers (--workers): GPT under AdamW, other models under SGD.
+Schemes are all combinations of --methods, --every (H: steps from one exchange to the next) and
+--bits, or those of --schemes. Each is trained with seed 1 at every learning rate of --rates,
+and with the other seeds at the best one of these.
+
+A run is a folder in OUT/runs; what is there is not run again, so that a frontier may be
+stopped, gone on with and extended. A run that fails, as at a rate that is too high, is kept as
+such: its failed.txt says why, and it is tried again once that is deleted. Writes OUT/table.md,
+OUT/rows.json and OUT/frontier.png of all schemes that were asked for and have runs;
+--table-only runs nothing.
+
+Seconds at --links are computed: of a step's computing (the least that any run took, or
+--computing), and the bytes that were sent at the rate of the link. With --measure they are
+measured, over emulated links, in about --measure seconds for each scheme and link.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import atlas_plan
+import frontier_plot
+import frontier_rows
+import frontier_schemes
+import netns
+import settings
+from frontier_rows import Row
+from frontier_schemes import BITS, FP32, METHODS, Bits, Scheme
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "build/release/bin/elastiquant"
+LINKS = ["1mbit,50ms", "10mbit,50ms", "50mbit,50ms", "200mbit,50ms"]
+ADAMW = ["--optimizer", "adamw", "--beta2", "0.95", "--clip-norm", "1"]
+ADAMW += ["--weight-decay", "0.1", "--no-decay-1d"]
+# By kind of model: options, learning rates, samples a worker and step, data.
+GPT = (ADAMW, [4e-3, 8e-3, 16e-3], 4, "generated-text")
+IMAGES = ([], [0.05, 0.1, 0.2], 16, "generated")
+# At a rate that moves next to nothing, steps are timed.
+STILL = 1e-6
+
+
+class Lab:
+    """Runs what is not there yet."""
+
+    def __init__(self, args: argparse.Namespace, schemes: list[Scheme]):
+        self.args, self.schemes = args, schemes
+        self.runs = args.out / "runs"
+        self.bits = BITS | args.codecs
+        self.done, self.began = 0, time.monotonic()
+
+    def command(self, scheme: Scheme, rate: float, steps: int, out: pathlib.Path) -> list[str]:
+        args = self.args
+        words = [args.program, "train", "--quiet", "--overwrite", "--out", out]
+        words += ["--model", args.model, "--data", args.data, "--precision", args.precision]
+        words += ["--workers", args.workers, "--batch", args.batch, "--eval-every", 0]
+        words += ["--steps", steps, "--warmup", steps // 10, "--lr", rate]
+        words += [*args.optimizer, *scheme.options(self.bits), *args.options]
+        return [str(word) for word in words]
+
+    def run(self, command: list[str], out: pathlib.Path) -> dict | None:
+        """A run's summary, {"failed": why}, or None if it is not there under --table-only."""
+        summary, failed = out / "summary.json", out / "failed.txt"
+        if failed.exists():
+            return {"failed": failed.read_text()}
+        if not summary.exists():
+            if self.args.table_only:
+                return None
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.done += 1
+            if done.returncode < 0:
+                raise KeyboardInterrupt  # ended by a signal, as by Ctrl-C: no fault of its own
+            if done.returncode > 0:
+                out.mkdir(parents=True, exist_ok=True)
+                failed.write_text(done.stderr)
+                return {"failed": done.stderr}
+        return json.loads(summary.read_text())
+
+    def train(self, scheme: Scheme, rate: float, seed: int) -> dict | None:
+        out = self.runs / f"{folder(scheme)}_lr{rate:g}_seed{seed}"
+        words = self.command(scheme, rate, self.args.steps, out)
+        words += ["--seed", str(seed), "--generated-test", str(self.args.tested)]
+        before = self.done
+        summary = self.run(words, out)
+        if self.done > before:
+            said = "FAILED" if "failed" in summary else f"{frontier_rows.loss_of(summary):.4f}"
+            print(f"{scheme.name}, lr {rate:g}, seed {seed}: {said}{self.left()}", flush=True)
+        return summary
+
+    def left(self) -> str:
+        """What is left to do, going by how long runs have taken so far."""
+        runs = len(self.schemes) * (len(self.args.rates) + self.args.seeds - 1)
+        there = sum(1 for _ in self.runs.glob("*/summary.json"))
+        there += sum(1 for _ in self.runs.glob("*/failed.txt"))
+        seconds = (time.monotonic() - self.began) / self.done * max(0, runs - there)
+        return f" (run {there} of {runs}, about {seconds / 60:.0f} min left)"
+
+    def row(self, scheme: Scheme) -> Row | None:
+        """None if there are no runs of it, or all have failed."""
+        by_rate = {
+            rate: summary
+            for rate in self.args.rates
+            if (summary := self.train(scheme, rate, 1)) is not None
+        }
+        if not by_rate:
+            return None
+        rate = frontier_rows.best_rate(by_rate)
+        others = [self.train(scheme, rate, seed) for seed in range(2, self.args.seeds + 1)]
+        others = [summary for summary in others if summary]
+        try:
+            return frontier_rows.row(scheme, by_rate, [s for s in others if "failed" not in s])
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return None
+
+    def measured_seconds(self, row: Row, link: str, computing: float) -> float | None:
+        """Of a step over an emulated link: the mean over whole rounds, but for the first."""
+        scheme = row.scheme
+        exchange = frontier_rows.exchange_seconds(row, link)
+        plan = atlas_plan.plan(scheme.every, computing, exchange, self.args.measure)
+        # The first step of DDP in a metric is one of full precision.
+        unmeasured = max(plan.unmeasured, 1 if scheme.method == frontier_schemes.DDP else 0)
+        steps = (unmeasured + plan.measured) * scheme.every
+        out = self.args.out / "timed" / f"{folder(scheme)}_{link.replace(',', '_')}"
+        words = self.command(scheme, STILL, steps, out)
+        words += ["--link", link, "--generated-test", "1", "--exact-steps", "1"]
+        words += ["--timeout", "120", "--stall-timeout", "0"]
+        summary = self.run(words, out)
+        if summary is None or "failed" in summary:
+            return None
+        lines = (out / "metrics.jsonl").read_text().splitlines()[unmeasured * scheme.every :]
+        return statistics.fmean(json.loads(line)["seconds"]["total"] for line in lines)
+
+    def computing(self, rows: list[Row]) -> float:
+        """Seconds that a step takes to compute: the least of all runs, as what else runs on the
+        machine only slows it."""
+        if self.args.computing:
+            return self.args.computing
+        summaries = []
+        for row in rows:
+            path = self.runs / f"{folder(row.scheme)}_lr{row.rate:g}_seed1" / "summary.json"
+            summaries.append(json.loads(path.read_text()))
+        return min(s["seconds"]["compute"] / s["steps"] for s in summaries)
+
+    def seconds(self, rows: list[Row], computing: float) -> dict[str, list[float | None]]:
+        found = {}
+        for row in rows:
+            found[row.scheme.name] = [
+                self.measured_seconds(row, link, computing)
+                if self.args.measure
+                else frontier_rows.computed_seconds(row, link, computing)
+                for link in self.args.links
+            ]
+        return found
+
+
+def check_settings(args: argparse.Namespace) -> None:
+    """Raises LabError if OUT has runs that are not like those asked for."""
+    common = {key: getattr(args, key) for key in ("model", "data", "workers", "batch")}
+    common |= {key: getattr(args, key) for key in ("steps", "precision", "options")}
+    common |= {"codecs": {bits: codec.codec for bits, codec in (BITS | args.codecs).items()}}
+    settings.keep(args.out, common, adopt=args.table_only)
+
+
+def folder(scheme: Scheme) -> str:
+    return "".join(c if c.isalnum() else "-" for c in scheme.name)
+
+
+def notes(args: argparse.Namespace, rows: list[Row], computing: float) -> str:
+    """What the table's reader must know."""
+    how = (
+        f"computed: {computing:.3g} s of computing, and the bytes at the link's rate"
+        if not args.measure
+        else "measured over links that --link emulates"
+    )
+    lines = [
+        f"\n{describe(args)}. In bold: no other scheme has a lower loss with as few bytes. "
+        "Losses by rate are of seed 1. "
+        + (f"Seconds are of a step and {how}." if args.links else "")
+    ]
+    for per_cent, times in frontier_plot.TARGETS:
+        best = frontier_rows.reached(rows, per_cent)
+        text = "no scheme"
+        if best is not rows[0]:
+            text = (
+                f"{best.scheme.name}, with {frontier_rows.fewer(best, rows[0]):.0f} times fewer"
+            )
+        lines.append(
+            f"\nWithin {per_cent:g} % of fp32's loss (target: {times} times fewer bytes): "
+            f"{text}."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def describe(args: argparse.Namespace) -> str:
+    optimizer = "AdamW" if args.optimizer is ADAMW else "SGD"
+    seeds = f"up to {args.seeds} seeds" if args.seeds > 1 else "1 seed"
+    return (
+        f"{args.model} under {optimizer}, {args.workers} workers with batches of {args.batch}, "
+        f"{args.steps} steps, each scheme at the best of {len(args.rates)} learning rates, "
+        f"{seeds}"
+    )
+
+
+def write(args: argparse.Namespace, lab: Lab, rows: list[Row]) -> None:
+    computing = lab.computing(rows)
+    seconds = lab.seconds(rows, computing)
+    text = frontier_rows.table(
+        rows, args.rates, args.links, seconds, accuracy=args.optimizer is not ADAMW
+    )
+    text += notes(args, rows, computing)
+    (args.out / "table.md").write_text(text)
+    whole = [
+        row._asdict() | {"scheme": row.scheme.name, "seconds": seconds[row.scheme.name]}
+        for row in rows
+    ]
+    (args.out / "rows.json").write_text(json.dumps(whole, indent=1) + "\n")
+    frontier_plot.draw(rows, describe(args), args.out / "frontier.png")
+    print(text, end="")
+
+
+def codec_of(text: str) -> tuple[str, Bits]:
+    """ "1/4 bit=SPEC" as an entry of BITS, in place of its codec there."""
+    bits, _, codec = text.partition("=")
+    if bits not in BITS or not codec:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like '1/4 bit=SPEC'")
+    return bits, Bits(codec, BITS[bits].everything)
+
+
+def scheme_of(text: str) -> Scheme:
+    try:
+        return frontier_schemes.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/frontier"))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--every", type=int, nargs="+", default=[8, 32, 128], help="H")
+    parser.add_argument("--bits", nargs="+", choices=BITS, default=list(BITS))
+    parser.add_argument("--schemes", nargs="+", type=scheme_of, help="these alone, by name")
+    parser.add_argument(
+        "--codecs", nargs="+", type=codec_of, default=[], help="others, as '1/4 bit=SPEC'"
+    )
+    parser.add_argument("--model", default="gpt", help="see `elastiquant models`")
+    parser.add_argument("--data", help="a text for gpt, a folder of images; else generated")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--batch", type=int, help="samples a worker a step (gpt: 4, else 16)")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--tested", type=int, default=500, help="samples of generated data")
+    parser.add_argument("--seeds", type=int, default=1, help="at the best rate (1)")
+    parser.add_argument("--rates", type=float, nargs="+", help="learning rates")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--links", nargs="*", default=LINKS, help="RATE,DELAY of seconds")
+    parser.add_argument("--computing", type=float, help="seconds of a step's computing")
+    parser.add_argument("--measure", type=float, help="seconds for measuring each link")
+    parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
+    parser.add_argument("--table-only", action="store_true", help="run nothing")
+    parser.add_argument("options", nargs="*", help="more for `elastiquant train`, after --")
+    args = parser.parse_args()
+    args.optimizer, rates, batch, data = GPT if args.model.startswith("gpt") else IMAGES
+    args.rates, args.batch = args.rates or rates, args.batch or batch
+    args.data, args.codecs = args.data or data, dict(args.codecs)
+    try:
+        for link in args.links:
+            frontier_rows.parse_link(link)
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    if args.schemes and args.schemes[0] != FP32:
+        parser.error("the first of --schemes is what the others are compared with: fp32")
+    return args
+
+
+def main() -> None:
+    args = parse_arguments()
+    if not args.table_only and not args.program.exists():
+        sys.exit(f"frontier: {args.program} is missing: run make build")
+    args.out.mkdir(parents=True, exist_ok=True)
+    schemes = args.schemes or frontier_schemes.grid(args.methods, args.every, args.bits)
+    lab = Lab(args, schemes)
+    try:
+        check_settings(args)
+        rows = [row for row in map(lab.row, schemes) if row]
+        if not rows or rows[0].scheme != FP32 or rows[0].loss == math.inf:
+            sys.exit("frontier: there is no run of fp32, with which the others are compared")
+        write(args, lab, rows)
+    except netns.LabError as error:
+        sys.exit(f"frontier: {error}")
+    except KeyboardInterrupt:
+        sys.exit("frontier: stopped; run it again to go on")
+
+
+if __name__ == "__main__":
+    main()

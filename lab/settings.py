@@ -1,0 +1,29 @@
+"""What all measurements in a folder have in common, so that others are not mixed with them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import netns
+
+
+def keep(out: pathlib.Path, settings: dict, adopt: bool) -> dict:
+    """Writes settings to OUT/settings.json, or compares them with those that are there.
+
+    Returns those that hold: with `adopt` what is there, whatever `settings` says. Raises
+    LabError if what is there differs.
+    """
+    path = out / "settings.json"
+    if path.exists():
+        there = json.loads(path.read_text())
+        if adopt:
+            return there
+        for key, value in settings.items():
+            if there.get(key) != value:
+                raise netns.LabError(
+                    f"{out} has measurements with {key} {there.get(key)!r}, not {value!r}: "
+                    "choose another --out"
+                )
+    path.write_text(json.dumps(settings, indent=1) + "\n")
+    return settings
