@@ -34,6 +34,8 @@ STREAMS = 4  # fragments of Streaming DiLoCo
 METHODS = {
     DDP: "allreduce",
     "local": "local-sgd",
+    # Local SGD whose rounds get longer as the learning rate falls (--every-growth 2).
+    "QSR": "local-sgd",
     # As published, and with an outer momentum that suits short runs.
     "DiLoCo": "diloco:lr=0.7,momentum=0.9",
     "DiLoCo .5": "diloco:lr=0.9,momentum=0.5",
@@ -72,6 +74,8 @@ class Scheme(NamedTuple):
         words = ["--algorithm", algorithm]
         if self.method != DDP:
             words += ["--every", str(self.every)]
+        if self.method == "QSR":
+            words += ["--every-growth", "2"]
         if self.streams:
             words += ["--fragments", str(STREAMS)]
         if self.bits:

@@ -38,7 +38,7 @@ class SchemesTest(unittest.TestCase):
     def test_names_lead_back_to_schemes(self):
         schemes = frontier_schemes.grid(list(METHODS), [8, 32], list(BITS))
         self.assertEqual(schemes[0], FP32)
-        self.assertEqual(len(schemes), 1 + 3 + 5 * 2 * len(BITS) + 2)
+        self.assertEqual(len(schemes), 1 + 3 + 6 * 2 * len(BITS) + 2)
         self.assertEqual(len({s.name for s in schemes}), len(schemes))
         self.assertEqual(len({frontier.folder(s) for s in schemes}), len(schemes))
         for scheme in schemes:
@@ -68,6 +68,10 @@ class SchemesTest(unittest.TestCase):
             said("streaming .5 32, 1/2 bit"),
             "--algorithm diloco:lr=0.9,momentum=0.5,delay=4,mix=0.5 --every 32 --fragments 4 "
             "--codec dither:bits=0.5 --exact none",
+        )
+        self.assertEqual(
+            said("QSR 6, fp32"),
+            "--algorithm local-sgd --every 6 --every-growth 2 --codec fp32",
         )
         self.assertEqual(said("SparseLoCo 30"), "--algorithm sparseloco --every 30")
         # The frontier's DDP keeps biases and norms exact, as `train` does by itself.

@@ -193,6 +193,10 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "--every", o.every,
          "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")
       ->check(CLI::PositiveNumber);
+  app.add_option("--every-growth", o.every_growth,
+                 "Rounds get longer as the learning rate falls, by this power of "
+                 "peak / rate: 2 is the quadratic synchronisation rule; 0: they do not")
+      ->capture_default_str();
   app.add_option("--fragments", o.fragments,
                  "Parts of the model that are exchanged by turns, each --every steps")
       ->capture_default_str();

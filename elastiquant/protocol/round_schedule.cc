@@ -1,5 +1,7 @@
 #include "elastiquant/protocol/round_schedule.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace elastiquant {
@@ -19,14 +21,57 @@ Result<RoundSchedule> RoundSchedule::Make(const RoundScheduleOptions& o) {
                            " steps after it was sent; with a round of " + every +
                            " steps it can be from 0 to " + every);
   }
+  int64_t begin = 0;
+  for (const int64_t end : o.ends) {
+    if (end - begin < o.every) {
+      return InvalidArgument("a round ends " + std::to_string(end - begin) +
+                             " steps after it began; none may be shorter than " + every);
+    }
+    begin = end;
+  }
   return RoundSchedule(o);
 }
 
-// The first send of fragment p is after step floor((p + 1) every / fragments).
+std::vector<int64_t> GrowingRounds(int64_t every, int power, double peak, int64_t steps,
+                                   const std::function<double(int64_t step)>& rate_of) {
+  std::vector<int64_t> ends;
+  int64_t begin = 0;
+  while (power > 0 && steps - begin >= every) {
+    const double ratio = peak / rate_of(begin);
+    double length = static_cast<double>(every);
+    for (int i = 0; i < power; ++i) length *= ratio;
+    const auto left = static_cast<double>(steps - begin);
+    // A rate of 0 makes it infinite.
+    const auto whole = static_cast<int64_t>(std::min(std::floor(length + .5), left));
+    begin += std::max(every, whole);
+    ends.push_back(begin);
+  }
+  return ends;
+}
+
+int64_t RoundSchedule::EndOf(int64_t round) const {
+  const auto listed = static_cast<int64_t>(options_.ends.size());
+  if (round < 0) return 0;
+  if (round < listed) return options_.ends[static_cast<size_t>(round)];
+  return (listed > 0 ? options_.ends.back() : 0) + (round - listed + 1) * options_.every;
+}
+
+// The round that local step `step`, counted from 1, is in.
+int64_t RoundSchedule::RoundOf(int64_t step) const {
+  const auto listed = std::ranges::lower_bound(options_.ends, step);
+  if (listed != options_.ends.end()) return listed - options_.ends.begin();
+  const int64_t begin = options_.ends.empty() ? 0 : options_.ends.back();
+  return std::ssize(options_.ends) + (step - begin - 1) / options_.every;
+}
+
+// Fragment p of P is sent after the first floor((p + 1) / P) of the steps of a round.
 int64_t RoundSchedule::SendsUntil(size_t fragment, int64_t step) const {
-  const int64_t first = static_cast<int64_t>(fragment + 1) * options_.every /
-                        static_cast<int64_t>(options_.fragments);
-  return step < first ? 0 : (step - first) / options_.every + 1;
+  if (step <= 0) return 0;
+  const int64_t round = RoundOf(step), begin = EndOf(round - 1);
+  const int64_t steps = EndOf(round) - begin;
+  const int64_t sent = begin + static_cast<int64_t>(fragment + 1) * steps /
+                                   static_cast<int64_t>(options_.fragments);
+  return round + (sent <= step ? 1 : 0);
 }
 
 bool RoundSchedule::IsSentAfter(size_t fragment, int64_t step) const {

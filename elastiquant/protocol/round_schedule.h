@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -17,7 +19,18 @@ struct RoundScheduleOptions {
   int64_t every = 32;    // local steps between two sends of a fragment, at least 1
   size_t fragments = 1;  // at most `every`
   int64_t delay = 0;     // local steps from sending to applying, at most `every`
+  // The steps, counted from 1, after which the first rounds end, if these are longer. Those
+  // after them have `every` steps, and none may have fewer.
+  std::vector<int64_t> ends = {};
 };
+
+// Rounds that get longer as the learning rate falls: a round that begins at rate r has
+// every (peak / r)^power steps, rounded, and the last one ends with the run. With a power of 2
+// that is the quadratic synchronisation rule of Gu, Lyu, Arora and Zhang, "A Quadratic
+// Synchronization Rule for Distributed Deep Learning", ICLR 2024. `rate_of` gives the rate of a
+// step counted from 0. Returns RoundScheduleOptions::ends.
+std::vector<int64_t> GrowingRounds(int64_t every, int power, double peak, int64_t steps,
+                                   const std::function<double(int64_t step)>& rate_of);
 
 struct FragmentAction {
   enum class Kind : uint8_t { kSend, kApply };
@@ -48,8 +61,10 @@ class RoundSchedule {
   const RoundScheduleOptions& options() const { return options_; }
 
  private:
-  explicit RoundSchedule(const RoundScheduleOptions& options) : options_(options) {}
+  explicit RoundSchedule(RoundScheduleOptions options) : options_(std::move(options)) {}
 
+  int64_t EndOf(int64_t round) const;
+  int64_t RoundOf(int64_t step) const;
   int64_t SendsUntil(size_t fragment, int64_t step) const;
   bool IsSentAfter(size_t fragment, int64_t step) const;
 

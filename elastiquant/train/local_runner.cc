@@ -40,7 +40,10 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
   const LocalStepsOptions steps{
-      .schedule = {.every = RoundOf(options_), .fragments = count, .delay = DelayOf(options_)},
+      .schedule = {.every = RoundOf(options_),
+                   .fragments = count,
+                   .delay = DelayOf(options_),
+                   .ends = RoundEnds(options_, total_steps_)},
       .outer = {.learning_rate = algorithm.outer_rate,
                 .momentum = algorithm.outer_momentum,
                 .nesterov = true},

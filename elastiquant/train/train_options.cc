@@ -1,5 +1,6 @@
 #include "elastiquant/train/train_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -127,6 +128,12 @@ Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + ": mix keeps a part of what was learnt while a mean was " +
                            "under way: it needs a delay");
   }
+  EQ_RETURN_IF_ERROR(
+      Within("--every-growth", static_cast<double>(o.every_growth), 0, 3, false));
+  if (algorithm.eager && o.every_growth > 0) {
+    return InvalidArgument(given + " hides a round behind the next one, which must be as " +
+                           "long: leave out --every-growth");
+  }
   return ValidatePlainCodec(o);
 }
 
@@ -182,6 +189,10 @@ Status ValidateAlgorithm(const TrainOptions& o) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
   if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
+  if (o.every_growth != 0) {
+    return InvalidArgument("--every-growth is for algorithms whose workers train alone "
+                           "(local-sgd, diloco, sparseloco)");
+  }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
   if (o.every != 0 || o.fragments != 1) {
     return InvalidArgument(
@@ -434,6 +445,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (algorithm.is_local() || algorithm.kind == AlgorithmKind::kDelayed) {
     print["--every"] = RoundOf(o);
     print["--fragments"] = o.fragments;
+    if (o.every_growth > 0) print["--every-growth"] = o.every_growth;
   }
   if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
     print["--ratio"] = RatioOf(o);
@@ -480,6 +492,15 @@ int64_t DelayOf(const TrainOptions& options) {
   const Algorithm algorithm = ParseAlgorithm(options.algorithm).value();
   if (algorithm.delay >= 0) return algorithm.delay;
   return algorithm.eager ? RoundOf(options) : 0;
+}
+
+// The warm-up is no reason for long rounds.
+std::vector<int64_t> RoundEnds(const TrainOptions& options, int64_t total_steps) {
+  const Schedule schedule = MakeSchedule(options, total_steps);
+  return GrowingRounds(RoundOf(options), static_cast<int>(options.every_growth), schedule.peak,
+                       total_steps, [&schedule](int64_t step) {
+                         return LearningRate(schedule, std::max(step, schedule.warmup_steps));
+                       });
 }
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps) {

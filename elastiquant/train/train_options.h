@@ -41,6 +41,7 @@ struct UpdateOptions {
   // its next, and the parts. 0 steps: EveryOf the algorithm.
   int64_t every = 0;
   int64_t fragments = 1;
+  int64_t every_growth = 0;  // power of peak / rate by which rounds grow (GrowingRounds); 0 to 3
   // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
   // in the mean. 0: RatioOf has the default.
   double ratio = 0;
@@ -140,6 +141,8 @@ std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::jso
 // an algorithm that is_local().
 int64_t RoundOf(const TrainOptions& options);
 int64_t DelayOf(const TrainOptions& options);
+// RoundScheduleOptions::ends.
+std::vector<int64_t> RoundEnds(const TrainOptions& options, int64_t total_steps);
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps);
 
