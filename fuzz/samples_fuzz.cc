@@ -15,13 +15,14 @@ constexpr size_t kFront = SampleExchange::kHeaderBytes - sizeof(uint32_t);
 constexpr int64_t kSamples = 50, kClasses = 10, kBatch = 8;
 
 SampleExchange MakeReceiver(bool cached) {
-  return SampleExchange::Make({.rank = 1,
-                               .world_size = 2,
-                               .codec = MakePixelCodec({.bits = 2}, {.side = 2, .channels = 1}, 1),
-                               .samples = kSamples,
-                               .classes = kClasses,
-                               .batch = kBatch,
-                               .cached = cached})
+  return SampleExchange::Make(
+             {.rank = 1,
+              .world_size = 2,
+              .codec = MakePixelCodec({.bits = 2}, {.side = 2, .channels = 1}, 1),
+              .samples = kSamples,
+              .classes = kClasses,
+              .batch = kBatch,
+              .cached = cached})
       .value();
 }
 

@@ -1,8 +1,10 @@
-// An Ethernet switch that holds every frame back for a while: what the kernel's netem would do,
-// which not every kernel has. lab/netns.py runs it in place of a bridge.
+// An Ethernet switch that holds every frame back for a while and loses some: what the kernel's
+// netem would do, which not every kernel has. lab/netns.py runs it in place of a bridge.
 //
-//   delay_switch MICROSECONDS PORT PORT...
+//   delay_switch DELAY JITTER LOSS PORT PORT...
 //
+// A frame is held back for DELAY to DELAY + JITTER microseconds, uniformly, but never overtakes
+// another one. Of a million frames LOSS are lost, which are the same ones in every run.
 // Needs CAP_NET_RAW. Says "ready" on stdout when frames are being forwarded.
 
 #include <arpa/inet.h>
@@ -24,6 +26,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -70,10 +73,14 @@ int OpenPort(const char* name) {
   return fd;
 }
 
+struct Air {
+  int delay = 0, jitter = 0;  // microseconds
+  int loss = 0;               // of a million frames
+};
+
 class DelaySwitch {
  public:
-  DelaySwitch(std::chrono::microseconds delay, const std::vector<const char*>& ports)
-      : delay_(delay) {
+  DelaySwitch(const Air& air, const std::vector<const char*>& ports) : air_(air) {
     for (const char* port : ports) ports_.push_back({OpenPort(port), POLLIN, 0});
   }
 
@@ -120,10 +127,17 @@ class DelaySwitch {
     for (;;) {
       const ssize_t size = recv(ports_[port].fd, buffer_.data(), buffer_.size(), 0);
       if (size < static_cast<ssize_t>(kHeaderBytes + 2 * ETH_ALEN)) return;
-      Frame frame{Clock::now() + delay_, port, {buffer_.begin(), buffer_.begin() + size}};
+      Frame frame{DueTime(), port, {buffer_.begin(), buffer_.begin() + size}};
       port_of_[frame.source()] = port;
+      if (std::uniform_int_distribution(1, 1000000)(random_) <= air_.loss) continue;
       frames_.push_back(std::move(frame));
     }
+  }
+
+  Clock::time_point DueTime() {
+    const int jitter = std::uniform_int_distribution(0, air_.jitter)(random_);
+    const auto due = Clock::now() + std::chrono::microseconds(air_.delay + jitter);
+    return frames_.empty() ? due : std::max(due, frames_.back().due);
   }
 
   // To the port where its addressee was seen, otherwise to all. What a port's queue has no room
@@ -139,7 +153,8 @@ class DelaySwitch {
     }
   }
 
-  const std::chrono::microseconds delay_;
+  const Air air_;
+  std::mt19937 random_;  // with its default seed
   std::vector<pollfd> ports_;
   std::map<Address, size_t> port_of_;
   std::deque<Frame> frames_;  // in the order that they are due
@@ -148,20 +163,23 @@ class DelaySwitch {
 
 }  // namespace
 
+// A whole number from 0 to a million, or -1.
+int Parse(std::string_view text) {
+  int number = -1;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end && number <= 1000000 ? number : -1;
+}
+
 int main(int argc, char** argv) {
-  int microseconds = -1;
-  if (argc >= 4) {
-    const std::string_view text(argv[1]);
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, microseconds);
-    if (error != std::errc() || rest != end) microseconds = -1;
-  }
-  if (microseconds < 0) {
-    std::fprintf(stderr, "usage: delay_switch MICROSECONDS PORT PORT...\n");
+  Air air{-1, -1, -1};
+  if (argc >= 6) air = {Parse(argv[1]), Parse(argv[2]), Parse(argv[3])};
+  if (air.delay < 0 || air.jitter < 0 || air.loss < 0) {
+    std::fprintf(stderr, "usage: delay_switch DELAY JITTER LOSS PORT PORT...\n");
     return 2;
   }
   prctl(PR_SET_TIMERSLACK, 1000ul);  // ns: the kernel may otherwise add 50 us to every wait
-  DelaySwitch delay_switch(std::chrono::microseconds(microseconds), {argv + 2, argv + argc});
+  DelaySwitch delay_switch(air, {argv + 4, argv + argc});
   std::puts("ready");
   std::fflush(stdout);
   delay_switch.Run();

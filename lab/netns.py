@@ -8,7 +8,8 @@ Every worker gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchr
 Ethernet card of its own, `eth0`, joined to the others by a switch. The switch lives in a
 namespace too, so nothing on the host's own network changes and no traffic leaves. Each link is
 full duplex: what a worker sends and what it receives are each held to the rate. With --delay
-every frame takes so much longer from one worker to another.
+every frame takes so much longer from one worker to another, with --jitter up to so much more, and
+with --loss some are lost, which TCP sends again.
 
 Rank 0's output is shown; another worker's only if it fails. The namespaces go away at the end,
 on Ctrl-C and on failure; `lab/netns.py --clean-up` removes those of a run that was killed.
@@ -80,6 +81,14 @@ def parse_delay(text: str) -> int:
     return round(float(match[1]) * {"us": 1, "ms": 1e3, "s": 1e6}[match[2]])
 
 
+def parse_loss(text: str) -> float:
+    """The part that "1%" is."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
+    if not match or float(match[1]) >= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a loss such as 1%")
+    return float(match[1]) / 100
+
+
 @dataclasses.dataclass
 class Worker:
     rank: int
@@ -91,13 +100,21 @@ class Worker:
 class Network:
     """N namespaces joined by a switch; a context manager that always takes them down."""
 
-    def __init__(self, nodes: int, bits_per_second: int | None = None, delay: int = 0):
-        """The one-way delay is in microseconds."""
+    def __init__(
+        self,
+        nodes: int,
+        bits_per_second: int | None = None,
+        delay: int = 0,
+        jitter: int = 0,
+        loss: float = 0,
+    ):
+        """The one-way delay and what is added to it at random are in microseconds; the loss is
+        the part of all frames."""
         if not 1 <= nodes <= 64:
             raise LabError(f"{nodes} nodes asked for; 1 to 64 can be had")
         self.nodes = nodes
         self.bits_per_second = bits_per_second
-        self.delay = delay
+        self.delay, self.jitter, self.loss = delay, jitter, loss
         # The maker's process id tells the namespaces of two runs apart.
         self.name = f"{PREFIX}{os.getpid()}"
         self.switch = f"{self.name}-switch"
@@ -109,7 +126,7 @@ class Network:
             self._make(self.switch)
             for rank in range(self.nodes):
                 self._add_node(rank)
-            if self.delay:
+            if self.delay or self.jitter or self.loss:
                 self._start_delay_switch()
             else:
                 self._add_bridge()
@@ -144,9 +161,10 @@ class Network:
         if not DELAY_SWITCH.exists():
             raise LabError(f"{DELAY_SWITCH} is missing: run make build")
         ports = [f"port{rank}" for rank in range(self.nodes)]
+        air = [str(n) for n in (self.delay, self.jitter, round(self.loss * 1e6))]
         enter = ["ip", "netns", "exec", self.switch]
         process = subprocess.Popen(
-            [*enter, str(DELAY_SWITCH), str(self.delay), *ports],
+            [*enter, str(DELAY_SWITCH), *air, *ports],
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=die_with_parent,
@@ -309,6 +327,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--delay", type=parse_delay, default=0, help="between any two workers, as 10ms (none)"
     )
+    parser.add_argument("--jitter", type=parse_delay, default=0, help="up to so much more")
+    parser.add_argument("--loss", type=parse_loss, default=0, help="of frames, as 1%% (none)")
     parser.add_argument("--clean-up", action="store_true", help="remove what killed runs left")
     parser.add_argument("command", nargs="*", help="what each worker runs, after --")
     arguments = parser.parse_args()
@@ -325,7 +345,8 @@ def main() -> None:
             require_privileges()
             print(f"removed {clean_up()} namespaces")
             return
-        with Network(arguments.nodes, arguments.rate, arguments.delay) as network:
+        a = arguments
+        with Network(a.nodes, a.rate, a.delay, a.jitter, a.loss) as network:
             network.run(arguments.command)
     except LabError as error:
         sys.exit(f"netns: {error}")

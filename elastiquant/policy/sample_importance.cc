@@ -46,8 +46,7 @@ std::vector<double> SampleImportance::Chances(std::span<const double> scores) {
     tracker_ = ThresholdTracker(1 - options_.skipped, FirstThreshold(scores));
     has_begun_ = true;
   }
-  std::ranges::transform(scores, chances.begin(),
-                         [this](double score) {
+  std::ranges::transform(scores, chances.begin(), [this](double score) {
     return ChanceAt(tracker_.threshold(), score);
   });
   tracker_.Observe(std::accumulate(chances.begin(), chances.end(), 0.0) /

@@ -15,8 +15,8 @@ struct ImportanceOptions {
 };
 
 // Takes a score of each sample, which is about the norm of its gradient, and says with which
-// chance it is to be sent. With a threshold t, that is 1 if the score is above t and else 0: the
-// "importance layer" of Hanna et al., "Quantization of distributed data for learning", 2020
+// chance it is to be sent. With a threshold t, that is 1 if the score is above t and else 0:
+// the "importance layer" of Hanna et al., "Quantization of distributed data for learning", 2020
 // (arXiv 2012.07913), as far as its abstract tells. Where it is unbiased, which is ours, it is
 // min(1, score / t), and what is sent counts for 1 / chance: the expected gradient is that of
 // all samples. The threshold follows the scores so that `skipped` of the samples are not sent

@@ -77,11 +77,10 @@ TEST(RoundScheduleTest, EverySendIsAppliedOnceBeforeTheNext) {
           for (int64_t more : {0, 3, 1, 7, 0, 2}) {
             if (last > 27) ends.push_back((ends.empty() ? 0 : ends.back()) + every + more);
           }
-          const auto schedule = RoundSchedule::Make({.every = every,
-                                                     .fragments = fragments,
-                                                     .delay = delay,
-                                                     .ends = ends})
-                                    .value();
+          const auto schedule =
+              RoundSchedule::Make(
+                  {.every = every, .fragments = fragments, .delay = delay, .ends = ends})
+                  .value();
           std::map<size_t, int64_t> sent, applied;
           const auto take = [&](const FragmentAction& action) {
             if (action.kind == RoundKind::kSend) {

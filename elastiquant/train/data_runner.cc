@@ -150,11 +150,11 @@ DataRunner::Chosen DataRunner::Choose(int64_t step, const Batch& batch) {
 // Returns the samples of each worker, or none where they are not computed with.
 Result<DataRunner::SamplesByWorker> DataRunner::Exchange(int64_t step, const Chosen& chosen) {
   const auto at = static_cast<uint64_t>(step);
-  EQ_ASSIGN_OR_RETURN(const auto message,
-                      exchange_->OnBatch(at, chosen.samples,
-                                         [this](int64_t id, std::span<uint8_t> pixels) {
-                                           return dataset_->Pixels(Split::kTrain, id, pixels);
-                                         }));
+  EQ_ASSIGN_OR_RETURN(
+      const auto message,
+      exchange_->OnBatch(at, chosen.samples, [this](int64_t id, std::span<uint8_t> pixels) {
+        return dataset_->Pixels(Split::kTrain, id, pixels);
+      }));
   std::vector<std::unique_ptr<Transfer>> sent;
   std::vector<std::unique_ptr<Incoming>> coming;
   for (int w = 0; w < comm_->world_size(); ++w) {
@@ -186,11 +186,10 @@ Result<DataRunner::SamplesByWorker> DataRunner::Exchange(int64_t step, const Cho
 Result<Batch> DataRunner::BatchOf(std::span<const ReceivedSample> samples, double share) const {
   const DatasetInfo& info = dataset_->info();
   const auto count = static_cast<int64_t>(samples.size());
-  Batch batch{
-      .inputs = at::empty({count, info.channels, info.image_size, info.image_size},
-                          at::TensorOptions(at::kFloat)
-                              .memory_format(at::MemoryFormat::ChannelsLast)),
-      .labels = at::empty({count}, at::kLong)};
+  Batch batch{.inputs = at::empty(
+                  {count, info.channels, info.image_size, info.image_size},
+                  at::TensorOptions(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast)),
+              .labels = at::empty({count}, at::kLong)};
   batch.weights = at::empty({count});
   auto* out = batch.inputs.data_ptr<float>();
   const auto size = static_cast<size_t>(info.floats_per_sample());
@@ -259,9 +258,9 @@ Status DataRunner::Compute(const SamplesByWorker& samples, const Batch& own,
       continue;
     }
     const at::Tensor places = at::tensor(chosen.places, at::kLong);
-    Batch original{.inputs = own.inputs.index_select(0, places)
-                                 .contiguous(at::MemoryFormat::ChannelsLast),
-                   .labels = batch.labels};
+    Batch original{
+        .inputs = own.inputs.index_select(0, places).contiguous(at::MemoryFormat::ChannelsLast),
+        .labels = batch.labels};
     original.weights = batch.weights;
     EQ_RETURN_IF_ERROR(AddOwn(batch, original));
   }
@@ -312,7 +311,8 @@ Status DataRunner::Answer(StepOutcome* outcome) {
   if (comm_->rank() == 0) {
     std::vector<std::unique_ptr<Transfer>> sent;
     for (int w = 1; w < comm_->world_size(); ++w) {
-      sent.push_back(comm_->Send(w, kAnswerTag, BytesOf(std::span<const StepAnswer>(&answer, 1))));
+      sent.push_back(
+          comm_->Send(w, kAnswerTag, BytesOf(std::span<const StepAnswer>(&answer, 1))));
     }
     for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
     return {};
@@ -403,8 +403,8 @@ StateIdentity DataRunner::Identity() const {
   return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_, specs);
 }
 
-// What the others have of this worker's samples is not saved: after resuming these travel again,
-// and arrive as the same bytes.
+// What the others have of this worker's samples is not saved: after resuming these travel
+// again, and arrive as the same bytes.
 Status DataRunner::SaveMemory(Checkpoint* checkpoint) {
   const std::vector<double> state = importance_.SaveState();
   checkpoint->tensors[kImportance] = {.dtype = "F64",
@@ -422,7 +422,8 @@ Status DataRunner::LoadMemory(const Checkpoint& checkpoint) {
                        " is missing or has a wrong size");
   }
   std::vector<double> state(found->second.bytes.size() / sizeof(double));
-  if (!state.empty()) std::memcpy(state.data(), found->second.bytes.data(), found->second.bytes.size());
+  if (!state.empty())
+    std::memcpy(state.data(), found->second.bytes.data(), found->second.bytes.size());
   EQ_RETURN_IF_ERROR(importance_.LoadState(state));
   if (refinement_) EQ_RETURN_IF_ERROR(LoadMemoryOf(checkpoint, "", refinement_.get()));
   return replica_->LoadOwn(checkpoint);
@@ -430,9 +431,12 @@ Status DataRunner::LoadMemory(const Checkpoint& checkpoint) {
 
 nlohmann::json DataRunner::Samples() const {
   const SampleTraffic& t = exchange_->traffic();
-  return {{"codec", options_.samples},    {"named", t.named},
-          {"sent", t.sent},               {"pixel_bytes", t.pixel_bytes},
-          {"label_bits", t.label_bits},   {"number_bits", t.number_bits}};
+  return {{"codec", options_.samples},
+          {"named", t.named},
+          {"sent", t.sent},
+          {"pixel_bytes", t.pixel_bytes},
+          {"label_bits", t.label_bits},
+          {"number_bits", t.number_bits}};
 }
 
 }  // namespace elastiquant

@@ -1,6 +1,6 @@
 // Training in which workers send samples, quantised, in place of gradients: each computes the
-// gradient of all workers' batches by itself, so that neither gradients nor the model travel, or
-// worker 0 alone does, and the others send it their samples (protocol/sample_exchange.h).
+// gradient of all workers' batches by itself, so that neither gradients nor the model travel,
+// or worker 0 alone does, and the others send it their samples (protocol/sample_exchange.h).
 #pragma once
 
 #include <cstdint>

@@ -40,11 +40,10 @@ class JpegCodec final : public SampleCodec {
       const size_t count = std::min(images_per_picture(), ids.size() - first);
       const size_t size = shape().bytes();
       const std::vector<uint8_t> padded = Pad(images.subspan(first * size, count * size));
-      EQ_ASSIGN_OR_RETURN(
-          const std::vector<uint8_t> picture,
-          EncodeJpeg(padded, static_cast<int64_t>(padded_),
-                     static_cast<int64_t>(padded_ * count),
-                     static_cast<int64_t>(shape().channels), quality_));
+      EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> picture,
+                          EncodeJpeg(padded, static_cast<int64_t>(padded_),
+                                     static_cast<int64_t>(padded_ * count),
+                                     static_cast<int64_t>(shape().channels), quality_));
       const auto length = static_cast<uint32_t>(picture.size());
       const std::vector<uint8_t> front = BytesOf(std::span(&length, 1));
       bytes.insert(bytes.end(), front.begin(), front.end());
@@ -141,8 +140,9 @@ Result<std::unique_ptr<SampleCodec>> MakeSampleCodec(std::string_view spec, Imag
     return MakeJpegCodec(quality, shape);
   }
   if (parsed.codec.name != "pixels" || !parsed.modifiers.empty()) {
-    return InvalidArgument("samples cannot travel as '" + std::string(spec) +
-                           "'; valid are: jpeg:quality=Q, pixels:bits=B,rounding=dither|nearest");
+    return InvalidArgument(
+        "samples cannot travel as '" + std::string(spec) +
+        "'; valid are: jpeg:quality=Q, pixels:bits=B,rounding=dither|nearest");
   }
   EQ_ASSIGN_OR_RETURN(const PixelCodecOptions options, ParsePixelCodec(spec));
   return MakePixelCodec(options, shape, seed);

@@ -102,7 +102,8 @@ TEST(JpegSamplesTest, DamagedPicturesAreRefused) {
   std::vector<uint8_t> decoded(2 * shape.bytes());
   EXPECT_FALSE(codec->Decode(ids, {}, decoded).ok());
   EXPECT_FALSE(codec->Decode(ids, std::span(coded).first(40), decoded).ok());
-  EXPECT_FALSE(codec->Decode(std::vector<uint64_t>(1), coded, std::span(decoded).first(768)).ok());
+  EXPECT_FALSE(
+      codec->Decode(std::vector<uint64_t>(1), coded, std::span(decoded).first(768)).ok());
   coded.push_back(0);
   EXPECT_FALSE(codec->Decode(ids, coded, decoded).ok());
 }

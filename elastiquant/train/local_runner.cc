@@ -39,17 +39,16 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
-  const LocalStepsOptions steps{
-      .schedule = {.every = RoundOf(options_),
-                   .fragments = count,
-                   .delay = DelayOf(options_),
-                   .ends = RoundEnds(options_, total_steps_)},
-      .outer = {.learning_rate = algorithm.outer_rate,
-                .momentum = algorithm.outer_momentum,
-                .nesterov = true},
-      .mix = algorithm.mix,
-      .eager = algorithm.eager != 0,
-      .share = ShareOf(comm_->rank(), comm_->world_size(), weights_)};
+  const LocalStepsOptions steps{.schedule = {.every = RoundOf(options_),
+                                             .fragments = count,
+                                             .delay = DelayOf(options_),
+                                             .ends = RoundEnds(options_, total_steps_)},
+                                .outer = {.learning_rate = algorithm.outer_rate,
+                                          .momentum = algorithm.outer_momentum,
+                                          .nesterov = true},
+                                .mix = algorithm.mix,
+                                .eager = algorithm.eager != 0,
+                                .share = ShareOf(comm_->rank(), comm_->world_size(), weights_)};
   EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
   machine_.emplace(std::move(machine));
   FragmentOptions fragments = FragmentOptionsOf(options_, weights_);

@@ -190,8 +190,9 @@ Status ValidateAlgorithm(const TrainOptions& o) {
   }
   if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
   if (o.every_growth != 0) {
-    return InvalidArgument("--every-growth is for algorithms whose workers train alone "
-                           "(local-sgd, diloco, sparseloco)");
+    return InvalidArgument(
+        "--every-growth is for algorithms whose workers train alone "
+        "(local-sgd, diloco, sparseloco)");
   }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
   if (o.every != 0 || o.fragments != 1) {

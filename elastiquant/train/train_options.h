@@ -41,7 +41,8 @@ struct UpdateOptions {
   // its next, and the parts. 0 steps: EveryOf the algorithm.
   int64_t every = 0;
   int64_t fragments = 1;
-  int64_t every_growth = 0;  // power of peak / rate by which rounds grow (GrowingRounds); 0 to 3
+  int64_t every_growth =
+      0;  // power of peak / rate by which rounds grow (GrowingRounds); 0 to 3
   // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
   // in the mean. 0: RatioOf has the default.
   double ratio = 0;
