@@ -8,8 +8,8 @@ Every worker gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchr
 Ethernet card of its own, `eth0`, joined to the others by a switch. The switch lives in a
 namespace too, so nothing on the host's own network changes and no traffic leaves. Each link is
 full duplex: what a worker sends and what it receives are each held to the rate. With --delay
-every frame takes so much longer from one worker to another, with --jitter up to so much more, and
-with --loss some are lost, which TCP sends again.
+every frame takes so much longer from one worker to another, with --jitter up to so much more,
+and with --loss some are lost, which TCP sends again.
 
 Rank 0's output is shown; another worker's only if it fails. The namespaces go away at the end,
 on Ctrl-C and on failure; `lab/netns.py --clean-up` removes those of a run that was killed.
