@@ -24,6 +24,7 @@ NAMED = 20
 DETAILS = {
     "DDP": "gradients, every step",
     "local": "models are averaged",
+    "QSR": "the same, in rounds that\ngrow as the rate falls",
     "DiLoCo": "outer momentum .9, rate .7",
     "DiLoCo .5": "outer momentum .5, rate .9",
     "streaming": "DiLoCo in 4 fragments,\ndelayed and mixed",

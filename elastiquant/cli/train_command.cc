@@ -193,6 +193,8 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "--every", o.every,
          "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")
       ->check(CLI::PositiveNumber);
+  app.add_option("--every-later", o.every_later,
+                 "Rounds of other lengths later, as 8@500,4@800: of 8 steps once 500 are made");
   app.add_option("--every-growth", o.every_growth,
                  "Rounds get longer as the learning rate falls, by this power of "
                  "peak / rate: 2 is the quadratic synchronisation rule; 0: they do not")

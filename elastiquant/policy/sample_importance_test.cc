@@ -57,13 +57,12 @@ TEST(SampleImportanceTest, WhatIsSentByChanceHasTheRightMean) {
   SampleImportance importance({.skipped = .5, .unbiased = true});
   const LaneKeys keys = MakeLaneKeys(DeriveKey(9, 0, 0, 0));
   uint32_t draw = 0;
-  double all = 0, sent = 0, squares = 0, count = 0;
+  double all = 0, sent = 0, squares = 0;
   for (uint64_t step = 0; step < 1000; ++step) {
     const std::vector<double> scores = ScoresOf(step, 32);
     const std::vector<double> chances = importance.Chances(scores);
     for (size_t i = 0; i < scores.size(); ++i) {
       all += scores[i];
-      count += 1;
       if (!(UniformFloat(RandomBits(keys, draw++)) < chances[i])) continue;
       sent += scores[i] / chances[i];
       squares += (1 - chances[i]) * std::pow(scores[i] / chances[i], 2);

@@ -49,6 +49,17 @@ std::vector<int64_t> GrowingRounds(int64_t every, int power, double peak, int64_
   return ends;
 }
 
+std::vector<int64_t> PhasedRounds(int64_t every, std::span<const RoundPhase> phases,
+                                  int64_t steps) {
+  std::vector<int64_t> ends;
+  for (int64_t begin = 0; !phases.empty() && begin < steps;) {
+    const auto later = std::ranges::upper_bound(phases, begin, {}, &RoundPhase::from);
+    begin += later == phases.begin() ? every : std::prev(later)->every;
+    ends.push_back(begin);
+  }
+  return ends;
+}
+
 int64_t RoundSchedule::EndOf(int64_t round) const {
   const auto listed = static_cast<int64_t>(options_.ends.size());
   if (round < 0) return 0;

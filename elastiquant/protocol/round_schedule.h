@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,17 @@ struct RoundScheduleOptions {
 // step counted from 0. Returns RoundScheduleOptions::ends.
 std::vector<int64_t> GrowingRounds(int64_t every, int power, double peak, int64_t steps,
                                    const std::function<double(int64_t step)>& rate_of);
+
+// Rounds of other lengths from some steps on: a round that begins at local step `from`, counted
+// from 0, or later has `every` steps. `phases` must be ascending by `from`. Returns
+// RoundScheduleOptions::ends of rounds that begin before `steps`, of which the first have
+// `every` steps.
+struct RoundPhase {
+  int64_t from = 0;
+  int64_t every = 1;
+};
+std::vector<int64_t> PhasedRounds(int64_t every, std::span<const RoundPhase> phases,
+                                  int64_t steps);
 
 struct FragmentAction {
   enum class Kind : uint8_t { kSend, kApply };

@@ -53,6 +53,10 @@ TEST(RoundScheduleTest, RoundsGrowAsTheRateFalls) {
   // What is left at the end is no round: the run's end sends it.
   EXPECT_THAT(GrowingRounds(4, 2, .4, 10, rate_of), ElementsAre(4, 8));
 
+  const std::vector<RoundPhase> phases = {{.from = 10, .every = 4}, {.from = 16, .every = 2}};
+  EXPECT_THAT(PhasedRounds(8, phases, 21), ElementsAre(8, 16, 18, 20, 22));
+  EXPECT_THAT(PhasedRounds(8, {}, 21), IsEmpty());
+
   const auto schedule = RoundSchedule::Make({.every = 4, .ends = {4, 12}}).value();
   for (const int64_t step : {4, 12, 16, 20}) {
     EXPECT_EQ(schedule.After(step).size(), 2u) << step;

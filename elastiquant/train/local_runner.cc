@@ -39,7 +39,7 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
-  const LocalStepsOptions steps{.schedule = {.every = RoundOf(options_),
+  const LocalStepsOptions steps{.schedule = {.every = ShortestRoundOf(options_),
                                              .fragments = count,
                                              .delay = DelayOf(options_),
                                              .ends = RoundEnds(options_, total_steps_)},

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/number.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/rate.h"
@@ -14,7 +15,6 @@
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/policy/bit_policy.h"
 #include "elastiquant/policy/worker_sparsity.h"
-#include "elastiquant/protocol/round_schedule.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/gradient_dump.h"
@@ -116,7 +116,14 @@ Status ValidatePlainCodec(const TrainOptions& o) {
 Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--fragments", o.fragments, 1));
-  const auto schedule = RoundSchedule::Make({.every = RoundOf(o),
+  const auto phases = ParsePhases(o.every_later);
+  if (!phases.ok()) return phases.status();
+  if (!phases->empty() && o.every_growth > 0) {
+    return InvalidArgument(
+        "--every-later and --every-growth both say how rounds change: give "
+        "one of them");
+  }
+  const auto schedule = RoundSchedule::Make({.every = ShortestRoundOf(o),
                                              .fragments = static_cast<size_t>(o.fragments),
                                              .delay = DelayOf(o)});
   if (!schedule.ok()) return InvalidArgument(given + ": " + schedule.status().message());
@@ -130,9 +137,9 @@ Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
   }
   EQ_RETURN_IF_ERROR(
       Within("--every-growth", static_cast<double>(o.every_growth), 0, 3, false));
-  if (algorithm.eager && o.every_growth > 0) {
+  if (algorithm.eager && (o.every_growth > 0 || !phases->empty())) {
     return InvalidArgument(given + " hides a round behind the next one, which must be as " +
-                           "long: leave out --every-growth");
+                           "long: leave out --every-growth and --every-later");
   }
   return ValidatePlainCodec(o);
 }
@@ -189,9 +196,9 @@ Status ValidateAlgorithm(const TrainOptions& o) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
   if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
-  if (o.every_growth != 0) {
+  if (o.every_growth != 0 || !o.every_later.empty()) {
     return InvalidArgument(
-        "--every-growth is for algorithms whose workers train alone "
+        "--every-growth and --every-later are for algorithms whose workers train alone "
         "(local-sgd, diloco, sparseloco)");
   }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
@@ -447,6 +454,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
     print["--every"] = RoundOf(o);
     print["--fragments"] = o.fragments;
     if (o.every_growth > 0) print["--every-growth"] = o.every_growth;
+    if (!o.every_later.empty()) print["--every-later"] = o.every_later;
   }
   if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
     print["--ratio"] = RatioOf(o);
@@ -495,8 +503,40 @@ int64_t DelayOf(const TrainOptions& options) {
   return algorithm.eager ? RoundOf(options) : 0;
 }
 
+Result<std::vector<RoundPhase>> ParsePhases(std::string_view text) {
+  std::vector<RoundPhase> phases;
+  while (!text.empty()) {
+    const std::string_view phase = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), phase.size() + 1));
+    const size_t at = phase.find('@');
+    RoundPhase next;
+    const bool good = at != std::string_view::npos &&
+                      ParseNumber(phase.substr(0, at), &next.every) && next.every >= 1 &&
+                      ParseNumber(phase.substr(at + 1), &next.from) && next.from >= 1 &&
+                      (phases.empty() || next.from > phases.back().from);
+    if (!good) {
+      return InvalidArgument("--every-later has '" + std::string(phase) +
+                             "'; give H@STEP,... with rising steps, as in 8@500,4@800");
+    }
+    phases.push_back(next);
+  }
+  return phases;
+}
+
+int64_t ShortestRoundOf(const TrainOptions& options) {
+  int64_t shortest = RoundOf(options);
+  const auto phases = ParsePhases(options.every_later);
+  if (!phases.ok()) return shortest;
+  for (const RoundPhase& phase : *phases) shortest = std::min(shortest, phase.every);
+  return shortest;
+}
+
 // The warm-up is no reason for long rounds.
 std::vector<int64_t> RoundEnds(const TrainOptions& options, int64_t total_steps) {
+  const auto phases = ParsePhases(options.every_later);
+  if (phases.ok() && !phases->empty()) {
+    return PhasedRounds(RoundOf(options), *phases, total_steps);
+  }
   const Schedule schedule = MakeSchedule(options, total_steps);
   return GrowingRounds(RoundOf(options), static_cast<int>(options.every_growth), schedule.peak,
                        total_steps, [&schedule](int64_t step) {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/exchange/exchange_choice.h"
 #include "elastiquant/layers/metric.h"
+#include "elastiquant/protocol/round_schedule.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/schedule.h"
 
@@ -41,8 +43,10 @@ struct UpdateOptions {
   // its next, and the parts. 0 steps: EveryOf the algorithm.
   int64_t every = 0;
   int64_t fragments = 1;
-  int64_t every_growth =
-      0;  // power of peak / rate by which rounds grow (GrowingRounds); 0 to 3
+  // Rounds of other lengths from some steps on, as "4@700,2@900" (ParsePhases).
+  std::string every_later;
+  // The power of peak / rate by which rounds grow (GrowingRounds), 0 to 3.
+  int64_t every_growth = 0;
   // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
   // in the mean. 0: RatioOf has the default.
   double ratio = 0;
@@ -142,7 +146,11 @@ std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::jso
 // an algorithm that is_local().
 int64_t RoundOf(const TrainOptions& options);
 int64_t DelayOf(const TrainOptions& options);
-// RoundScheduleOptions::ends.
+// Parses "H@STEP,...": rounds have H steps once STEP steps are made. Fails with
+// InvalidArgument unless steps rise.
+Result<std::vector<RoundPhase>> ParsePhases(std::string_view text);
+// The shortest round of an algorithm that is_local(), and RoundScheduleOptions::ends.
+int64_t ShortestRoundOf(const TrainOptions& options);
 std::vector<int64_t> RoundEnds(const TrainOptions& options, int64_t total_steps);
 
 Schedule MakeSchedule(const TrainOptions& options, int64_t total_steps);
