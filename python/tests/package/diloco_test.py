@@ -13,6 +13,7 @@ import diloco_faults
 from launching import forked_jobs, torchrun
 
 HERE = Path(__file__).resolve().parent
+LIMIT = 400  # seconds, on a busy machine
 
 
 def chosen() -> list[str]:
@@ -50,7 +51,7 @@ class RoundsTest(unittest.TestCase):
 class FaultsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.workers = forked_jobs(HERE / "diloco_faults.py", *chosen())
+        cls.workers = forked_jobs(HERE / "diloco_faults.py", *chosen(), limit=LIMIT)
 
     def test_a_lost_worker_ends_the_others_and_is_named(self):
         self.assertEqual(set(self.workers), set(chosen()))
