@@ -15,7 +15,8 @@ Utilisation = c / w. c is the seconds that a step takes to compute while the sam
 the same time and on the same cores, never meet. w is the wall seconds of whole rounds of H
 steps and their exchange, divided by the number of steps. So all that an exchange costs counts
 as time not computing: waiting, but also what encoding takes from the cores. Both are means. The
-first round is not measured if there is more than one.
+first round is not measured if there is more than one. Where it saves time, links are slow from
+the second step on only (late_link.py): before the first one worker 0 sends its weights to all.
 
 A cell takes about --cell-seconds, or one round if that is longer. Runs are kept in OUT/cells;
 what is there is not run again, so that an atlas may be stopped, gone on with and extended.
@@ -35,6 +36,7 @@ import time
 
 import atlas_plan
 import atlas_show
+import late_link
 import netns
 import settings
 from atlas_plan import Cell
@@ -68,13 +70,12 @@ class Lab:
         words += ["--algorithm", algorithm, *(["--every", every] if every > 1 else [])]
         return [str(word) for word in [*words, *PATIENCE, *s["options"]]]
 
-    def run(self, command: list[str], link: str | None) -> None:
-        """Raises LabError if the training fails."""
+    def run(self, command: list[str], link: str | None, late: pathlib.Path | None) -> None:
+        """Raises LabError if the training fails. late: the metrics.jsonl of a training whose
+        links are held to their rate from the second step on only."""
         s = self.settings
         if link is not None and s["network"] == "tc":
-            delay = netns.parse_delay(s["delay"])
-            with netns.Network(s["workers"], netns.parse_rate(link), delay) as network:
-                network.run(command, quiet=True)
+            self.run_by_tc(command, netns.parse_rate(link), late)
             return
         command = [*command, "--workers", str(s["workers"])]
         if link is not None:
@@ -82,6 +83,23 @@ class Lab:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise netns.LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+    def run_by_tc(self, command: list[str], rate: int, late: pathlib.Path | None) -> None:
+        s = self.settings
+        delay = netns.parse_delay(s["delay"])
+        with netns.Network(s["workers"], None if late else rate, delay) as network:
+            slowed = late_link.LateLink(network, rate, late) if late else None
+            network.run(command, quiet=True, meanwhile=slowed)
+            if slowed:
+                slowed.check()
+
+    def starts_fast(self, cell: Cell, reference: dict) -> bool:
+        return self.settings["network"] == "tc" and atlas_plan.starts_fast(
+            cell,
+            reference["coordinates"],
+            self.settings["workers"],
+            reference["computing_seconds"],
+        )
 
     def reference(self) -> dict:
         """What a step takes to compute: of workers that meet only after the last one."""
@@ -91,10 +109,10 @@ class Lab:
         if self.args.table_only:
             raise netns.LabError(f"there is no {path}: run this once without --table-only")
         out, steps = self.args.out / "reference", 12
-        self.run(self.train(out, steps, "fp32", steps), None)
+        self.run(self.train(out, steps, "fp32", steps), None, None)
         first = lines(out / "metrics.jsonl")
         steps = atlas_plan.steps_of_reference(first, self.args.cell_seconds)
-        self.run(self.train(out, steps, "fp32", steps), None)
+        self.run(self.train(out, steps, "fp32", steps), None, None)
         summary = json.loads((out / "summary.json").read_text())
         computing = atlas_plan.computing_seconds(lines(out / "metrics.jsonl"))
         shutil.rmtree(out)
@@ -109,21 +127,25 @@ class Lab:
 
     def plan(self, cell: Cell, reference: dict) -> atlas_plan.Plan:
         s, computing = self.settings, reference["computing_seconds"]
-        exchange = atlas_plan.exchange_seconds(
-            cell, reference["coordinates"], s["workers"], netns.parse_delay(s["delay"]) / 1e6
-        )
-        return atlas_plan.plan(cell.every, computing, exchange, self.args.cell_seconds)
+        size = (reference["coordinates"], s["workers"])
+        exchange = atlas_plan.exchange_seconds(cell, *size, netns.parse_delay(s["delay"]) / 1e6)
+        start = None
+        if not self.starts_fast(cell, reference):
+            start = atlas_plan.spreading_seconds(cell, *size)
+        return atlas_plan.plan(cell.every, computing, exchange, self.args.cell_seconds, start)
 
     def measured(self, cell: Cell) -> dict | None:
         path = self.cells / f"{cell.name}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    def measure(self, cell: Cell, todo: atlas_plan.Plan, computing: float) -> dict:
+    def measure(self, cell: Cell, todo: atlas_plan.Plan, reference: dict) -> dict:
         out = self.cells / cell.name
+        shutil.rmtree(out, ignore_errors=True)  # of a run that was stopped
         command = self.train(out, cell.every, cell.codec, todo.rounds * cell.every)
-        self.run(command, cell.link)
-        steps = lines(out / "metrics.jsonl")
-        found = atlas_plan.result(cell, todo, steps, computing) | {"command": command}
+        metrics = out / "metrics.jsonl"
+        self.run(command, cell.link, metrics if self.starts_fast(cell, reference) else None)
+        found = atlas_plan.result(cell, todo, lines(metrics), reference["computing_seconds"])
+        found |= {"command": command}
         shutil.rmtree(out)
         # Written as a whole, so that a cell that is there is complete.
         (self.cells / "new").write_text(json.dumps(found, indent=1) + "\n")
@@ -146,7 +168,7 @@ class Lab:
             print(f"[{number}/{len(todo)}] {name}: ", end="", flush=True)
             begun = time.monotonic()
             try:
-                found = self.measure(cell, plan, reference["computing_seconds"])
+                found = self.measure(cell, plan, reference)
                 said = f"{100 * found['utilisation']:.1f} %, "
                 said += f"{found['seconds_per_step']:.3g} s a step"
             except (netns.LabError, ValueError) as error:

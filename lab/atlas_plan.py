@@ -16,6 +16,12 @@ START_SECONDS = 8.0
 STEPS, ROUNDS = 40, 2
 
 
+# Links may become slow after the first step only if it takes as long as this.
+LONG_STEP = 0.1
+# And it pays if weights would take as long as this to get to all workers.
+LONG_START = 3.0
+
+
 class Cell(NamedTuple):
     """One square of the atlas."""
 
@@ -64,18 +70,36 @@ def exchange_seconds(cell: Cell, coordinates: int, workers: int, delay: float) -
     return sent * ON_THE_WIRE / netns.parse_rate(cell.link) + 2 * delay
 
 
-def plan(every: int, computing: float, exchange: float, budget: float) -> Plan:
+def spreading_seconds(cell: Cell, coordinates: int, workers: int) -> float:
+    """Estimated seconds in which worker 0 sends weights and momentum to each of the others."""
+    sent = 2 * 32 * coordinates * (workers - 1)
+    return sent * ON_THE_WIRE / netns.parse_rate(cell.link)
+
+
+def starts_fast(cell: Cell, coordinates: int, workers: int, computing: float) -> bool:
+    """Whether links had better be slow from the second step on only (late_link.py)."""
+    spreading = spreading_seconds(cell, coordinates, workers)
+    return computing >= LONG_STEP and spreading >= LONG_START
+
+
+def plan(
+    every: int, computing: float, exchange: float, budget: float, start: float | None = None
+) -> Plan:
     """As many rounds as fit into `budget` seconds, and no more than a quick cell needs.
 
     computing: seconds of a step; exchange: of what follows each `every` steps. A round is whole
     even if it alone takes longer than the budget; then the first one counts, which otherwise
-    does not.
+    does not. start: seconds before the first step over the link; None: links are slow from the
+    second step on only. If that is all of the first round, it does not count.
     """
     a_round = every * computing + exchange
     enough = max(ROUNDS, STEPS // every)
     fitting = max(1, min(enough + 1, int(budget / a_round)))
     unmeasured = 1 if fitting > 1 else 0
-    return Plan(unmeasured, fitting - unmeasured, START_SECONDS + fitting * a_round)
+    measured = fitting - unmeasured
+    unmeasured += 1 if start is None and every == 1 else 0
+    seconds = START_SECONDS + (start or 0) + fitting * a_round
+    return Plan(unmeasured, measured, seconds)
 
 
 def computing_seconds(steps: list[dict]) -> float:

@@ -39,17 +39,34 @@ def found(codec: str, every: int, link: str, utilisation: float) -> dict:
 class PlanTest(unittest.TestCase):
     def test_a_quick_cell_is_measured_often_enough_and_no_more(self):
         for every, rounds in ((1, 40), (8, 5), (32, 2), (128, 2)):
-            plan = atlas_plan.plan(every, computing=0.001, exchange=0.001, budget=60)
+            plan = atlas_plan.plan(every, computing=0.001, exchange=0.001, budget=60, start=0)
             self.assertEqual((plan.unmeasured, plan.measured), (1, rounds), every)
 
     def test_a_slow_cell_is_one_whole_round(self):
-        plan = atlas_plan.plan(128, computing=0.1, exchange=500, budget=60)
+        plan = atlas_plan.plan(128, computing=0.1, exchange=500, budget=60, start=9)
         self.assertEqual((plan.unmeasured, plan.measured), (0, 1))
-        self.assertAlmostEqual(plan.seconds, atlas_plan.START_SECONDS + 512.8)
+        self.assertAlmostEqual(plan.seconds, atlas_plan.START_SECONDS + 9 + 512.8)
 
     def test_the_first_of_two_rounds_that_fit_is_not_measured(self):
-        plan = atlas_plan.plan(8, computing=1, exchange=12, budget=45)
+        plan = atlas_plan.plan(8, computing=1, exchange=12, budget=45, start=0)
         self.assertEqual((plan.unmeasured, plan.measured), (1, 1))
+
+    def test_a_first_step_over_fast_links_counts_only_as_part_of_a_round(self):
+        slow = atlas_plan.plan(1, computing=1, exchange=100, budget=45)
+        self.assertEqual((slow.unmeasured, slow.measured), (1, 1))
+        some = atlas_plan.plan(1, computing=1, exchange=8, budget=45)
+        self.assertEqual((some.unmeasured, some.measured), (2, 4))
+        rounds = atlas_plan.plan(8, computing=1, exchange=100, budget=45)
+        self.assertEqual((rounds.unmeasured, rounds.measured), (0, 1))
+
+    def test_links_are_slow_late_if_weights_take_long_and_steps_do(self):
+        def late(link: str, coordinates: int, computing: float) -> bool:
+            return atlas_plan.starts_fast(Cell("fp32", 1, link), coordinates, 4, computing)
+
+        self.assertTrue(late("5mbit", 11_000_000, 0.5))
+        self.assertFalse(late("5mbit", 11_000_000, 0.05))
+        self.assertFalse(late("1gbit", 11_000_000, 0.5))
+        self.assertFalse(late("5mbit", 10_000, 0.5))
 
     def test_an_exchange_is_estimated_from_bits_and_rate(self):
         # 3/4 of the mean goes out twice: 1.5 MB of fp32 for each million of coordinates.
@@ -157,7 +174,8 @@ class CommandTest(unittest.TestCase):
         (self.out / "reference.json").write_text(json.dumps(REFERENCE))
         ran = []
 
-        def run(command: list[str], link: str | None) -> None:
+        def run(command: list[str], link: str | None, late: pathlib.Path | None) -> None:
+            self.assertIsNone(late)  # --link holds from the start
             ran.append((link, command[command.index("--algorithm") + 1]))
             folder = pathlib.Path(command[command.index("--out") + 1])
             folder.mkdir(parents=True)

@@ -129,7 +129,7 @@ class Lab:
         """Of a step over an emulated link: the mean over whole rounds, but for the first."""
         scheme = row.scheme
         exchange = frontier_rows.exchange_seconds(row, link)
-        plan = atlas_plan.plan(scheme.every, computing, exchange, self.args.measure)
+        plan = atlas_plan.plan(scheme.every, computing, exchange, self.args.measure, start=0)
         # The first step of DDP in a metric is one of full precision.
         unmeasured = max(plan.unmeasured, 1 if scheme.method == frontier_schemes.DDP else 0)
         steps = (unmeasured + plan.measured) * scheme.every

@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 PREFIX = "eqlab"
 SUBNET = "10.77.0"
@@ -188,6 +189,13 @@ class Network:
             self._shape(node, "eth0")
             self._shape(self.switch, port)
 
+    def hold(self, bits_per_second: int) -> None:
+        """Holds links that were made without a limit to a rate from now on."""
+        self.bits_per_second = bits_per_second
+        for rank in range(self.nodes):
+            self._shape(self.namespace(rank), "eth0")
+            self._shape(self.switch, f"port{rank}")
+
     def _shape(self, namespace: str, device: str) -> None:
         # TCP hands a card with segmentation offload what it sends in 1 ms, and at least two
         # frames; but up to 64 KiB where round trips take microseconds, as here while nothing
@@ -206,16 +214,17 @@ class Network:
         command: list[str],
         environment: dict[str, str] | None = None,
         quiet: bool = False,
+        meanwhile: Callable[[list[Worker]], None] | None = None,
     ) -> None:
         """Runs the command as every rank; raises LabError if one fails. If quiet, rank 0's
-        output too is shown only if it fails."""
+        output too is shown only if it fails. Calls meanwhile(workers) every 10 ms."""
         workers: list[Worker] = []
         with tempfile.TemporaryDirectory() as logs:
             try:
                 for rank in range(self.nodes):
                     log = None if rank == 0 and not quiet else f"{logs}/rank{rank}.log"
                     workers.append(self._start(rank, command, environment or {}, log))
-                wait_for(workers)
+                wait_for(workers, meanwhile or (lambda _: None))
             finally:
                 stop(workers)
 
@@ -250,14 +259,15 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def wait_for(workers: list[Worker]) -> None:
+def wait_for(workers: list[Worker], meanwhile: Callable[[list[Worker]], None]) -> None:
     deadline = None
     while any(worker.process.poll() is None for worker in workers):
         if deadline is None and any(worker.process.poll() for worker in workers):
             deadline = time.monotonic() + GRACE_SECONDS
         if deadline is not None and time.monotonic() > deadline:
             break
-        time.sleep(0.05)
+        meanwhile(workers)
+        time.sleep(0.01)
     failed = [worker for worker in workers if worker.process.poll() not in (0, None)]
     if failed:
         raise LabError("\n".join(describe(worker) for worker in failed))

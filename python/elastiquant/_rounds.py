@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import collections
-import copy
 import json
 import logging
-import math
 import os
 import time
 import types
@@ -18,9 +15,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _state
+from elastiquant import _core, _group, _rounds_options, _state
+from elastiquant._after_step import AfterStep
+from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
-from elastiquant._compress import _check_numbers, _layer, _specs, _uncompiled
+from elastiquant._compress import _layer, _uncompiled
+from elastiquant._outer import Outer
+from elastiquant._progress import Checkpoint, Progress
 from elastiquant._record import Record
 from elastiquant._stats import LayerStats, Stats
 
@@ -119,10 +120,11 @@ class DiLoCo:
             delay = every
         error: Exception | None = None
         try:
-            self._check(o, delay)
+            _rounds_options.check(o, delay, dict(named), type(self).__name__)
             self._schedule = _core._RoundSchedule(every=every, fragments=fragments, delay=delay)
-            self._outer = outer if outer is not None else self._default_outer()
-            self._check_outer(inner)
+            optimizer = outer if outer is not None else self._default_outer()
+            _rounds_options.check_outer(optimizer, inner, self._parameters)
+            self._outer = Outer(self._parameters, optimizer)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
         alike = {k: getattr(o, k) for k in ("every", "codec", "exact", "fragments", "mix")}
@@ -137,10 +139,7 @@ class DiLoCo:
         if meeting.world_size > 1:
             dist.all_gather_object(weights, float(weight), group=group)
             self._start_alike(module, group)
-        self._share = weights[meeting.rank] / sum(weights)
-        self._fragments = fragments
-        members = [list(range(f, len(named), fragments)) for f in range(fragments)]
-        self._members = members
+        self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
         self._engine = _core._FragmentEngine(
             meeting=meeting,
             parameters=[(n, p.shape) for n, p in named],
@@ -157,73 +156,25 @@ class DiLoCo:
             weights=[] if len(set(weights)) == 1 else weights,
         )
         self._rank = dist.get_rank()
-        self._mix, self._eager = mix, eager
-        self._step, self._rounds = 0, 0
+        self._mix, self._finished = mix, False
         self._began = time.monotonic()
-        self._anchor = [p.detach().clone() for p in self._parameters]
-        self._own: list[torch.Tensor] = []
-        self._own_state: dict[Any, Any] = {}
-        self._last_sent: list[torch.Tensor] = []
-        self._last_mean: list[torch.Tensor] = []
-        if eager:
-            self._own = [a.clone() for a in self._anchor]
-            self._last_sent = [torch.zeros_like(a) for a in self._anchor]
-            self._last_mean = [torch.zeros_like(a) for a in self._anchor]
-        # By fragment under way: what has arrived, and why it is skipped, once waited for.
-        self._arrived: dict[int, tuple[list[torch.Tensor], str]] = {}
-        self._under_way: set[int] = set()
-        self._hook = inner.register_step_post_hook(_AfterStep(self))
+        anchor = [p.detach().clone() for p in self._parameters]
+        ahead = Ahead(anchor, weights[meeting.rank] / sum(weights)) if eager else None
+        self._progress = Progress(anchor, ahead)
+        self._checkpoint = Checkpoint(
+            self._names,
+            self._members,
+            self._buffers.size,
+            self._schedule,
+            {"mix": mix, "eager": eager},
+        )
+        self._hook = inner.register_step_post_hook(AfterStep(self._after_step))
         inner._elastiquant_rounds = self  # lives as long as the optimiser at least
         self._inner = weakref.ref(inner)
         _open.add(self)
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=0.7, momentum=0.9, nesterov=True)
-
-    def _check(self, o: types.SimpleNamespace, delay: int) -> None:
-        for name, p in zip(self._names, self._parameters, strict=True):
-            if type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor":
-                raise TypeError(
-                    f"{name!r} is a DTensor (FSDP, tensor parallelism): {type(self).__name__} "
-                    "needs whole parameters on each worker, as DDP has them"
-                )
-            if p.dtype != torch.float32 or p.layout != torch.strided:
-                raise TypeError(
-                    f"{name!r} is {p.dtype}: keep parameters in dense torch.float32 and "
-                    "train under torch.autocast"
-                )
-        _check_numbers(o)
-        _specs(self._names, self._parameters, o.codec, o.exact, None)
-        if o.link is not None:
-            _core._check_link(o.link)
-        if not self._parameters:
-            raise ValueError("the model has no parameters to train")
-        if not 0 <= o.mix < 1:
-            raise ValueError(f"mix is {o.mix}; it must be in [0, 1)")
-        if not (o.weight > 0 and math.isfinite(o.weight)):
-            raise ValueError(f"weight is {o.weight}; it must be above 0 and finite")
-        if not 1 <= o.fragments <= min(64, len(self._parameters)):
-            raise ValueError(
-                f"fragments is {o.fragments}; with {len(self._parameters)} parameters it can "
-                f"be from 1 to {min(64, len(self._parameters))}"
-            )
-        if o.eager and (o.fragments != 1 or o.mix != 0 or delay != o.every):
-            raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
-        if not o.eager and delay > o.every // o.fragments:
-            raise ValueError(
-                f"delay is {delay}; it can be at most every / fragments, "
-                f"{o.every // o.fragments}"
-            )
-
-    def _check_outer(self, inner: torch.optim.Optimizer) -> None:
-        if self._outer is inner:
-            raise ValueError("outer must be another optimiser than inner")
-        theirs = [p for group in self._outer.param_groups for p in group["params"]]
-        if {id(p) for p in theirs} != {id(p) for p in self._parameters}:
-            raise ValueError(
-                "outer must have exactly the trained parameters of the model: "
-                "torch.optim.SGD(model.parameters(), ...)"
-            )
 
     def _start_alike(self, module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
         source = dist.get_global_rank(group or dist.group.WORLD, 0)
@@ -233,12 +184,12 @@ class DiLoCo:
     @property
     def step(self) -> int:
         """Inner steps counted."""
-        return self._step
+        return self._progress.step
 
     @property
     def rounds(self) -> int:
         """Means applied, each of one fragment, skipped ones included."""
-        return self._rounds
+        return self._progress.rounds
 
     @property
     def codecs(self) -> dict[str, str]:
@@ -252,116 +203,88 @@ class DiLoCo:
 
     def anchor(self) -> dict[str, torch.Tensor]:
         """The model that all workers share, bit for bit: a copy of each parameter."""
-        return {n: a.clone() for n, a in zip(self._names, self._anchor, strict=True)}
+        named = zip(self._names, self._progress.anchor, strict=True)
+        return {name: tensor.clone() for name, tensor in named}
 
     @torch.no_grad()
     def _after_step(self) -> None:
-        self._step += 1
-        self._act(self._schedule.after(self._step))
+        self._progress.step += 1
+        self._act(self._schedule.after(self._progress.step))
 
     def _act(self, actions: list[tuple[str, int, int]]) -> None:
-        for kind, fragment, number in actions:
+        for kind, fragment, _ in actions:
             if kind == "send":
-                self._send(fragment, number)
-            else:
+                self._send(fragment)
+            elif fragment in self._progress.under_way:  # else finish() has applied it
                 self._apply(fragment)
 
-    def _send(self, fragment: int, number: int) -> None:
-        start = self._own if self._eager else self._anchor
-        members = self._members[fragment]
-        deltas = [start[i] - self._parameters[i] for i in members]
-        self._engine.begin(
-            fragment,
-            number,
-            [d.cpu().contiguous() for d in deltas]
-            + (self._buffers.read() if fragment == 0 else []),
-        )
-        self._under_way.add(fragment)
-        if self._eager:
-            self._go_ahead(deltas)
-
-    def _go_ahead(self, deltas: list[torch.Tensor]) -> None:
-        """The outer step of an eager worker, of its own part of this round's mean and the
-        others' of the round before."""
-        updates = []
-        for i, delta in enumerate(deltas):
-            # The others are told of a NaN by what is sent; here it would stay for good.
-            sent = delta if bool(delta.isfinite().all()) else torch.zeros_like(delta)
-            updates.append(self._share * (sent - self._last_sent[i]) + self._last_mean[i])
-            self._last_sent[i] = sent
-            self._last_mean[i] = torch.zeros_like(delta)
-        shared, self._outer.state = self._outer.state, _state_of(self._own_state)
-        self._move(self._own, self._members[0], updates)
-        self._own_state = dict(self._outer.state)
-        self._outer.state = shared
-        torch._foreach_copy_(self._parameters, self._own)
+    def _send(self, fragment: int) -> None:
+        progress = self._progress
+        start = progress.anchor if progress.ahead is None else progress.ahead.own
+        deltas = [start[i] - self._parameters[i] for i in self._members[fragment]]
+        tensors = [d.cpu().contiguous() for d in deltas]
+        tensors += self._buffers.read() if fragment == 0 else []
+        # A number that no other average of the fragment has: one was applied since the last.
+        self._engine.begin(fragment, progress.rounds, tensors)
+        progress.under_way.add(fragment)
+        if progress.ahead is not None:
+            progress.ahead.go(deltas, self._outer)
+            torch._foreach_copy_(self._parameters, progress.ahead.own)
 
     def _arrive(self, fragment: int) -> None:
         """Waits for a mean that is under way."""
-        if fragment not in self._under_way or fragment in self._arrived:
+        if fragment in self._progress.arrived:
             return
         tensors = [torch.empty(self._parameters[i].shape) for i in self._members[fragment]]
         if fragment == 0:
             tensors += self._buffers.room()
         skipped = self._engine.finish(fragment, tensors)
-        self._arrived[fragment] = (tensors, skipped)
+        self._progress.arrived[fragment] = (tensors, skipped)
 
     def _apply(self, fragment: int) -> None:
         self._arrive(fragment)
-        tensors, skipped = self._arrived.pop(fragment)
-        self._under_way.discard(fragment)
-        self._rounds += 1
-        members = self._members[fragment]
+        progress, members = self._progress, self._members[fragment]
+        tensors, skipped = progress.arrived.pop(fragment)
+        progress.under_way.discard(fragment)
+        progress.rounds += 1
         if skipped:
             _log.warning("a round is lost, and workers go on from the anchor: %s", skipped)
         else:
             means = [
                 t.to(self._parameters[i].device) for i, t in zip(members, tensors, strict=False)
             ]
-            if self._eager:
-                self._last_mean = [m.clone() for m in means]
-            self._move(self._anchor, members, means)
+            if progress.ahead is not None:
+                progress.ahead.last_mean = [m.clone() for m in means]
+            self._outer.move(progress.anchor, members, means)
             if fragment == 0:
                 self._buffers.write(tensors[len(members) :], self._mix)
-        if self._eager:
-            return
-        mix = 0.0 if skipped else self._mix
-        for i in members:
-            p = self._parameters[i]
-            if mix == 0:
-                p.copy_(self._anchor[i])
-            else:
-                p.mul_(mix).add_(self._anchor[i], alpha=1 - mix)
+        if progress.ahead is None:
+            self._take_over(members, 0.0 if skipped else self._mix)
 
-    def _move(
-        self, anchor: list[torch.Tensor], members: list[int], means: list[torch.Tensor]
-    ) -> None:
-        """Lets the outer optimiser step from the anchor; local values stay as they are."""
-        gradients = [p.grad for p in self._parameters]
-        local = [self._parameters[i].detach().clone() for i in members]
-        for p in self._parameters:
-            p.grad = None  # optimisers pass over these
-        for i, mean in zip(members, means, strict=True):
-            self._parameters[i].copy_(anchor[i])
-            self._parameters[i].grad = mean
-        try:
-            self._outer.step()
-        finally:
-            for p, gradient in zip(self._parameters, gradients, strict=True):
-                p.grad = gradient
-        for i, values in zip(members, local, strict=True):
-            anchor[i].copy_(self._parameters[i])
-            self._parameters[i].copy_(values)
+    def _take_over(self, members: list[int], mix: float) -> None:
+        for i in members:
+            p, anchor = self._parameters[i], self._progress.anchor[i]
+            if mix == 0:
+                p.copy_(anchor)
+            else:
+                p.mul_(mix).add_(anchor, alpha=1 - mix)
 
     @torch.no_grad()
     def finish(self) -> None:
         """Collective, after the same step on all workers: applies what is under way, then
-        averages what has changed since. All workers then have the anchor as parameters.
+        averages what has changed since. All workers then have the anchor as parameters, and
+        an eager worker goes back to it too.
 
-        Call it at the end of training: no rounds are counted on from here.
+        Call it at the end of training: no rounds are counted on from here. To call it again
+        does nothing. A state that is saved now leads to training that goes on from the anchor.
         """
-        self._act(self._schedule.at_end(self._step))
-        torch._foreach_copy_(self._parameters, self._anchor)
+        if self._finished:
+            return
+        self._act(self._schedule.at_end(self._progress.step))
+        torch._foreach_copy_(self._parameters, self._progress.anchor)
+        if self._progress.ahead is not None:
+            self._progress.ahead.settle(self._progress.anchor, self._outer)
+        self._finished = True
         self._detach()
 
     def stats(self) -> Stats:
@@ -378,7 +301,7 @@ class DiLoCo:
 
     def summary(self) -> str:
         """stats() in a line, whose steps are rounds."""
-        return f"{self._rounds} rounds, {self.stats().summary()}".replace(
+        return f"{self.rounds} rounds, {self.stats().summary()}".replace(
             "up a step", "up a round"
         )
 
@@ -395,81 +318,34 @@ class DiLoCo:
         It waits for means that are under way. Keys begin with the worker's rank, because states
         differ from worker to worker: save each one's own.
         """
-        for fragment in list(self._under_way):
+        for fragment in self._progress.under_way:
             self._arrive(fragment)
         state = _state.pack(self._engine.save_state(), self._rank)
-        own: dict[str, Any] = {
-            "settings": self._settings(),
-            "counters": torch.tensor([self._step, self._rounds]),
-            "outer": copy.deepcopy(self._outer.state_dict()),
-        }
-        fields = {"anchor": self._anchor, "own": self._own}
-        fields |= {"last_sent": self._last_sent, "last_mean": self._last_mean}
-        for field, tensors in fields.items():
-            for name, tensor in zip(self._names, tensors, strict=False):
-                own[f"{field}/{name}"] = tensor.clone()
-        if self._eager:
-            shared, self._outer.state = self._outer.state, _state_of(self._own_state)
-            own["own-outer"] = copy.deepcopy(self._outer.state_dict())
-            self._outer.state = shared
-        for fragment, (tensors, skipped) in self._arrived.items():
-            own[f"skipped/{fragment}"] = skipped
-            for i, tensor in enumerate(tensors):
-                own[f"mean/{fragment}/{i}"] = tensor.clone()
-        return state | {f"rank{self._rank}/rounds/{k}": v for k, v in own.items()}
-
-    def _settings(self) -> str:
-        return json.dumps(
-            dict(zip(("every", "fragments", "delay"), self._schedule.options(), strict=True))
-            | {"mix": self._mix, "eager": self._eager}
-        )
+        own = self._checkpoint.save(self._progress, self._outer)
+        return state | {f"rank{self._rank}/rounds/{key}": value for key, value in own.items()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what state_dict() gave. Load the model's and the inner optimiser's too.
 
         Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
-        codecs, schedule) or is missing; nothing has changed then.
+        their shapes, codecs, schedule, kind of outer optimiser), is missing, or is there
+        and unknown; nothing has changed then. RuntimeError while a mean is under way, and
+        after finish().
         """
-        if self._under_way - self._arrived.keys():
-            raise RuntimeError("load a state before the first step, or after finish()")
+        if self._finished:
+            raise RuntimeError(
+                f"this {type(self).__name__} has finished and counts no steps: make another one"
+            )
+        if self._progress.under_way - self._progress.arrived.keys():
+            raise RuntimeError("a mean is under way: load a state before the first step")
         prefix = f"rank{self._rank}/rounds/"
         own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         rest = {k: v for k, v in state.items() if "/rounds/" not in k}
         sections = _state.unpack(rest, self._rank)
-        fields = {"anchor": self._anchor, "own": self._own}
-        fields |= {"last_sent": self._last_sent, "last_mean": self._last_mean}
-        needed = ["settings", "counters", "outer", *(["own-outer"] if self._eager else [])]
-        needed += [
-            f"{f}/{n}"
-            for f, ts in fields.items()
-            for n, _ in zip(self._names, ts, strict=False)
-        ]
-        for key in needed:
-            if key not in own:
-                raise _core.CorruptFrameError(f"the state has no {prefix}{key}")
-        if own["settings"] != self._settings():
-            raise _core.CorruptFrameError(
-                f"the state is of other rounds: {own['settings']}, and these are "
-                f"{self._settings()}"
-            )
+        self._checkpoint.check(own, self._progress, self._outer)
         self._engine.load_state(sections)
-        for field, tensors in fields.items():
-            for name, tensor in zip(self._names, tensors, strict=False):
-                tensor.copy_(own[f"{field}/{name}"])
-        if self._eager:
-            self._outer.load_state_dict(copy.deepcopy(own["own-outer"]))
-            self._own_state = dict(self._outer.state)
-        self._outer.load_state_dict(copy.deepcopy(own["outer"]))
-        self._step, self._rounds = (int(n) for n in own["counters"])
-        self._arrived = {}
-        for key, skipped in own.items():
-            if key.startswith("skipped/"):
-                fragment = int(key.removeprefix("skipped/"))
-                count = sum(k.startswith(f"mean/{fragment}/") for k in own)
-                tensors = [own[f"mean/{fragment}/{i}"].clone() for i in range(count)]
-                self._arrived[fragment] = (tensors, skipped)
-        self._under_way = set(self._arrived)
+        self._checkpoint.load(own, self._progress, self._outer)
 
     def close(self) -> None:
         """Removes the hook and ends communication, after what is under way has arrived. The
@@ -479,7 +355,7 @@ class DiLoCo:
     def _close(self, farewell: str, error: str) -> None:
         self._detach()
         try:
-            for fragment in list(self._under_way) if not error else []:
+            for fragment in self._progress.under_way if not error else ():
                 self._arrive(fragment)
         except (RuntimeError, ValueError):
             pass  # another worker was lost, or this is closed: nobody waits for the mean
@@ -521,27 +397,6 @@ class LocalSGD(DiLoCo):
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=1.0)
-
-
-def _state_of(state: Mapping[Any, Any]) -> Any:
-    """As an optimiser keeps it."""
-    return collections.defaultdict(dict, state)
-
-
-class _AfterStep:
-    """A hook of the optimiser, which does not keep the rounds alive, and goes along with an
-    optimiser that is pickled or copied without doing anything there."""
-
-    def __init__(self, rounds: DiLoCo | None = None):
-        self._rounds = weakref.ref(rounds) if rounds is not None else None
-
-    def __call__(self, *_: Any) -> None:
-        rounds = self._rounds() if self._rounds is not None else None
-        if rounds is not None:
-            rounds._after_step()
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return _AfterStep, ()
 
 
 # Threads of C++ must not outlive the interpreter.

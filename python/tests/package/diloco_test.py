@@ -1,26 +1,75 @@
-"""elastiquant.DiLoCo and LocalSGD under torchrun."""
+"""elastiquant.DiLoCo and LocalSGD, under torchrun and with workers that die.
+
+Of these, every fault strikes at every moment in one of the two ranks; with FAULTS=all in both.
+"""
 
 from __future__ import annotations
 
+import os
 import unittest
 from pathlib import Path
 
-from launching import torchrun
+import diloco_faults
+from launching import forked_jobs, torchrun
 
 HERE = Path(__file__).resolve().parent
+LIMIT = 400  # seconds, on a busy machine
+
+
+def chosen() -> list[str]:
+    cases = diloco_faults.all_cases()
+    if os.environ.get("FAULTS") == "all":
+        return cases
+    return [c for i, c in enumerate(cases) if (i + i // 2) % 2 == 0]  # neighbours: two ranks
 
 
 class RoundsTest(unittest.TestCase):
-    def check(self, workers: int) -> None:
-        done = torchrun(workers, HERE / "diloco_checks.py")
+    def check(self, script: str, workers: int, checks: int) -> None:
+        done = torchrun(workers, HERE / script)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.count("ok "), 8 * workers, done.stdout)
+        self.assertEqual(done.stdout.count("ok "), checks * workers, done.stdout)
 
     def test_of_two_workers(self):
-        self.check(2)
+        self.check("diloco_checks.py", 2, 6)
 
     def test_of_four_workers(self):
-        self.check(4)
+        self.check("diloco_checks.py", 4, 6)
+
+    def test_two_workers_equal_plain_pytorch(self):
+        self.check("diloco_reference_checks.py", 2, 7)
+
+    def test_three_workers_equal_plain_pytorch(self):
+        self.check("diloco_reference_checks.py", 3, 7)
+
+    def test_state_of_two_workers(self):
+        self.check("diloco_state_checks.py", 2, 6)
+
+    def test_islands_of_two_workers(self):
+        self.check("diloco_islands_checks.py", 4, 2)
+
+
+class FaultsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.workers = forked_jobs(HERE / "diloco_faults.py", *chosen(), limit=LIMIT)
+
+    def test_a_lost_worker_ends_the_others_and_is_named(self):
+        self.assertEqual(set(self.workers), set(chosen()))
+        for case, workers in self.workers.items():
+            fault, _, rank = case.split("/")
+            said = {
+                "is_killed": f"worker {rank}.* was lost: it has (ended|died)",
+                "raises": f"worker {rank} stopped: ArithmeticError: of my own",
+                "ends": f"worker {rank} (stopped|has left).*its script ended",
+            }[fault]
+            for worker in workers:
+                if str(worker["rank"]) == rank:
+                    continue
+                with self.subTest(case, worker=worker["rank"]):
+                    # 1: an exception that nobody caught. A worker that hangs is killed: -9.
+                    self.assertEqual(worker["code"], 1, worker["output"])
+                    self.assertIn("DistBackendError", worker["output"])
+                    self.assertRegex(worker["output"], said)
 
 
 if __name__ == "__main__":

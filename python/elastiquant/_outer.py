@@ -1,0 +1,81 @@
+"""The outer optimiser of DiLoCo: it moves an anchor by means as if they were gradients."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+# What optimisers keep in the shape of a parameter.
+_OF_ITS_SHAPE = {"momentum_buffer", "exp_avg", "exp_avg_sq"}
+
+
+class Outer:
+    """An optimiser over a model's parameters that steps from elsewhere than where these are."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer):
+        self._parameters = parameters
+        self.optimizer = optimizer
+
+    def move(
+        self, anchor: list[torch.Tensor], members: Sequence[int], means: Sequence[torch.Tensor]
+    ) -> None:
+        """Steps from the anchor, which it changes; parameters and their gradients stay.
+
+        anchor: a tensor for each parameter; members: the numbers of those to move; means: of
+        these, in the shape of the parameter.
+        """
+        gradients = [p.grad for p in self._parameters]
+        local = [self._parameters[i].detach().clone() for i in members]
+        for p in self._parameters:
+            p.grad = None  # optimisers pass over these
+        for i, mean in zip(members, means, strict=True):
+            self._parameters[i].copy_(anchor[i])
+            self._parameters[i].grad = mean
+        try:
+            self.optimizer.step()
+        finally:
+            for p, gradient in zip(self._parameters, gradients, strict=True):
+                p.grad = gradient
+        for i, values in zip(members, local, strict=True):
+            anchor[i].copy_(self._parameters[i])
+            self._parameters[i].copy_(values)
+
+    @contextlib.contextmanager
+    def having(self, state: dict[Any, Any]) -> Iterator[None]:
+        """Meanwhile the optimiser has another state, which is changed as it steps."""
+        shared = self.optimizer.state
+        self.optimizer.state = collections.defaultdict(dict, state)
+        try:
+            yield
+        finally:
+            state.clear()
+            state.update(self.optimizer.state)
+            self.optimizer.state = shared
+
+    def mismatch(self, saved: Any) -> str:
+        """Why something is no state_dict() of such an optimiser, in words; "" if it is one."""
+        if not isinstance(saved, Mapping) or not {"state", "param_groups"} <= saved.keys():
+            return "it is no state of an optimiser"
+        ours, theirs = self.optimizer.state_dict()["param_groups"], saved["param_groups"]
+        if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
+            return "it has other groups of parameters"
+        for mine, other in zip(ours, theirs, strict=True):
+            if mine.keys() != other.keys():
+                differ = ", ".join(sorted(mine.keys() ^ other.keys()))
+                return f"one of the two optimisers has no {differ}"
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for number, fields in saved["state"].items():
+            if number not in range(len(parameters)):
+                return f"it knows of a parameter {number}"
+            for name in _OF_ITS_SHAPE & fields.keys():
+                if fields[name] is not None and fields[name].shape != parameters[number].shape:
+                    return (
+                        f"its {name} of parameter {number} has the shape "
+                        f"{tuple(fields[name].shape)} in place of "
+                        f"{tuple(parameters[number].shape)}"
+                    )
+        return ""

@@ -1,0 +1,159 @@
+"""How far a worker has come in its rounds, and how that goes into a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from elastiquant import _core
+from elastiquant._ahead import Ahead
+from elastiquant._outer import Outer
+
+
+@dataclass
+class Progress:
+    """What changes from step to step, apart from what codecs remember."""
+
+    anchor: list[torch.Tensor]  # the model that all workers share, by parameter
+    ahead: Ahead | None = None  # of an eager worker
+    step: int = 0  # inner steps counted
+    rounds: int = 0  # means applied
+    under_way: set[int] = field(default_factory=set)  # fragments
+    # Of those, what has been waited for: means on the host, and why they are skipped, or "".
+    arrived: dict[int, tuple[list[torch.Tensor], str]] = field(default_factory=dict)
+
+
+class Checkpoint:
+    """Makes values by key of Progress and the outer optimiser, and takes them back."""
+
+    def __init__(
+        self,
+        names: list[str],
+        members: list[list[int]],
+        scalars: int,
+        schedule: _core._RoundSchedule,
+        settings: Mapping[str, Any],
+    ):
+        """names: of the parameters; members: by fragment, the numbers of its parameters;
+        scalars: values of buffers, which are averaged with fragment 0; settings: what the
+        rounds that load a state must have been made with beside the schedule's options."""
+        self._names, self._members, self._scalars = names, members, scalars
+        self._schedule = schedule
+        options = zip(("every", "fragments", "delay"), schedule.options(), strict=True)
+        self._settings = json.dumps(dict(options) | dict(settings))
+
+    def save(self, progress: Progress, outer: Outer) -> dict[str, Any]:
+        """Copies. All that is under way must have arrived."""
+        state: dict[str, Any] = {
+            "settings": self._settings,
+            "counters": torch.tensor([progress.step, progress.rounds]),
+            # Fewer than the schedule says if finish() has applied them before their time.
+            "under-way": torch.tensor(sorted(progress.arrived), dtype=torch.int64),
+            "outer": copy.deepcopy(outer.optimizer.state_dict()),
+        }
+        state |= {key: t.clone() for key, t in self._tensors(progress).items()}
+        if progress.ahead is not None:
+            with outer.having(progress.ahead.state):
+                state["own-outer"] = copy.deepcopy(outer.optimizer.state_dict())
+        for fragment, (tensors, skipped) in progress.arrived.items():
+            state[f"skipped/{fragment}"] = skipped
+            state |= {f"mean/{fragment}/{i}": t.clone() for i, t in enumerate(tensors)}
+        return state
+
+    def check(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
+        """Raises CorruptFrameError unless load() can take all of the state."""
+        for key in ("settings", "under-way"):
+            self._need(state, key)
+        if state["settings"] != self._settings:
+            raise _core.CorruptFrameError(
+                f"the state is of other rounds: {state['settings']}, and these are "
+                f"{self._settings}"
+            )
+        self._check_tensor(state, "counters", torch.empty(2, dtype=torch.int64))
+        expected: dict[str, torch.Tensor] = self._tensors(progress)
+        optimizers = ["outer", *(["own-outer"] if progress.ahead is not None else [])]
+        known = {"settings", "counters", "under-way", *optimizers}
+        for fragment in self._under_way(state):
+            self._need(state, f"skipped/{fragment}")
+            known.add(f"skipped/{fragment}")
+            expected |= self._means(fragment, progress)
+        for key, tensor in expected.items():
+            self._check_tensor(state, key, tensor)
+        for key in optimizers:
+            self._need(state, key)
+            if why := outer.mismatch(state[key]):
+                raise _core.CorruptFrameError(f"{key} of the state is of another kind: {why}")
+        if unknown := state.keys() - expected.keys() - known:
+            raise _core.CorruptFrameError(
+                f"the state has {', '.join(sorted(unknown))}, which these rounds do not know"
+            )
+
+    def load(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
+        """Takes a state that check() has let pass."""
+        for key, tensor in self._tensors(progress).items():
+            tensor.copy_(state[key])
+        optimizer = outer.optimizer
+        if progress.ahead is not None:
+            # An optimiser makes its state anew as it loads one.
+            optimizer.load_state_dict(copy.deepcopy(state["own-outer"]))
+            progress.ahead.state = dict(optimizer.state)
+        optimizer.load_state_dict(copy.deepcopy(state["outer"]))
+        progress.step, progress.rounds = state["counters"].tolist()
+        progress.arrived = {}
+        for fragment in self._under_way(state):
+            means = [state[key].cpu().clone() for key in self._means(fragment, progress)]
+            progress.arrived[fragment] = (means, state[f"skipped/{fragment}"])
+        progress.under_way = set(progress.arrived)
+
+    def _under_way(self, state: Mapping[str, Any]) -> list[int]:
+        """The fragments that were under way; raises CorruptFrameError if they cannot be."""
+        step, listed = int(state["counters"][0]), state["under-way"]
+        possible = [
+            fragment
+            for fragment in range(len(self._members))
+            if self._schedule.is_under_way(fragment, step)
+        ]
+        listed = listed.tolist() if isinstance(listed, torch.Tensor) else listed
+        if not isinstance(listed, list) or not set(listed) <= set(possible):
+            raise _core.CorruptFrameError(
+                f"the state has fragments {listed} under way after step {step}, when only "
+                f"{possible} can be"
+            )
+        return listed
+
+    def _tensors(self, progress: Progress) -> dict[str, torch.Tensor]:
+        """Those of Progress itself, by key: one for each parameter and field."""
+        fields = {"anchor": progress.anchor}
+        fields |= progress.ahead.tensors() if progress.ahead is not None else {}
+        return {
+            f"{name_of_field}/{name}": tensor
+            for name_of_field, tensors in fields.items()
+            for name, tensor in zip(self._names, tensors, strict=True)
+        }
+
+    def _means(self, fragment: int, progress: Progress) -> dict[str, torch.Tensor]:
+        """By key, tensors of the shapes that a mean under way has."""
+        shapes = [progress.anchor[i] for i in self._members[fragment]]
+        if fragment == 0 and self._scalars:
+            shapes.append(torch.empty(self._scalars, device="meta"))
+        return {f"mean/{fragment}/{i}": t for i, t in enumerate(shapes)}
+
+    def _need(self, state: Mapping[str, Any], key: str) -> None:
+        if key not in state:
+            raise _core.CorruptFrameError(f"the state has no {key}")
+
+    def _check_tensor(self, state: Mapping[str, Any], key: str, like: torch.Tensor) -> None:
+        self._need(state, key)
+        found = state[key]
+        if not isinstance(found, torch.Tensor):
+            raise _core.CorruptFrameError(f"{key} of the state is no tensor")
+        if found.shape != like.shape or found.dtype != like.dtype:
+            raise _core.CorruptFrameError(
+                f"{key} of the state is a tensor of {found.dtype} and shape "
+                f"{tuple(found.shape)}; it must be {like.dtype} and {tuple(like.shape)}"
+            )

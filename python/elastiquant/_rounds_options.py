@@ -1,0 +1,73 @@
+"""What DiLoCo and LocalSGD refuse before they begin."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping
+
+import torch
+
+from elastiquant import _core
+from elastiquant._compress import _check_numbers, _specs
+
+
+def check(
+    o: types.SimpleNamespace,
+    delay: int,
+    parameters: Mapping[str, torch.nn.Parameter],
+    kind: str,
+) -> None:
+    """Raises TypeError for parameters, and ValueError for options, that cannot be.
+
+    o: the options of DiLoCo; delay: that of its schedule; parameters: those to train, by name;
+    kind: the class, for messages.
+    """
+    for name, p in parameters.items():
+        if type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor":
+            raise TypeError(
+                f"{name!r} is a DTensor (FSDP, tensor parallelism): {kind} "
+                "needs whole parameters on each worker, as DDP has them"
+            )
+        if p.dtype != torch.float32 or p.layout != torch.strided:
+            raise TypeError(
+                f"{name!r} is {p.dtype}: keep parameters in dense torch.float32 and "
+                "train under torch.autocast"
+            )
+    _check_numbers(o)
+    _specs(list(parameters), list(parameters.values()), o.codec, o.exact, None)
+    if o.link is not None:
+        _core._check_link(o.link)
+    if not parameters:
+        raise ValueError("the model has no parameters to train")
+    if not 0 <= o.mix < 1:
+        raise ValueError(f"mix is {o.mix}; it must be in [0, 1)")
+    if not (o.weight > 0 and math.isfinite(o.weight)):
+        raise ValueError(f"weight is {o.weight}; it must be above 0 and finite")
+    if not 1 <= o.fragments <= min(64, len(parameters)):
+        raise ValueError(
+            f"fragments is {o.fragments}; with {len(parameters)} parameters it can "
+            f"be from 1 to {min(64, len(parameters))}"
+        )
+    if o.eager and (o.fragments != 1 or o.mix != 0 or delay != o.every):
+        raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
+    if not o.eager and delay > o.every // o.fragments:
+        raise ValueError(
+            f"delay is {delay}; it can be at most every / fragments, {o.every // o.fragments}"
+        )
+
+
+def check_outer(
+    outer: torch.optim.Optimizer,
+    inner: torch.optim.Optimizer,
+    parameters: list[torch.nn.Parameter],
+) -> None:
+    """Raises ValueError unless the outer optimiser is one of its own over the parameters."""
+    if outer is inner:
+        raise ValueError("outer must be another optimiser than inner")
+    theirs = [p for group in outer.param_groups for p in group["params"]]
+    if {id(p) for p in theirs} != {id(p) for p in parameters}:
+        raise ValueError(
+            "outer must have exactly the trained parameters of the model: "
+            "torch.optim.SGD(model.parameters(), ...)"
+        )

@@ -1,0 +1,59 @@
+"""DiLoCo between islands of two workers, each of which shares a replica by DDP: four workers,
+see diloco_test.py."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from checking import check, main
+from diloco_reference import Reference
+from diloco_training import check_same_everywhere, make_inner, make_model, train, weights
+from torch.nn.parallel import DistributedDataParallel
+
+import elastiquant
+
+ISLANDS = [[0, 1], [2, 3]]
+PEERS = [[0, 2], [1, 3]]  # of equal place in the islands
+
+
+def groups_of_mine() -> list[dist.ProcessGroup]:
+    """This rank's island, and its peers; all ranks must make all groups."""
+    mine = []
+    for ranks in (*ISLANDS, *PEERS):
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            mine.append(group)
+    return mine
+
+
+def trained(every: int, steps: int, **options) -> tuple[torch.Tensor, dist.ProcessGroup]:
+    """The weights between two rounds, and the island; then checks the end."""
+    island, peers = groups_of_mine()
+    model = DistributedDataParallel(make_model(), process_group=island)
+    inner = make_inner(model)
+    with elastiquant.DiLoCo(model, inner, every=every, group=peers, **options) as rounds:
+        assert list(rounds.codecs) == [name for name, _ in model.module.named_parameters()]
+        train(model, inner, range(steps))
+        found = weights(model)
+    check_same_everywhere(weights(model))
+    return found, island
+
+
+@check
+def islands_equal_workers_with_their_batches():
+    reference = Reference(ISLANDS, 3)
+    reference.train(8)
+    found, _ = trained(3, 8, codec="fp32")
+    torch.testing.assert_close(found, weights(reference.models[dist.get_rank() // 2]))
+
+
+@check
+def an_island_keeps_to_the_same_bits():
+    for codec in ("dither:bits=1", "elastic:bits=2|ef"):
+        for options in ({}, {"fragments": 2, "delay": 1, "mix": 0.5}, {"eager": True}):
+            found, island = trained(4, 11, codec=codec, exact="none", **options)
+            check_same_everywhere(found, island)
+
+
+if __name__ == "__main__":
+    main()
