@@ -210,6 +210,59 @@ TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("which --algorithm demo has too"));
 }
 
+TEST(TrainOptionsTest, RoundsMayChange) {
+  TrainOptions o = Valid();
+  o.every_later = "4@5";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("are for algorithms whose workers train alone"));
+  o.algorithm = "local-sgd";
+  o.codec = "dither:bits=1";
+  o.every = 8;
+  o.every_later = "4@9,2@20";
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(ShortestRoundOf(o), 2);
+  EXPECT_THAT(RoundEnds(o, 24), testing::ElementsAre(8, 16, 20, 22, 24));
+  EXPECT_EQ(Fingerprint(o, 2)["--every-later"], "4@9,2@20");
+  for (const char* bad : {"4", "4@", "@4", "0@4", "4@0", "4@9,2@9", "4@9,,2@20", "4@9 "}) {
+    o.every_later = bad;
+    EXPECT_THAT(ErrorOf(o), HasSubstr("give H@STEP")) << bad;
+  }
+  o.every_later = "4@9";
+  o.every_growth = 2;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("give one of them"));
+
+  // The rate rises for 4 steps, and is .1 until it falls: none of that changes rounds.
+  o.every_later = "";
+  o.schedule = "step";
+  o.milestones = {.5};
+  o.step_factor = .5;
+  o.warmup_steps = 4;
+  o.every = 2;
+  EXPECT_THAT(RoundEnds(o, 16), testing::ElementsAre(2, 4, 6, 8, 16));
+  o.every_growth = 0;
+  EXPECT_THAT(RoundEnds(o, 16), testing::IsEmpty());
+}
+
+TEST(TrainOptionsTest, SamplesAreCheckedBeforeAnythingStarts) {
+  TrainOptions o = Valid();
+  o.algorithm = "quantised-data:skip=0.3,unbiased=1";
+  o.codec = UsualCodecOf(o);
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_TRUE(NeedsShares(o));
+  EXPECT_EQ(Fingerprint(o, 2)["--samples"], "jpeg:quality=50");
+  o.samples = "pixels:bits=9";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--samples: codec 'pixels': bits=9 is not valid"));
+  o.samples = "pixels:bits=2";
+  o.algorithm = "quantised-data:central=1,skip=0.3";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("have no model"));
+  o.algorithm = "quantised-data:unbiased=1";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("it needs skip"));
+  o.algorithm = "quantised-data";
+  o.codec = "fp32";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("leave out --codec, or give refine=1"));
+  o.algorithm = "quantised-data:refine=1";
+  EXPECT_EQ(ErrorOf(o), "");
+}
+
 TEST(TrainOptionsTest, TheMetricIsThatOfTheOptimiser) {
   TrainOptions o = Valid();
   EXPECT_EQ(MetricOf(o), "plain");
