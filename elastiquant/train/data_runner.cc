@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -17,6 +16,7 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/own_state.h"
+#include "elastiquant/train/worker_codecs.h"
 
 namespace elastiquant {
 namespace {
@@ -28,13 +28,6 @@ constexpr uint32_t kSampleTag = 1, kAnswerTag = 2, kModelTag = 3;
 constexpr uint64_t kChanceStream = 3;  // which samples are sent
 
 constexpr char kImportance[] = "importance";  // a section of a worker's checkpoint
-
-std::vector<double> SharesOf(int world_size, const std::vector<double>& weights) {
-  std::vector<double> shares(static_cast<size_t>(world_size), 1.0 / world_size);
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (size_t w = 0; w < weights.size(); ++w) shares[w] = weights[w] / all;
-  return shares;
-}
 
 // What worker 0 tells those that do not compute.
 struct StepAnswer {
@@ -54,7 +47,7 @@ DataRunner::DataRunner(const TrainOptions& options, const RunnerPlace& place,
       replica_(place.replica),
       total_steps_(place.total_steps),
       dataset_(place.dataset),
-      shares_(SharesOf(place.comm->world_size(), place.weights)),
+      shares_(SharesOf(place.weights)),  // each worker has some data (NeedsShares)
       importance_({algorithm.skipped, algorithm.unbiased != 0}) {}
 
 Result<std::unique_ptr<Runner>> DataRunner::Make(const TrainOptions& options,
