@@ -108,7 +108,7 @@ class StoreCrew final : public Crew {
     return fate_->broken;
   }
   Result<bool> Regroup(bool at_boundary) override;
-  Status End(bool well) override { return store_->Set(kOverKey, well ? kWell : "failed"); }
+  Status End(bool well) override { return EndTheRun(*store_, well); }
 
  private:
   Status HostStore();
@@ -328,6 +328,10 @@ Result<RunEnd> HowTheRunEnded(Store& store) {
   if (!over) return RunEnd::kNotYet;
   EQ_ASSIGN_OR_RETURN(const auto how, store.Get({kOverKey}));
   return how[0] == kWell ? RunEnd::kWell : RunEnd::kFailed;
+}
+
+Status EndTheRun(Store& store, bool well) {
+  return store.Set(kOverKey, well ? kWell : "failed");
 }
 
 Result<std::unique_ptr<Crew>> Crew::Start(const CrewOptions& options) {

@@ -71,6 +71,7 @@ class Crew {
 // store works on. `store` must be connected with the prefix of the crew's job.
 enum class RunEnd : uint8_t { kNotYet, kWell, kFailed };
 Result<RunEnd> HowTheRunEnded(Store& store);
+Status EndTheRun(Store& store, bool well);  // what Crew::End does
 std::string CrewPrefix(const std::string& job);
 
 }  // namespace elastiquant
