@@ -105,7 +105,8 @@ Status Launch(const TrainFlags& flags) {
   return LaunchWorkers({.command = OwnCommandLine(),
                         .workers = options.workers,
                         .port = flags.port,
-                        .linger = 2 * Milliseconds(options.timeout_seconds)});
+                        .linger = 2 * Milliseconds(options.timeout_seconds),
+                        .go_on = options.on_loss == "go-on"});
 }
 
 // What is usual differs between algorithms and optimisers.
@@ -296,6 +297,13 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
   app.add_option(
          "--stall-timeout", o.stall_timeout_seconds,
          "Seconds to wait for a worker that is alive but makes no progress; 0: for ever")
+      ->capture_default_str();
+  app.add_option("--on-loss", o.on_loss,
+                 "When a worker is lost: stop, or go-on without it and take it back when it "
+                 "returns (local-sgd, diloco and sparseloco)")
+      ->capture_default_str();
+  app.add_option("--least-workers", o.least_workers,
+                 "With fewer workers than this a run does not go-on: it is saved and ends")
       ->capture_default_str();
 }
 

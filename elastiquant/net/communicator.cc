@@ -105,6 +105,7 @@ class NetworkCommunicator final : public Communicator {
     liveness_->SetActivity(std::move(activity));
   }
   void SetFarewell(std::string why) override { liveness_->SetFarewell(std::move(why)); }
+  std::optional<int> lost_rank() const override { return liveness_->culprit(); }
   void Abort(const Status& why) override;
 
  private:

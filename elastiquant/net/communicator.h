@@ -124,6 +124,10 @@ class Communicator {
   // should they still wait for it. Must be called before the communicator is destroyed.
   virtual void SetFarewell(std::string why) = 0;
 
+  // Returns the rank of the peer that was lost, once on_peer_lost has been called, if it is
+  // known which one it was.
+  virtual std::optional<int> lost_rank() const { return {}; }
+
   // Says that this worker cannot go on: all others stop too, naming it and the reason. Waits in
   // progress here end with an error. The caller still has to end its own process.
   virtual void Abort(const Status& why) = 0;

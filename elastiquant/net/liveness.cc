@@ -276,6 +276,7 @@ void Liveness::Convict(const std::string& blame) {
   {
     std::lock_guard lock(mutex_);
     failing = failing_;
+    culprit_ = culprit;
   }
   LetOthersLearn(lives ? std::nullopt : std::optional(culprit),
                  /*linger=*/failing || HostsStore(options_.rank));
@@ -399,6 +400,11 @@ Status Liveness::HostHasLeft() {
   }
   if (options_.on_lost) options_.on_lost(why);
   return why;
+}
+
+std::optional<int> Liveness::culprit() const {
+  const std::lock_guard lock(mutex_);
+  return culprit_;
 }
 
 void Liveness::Fail(const Status& why) {

@@ -81,6 +81,9 @@ class Liveness {
   // one, or else that the host of the store has left. Calls on_lost in the second case.
   Status HostHasLeft();
 
+  // Returns the rank that the verdict blames, if there is one that blames any.
+  std::optional<int> culprit() const;
+
   // Says that this worker cannot go on, tells the others why, and returns when the verdict is
   // settled. Does not call on_lost.
   void Fail(const Status& why);
@@ -157,6 +160,7 @@ class Liveness {
   bool finished_ = false;  // it has left or a verdict is settled: it neither beats nor watches
   bool told_ = false;      // it has finished, and on_lost has returned if it was called
   Status verdict_;
+  std::optional<int> culprit_;  // of the verdict
   const std::shared_ptr<Running> running_;
 };
 

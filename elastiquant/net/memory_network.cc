@@ -31,7 +31,7 @@ class MemoryNetwork::End final : public Network {
     return parts_->stores->Connect(rank_, port, prefix, timeout);
   }
   Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
-    return MemoryWire::Connect(parts_->wire, options);
+    return MemoryWire::Connect(parts_->wire, options, rank_);
   }
 
  private:

@@ -62,8 +62,8 @@ class MemoryWire::Waiting final : public Posting {
 
 class MemoryWire::End final : public Transport {
  public:
-  End(std::shared_ptr<MemoryWire> wire, std::string job, int rank)
-      : wire_(std::move(wire)), job_(std::move(job)), rank_(rank) {}
+  End(std::shared_ptr<MemoryWire> wire, std::string job, int rank, int host)
+      : wire_(std::move(wire)), job_(std::move(job)), rank_(rank), host_(host) {}
 
   Result<std::unique_ptr<Posting>> Send(int to, uint32_t tag,
                                         std::span<const uint8_t> bytes) override {
@@ -78,17 +78,18 @@ class MemoryWire::End final : public Transport {
   Result<std::unique_ptr<Posting>> Begin(int peer, const auto& post) {
     MemoryHosts& hosts = *wire_->hosts_;
     std::unique_lock lock(hosts.mutex);
-    EQ_RETURN_IF_ERROR(hosts.Live(lock, rank_));
-    if (hosts.dead.contains(peer)) return Unavailable("the connection was closed by the peer");
+    EQ_RETURN_IF_ERROR(hosts.Live(lock, host_));
+    if (hosts.dead.contains(wire_->HostOf(job_, peer)))
+      return Unavailable("the connection was closed by the peer");
     auto slot = post();
     hosts.changed.notify_all();
     return std::unique_ptr<Posting>(
-        std::make_unique<Waiting>(wire_->hosts_, std::move(slot), rank_));
+        std::make_unique<Waiting>(wire_->hosts_, std::move(slot), host_));
   }
 
   const std::shared_ptr<MemoryWire> wire_;
   const std::string job_;
-  const int rank_;
+  const int rank_, host_;
 };
 
 MemoryWire::MemoryWire(std::shared_ptr<MemoryHosts> hosts, const MemoryFaults& faults)
@@ -97,8 +98,17 @@ MemoryWire::MemoryWire(std::shared_ptr<MemoryHosts> hosts, const MemoryFaults& f
 MemoryWire::~MemoryWire() { deliverer_.join(); }
 
 std::unique_ptr<Transport> MemoryWire::Connect(std::shared_ptr<MemoryWire> wire,
-                                               const TransportOptions& options) {
-  return std::make_unique<End>(std::move(wire), options.store_prefix, options.rank);
+                                               const TransportOptions& options, int host) {
+  {
+    const std::lock_guard lock(wire->hosts_->mutex);
+    wire->host_of_[{options.store_prefix, options.rank}] = host;
+  }
+  return std::make_unique<End>(std::move(wire), options.store_prefix, options.rank, host);
+}
+
+int MemoryWire::HostOf(const std::string& job, int rank) const {
+  const auto host = host_of_.find({job, rank});
+  return host == host_of_.end() ? kUnnamedHost : host->second;
 }
 
 // A message of its own is complete at once: its bytes are with the network.
@@ -108,7 +118,8 @@ std::shared_ptr<MemoryWire::Slot> MemoryWire::Post(const std::string& job, int f
   auto slot = std::make_shared<Slot>();
   slot->peer = to;
   slot->Finish({});
-  if (cut_.contains({std::min(from, to), std::max(from, to)})) return slot;
+  const auto hosts = std::minmax({HostOf(job, from), HostOf(job, to)});
+  if (cut_.contains({hosts.first, hosts.second})) return slot;
   const Box box{job, from, to, tag};
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   const Clock::time_point arrival = Arrival({from, to});
@@ -221,12 +232,16 @@ void MemoryWire::Deliver() {
   }
 }
 
-void MemoryWire::Bury(int rank) {
+void MemoryWire::Bury(int host) {
+  const auto is_of = [&](const Box& box, int rank) {
+    return HostOf(std::get<0>(box), rank) == host;
+  };
   std::erase_if(flights_, [&](const auto& flight) {
-    return std::get<1>(flight.second.box) == rank || std::get<2>(flight.second.box) == rank;
+    const Box& box = flight.second.box;
+    return is_of(box, std::get<1>(box)) || is_of(box, std::get<2>(box));
   });
   for (auto& [box, slots] : expected_) {
-    if (std::get<1>(box) != rank) continue;
+    if (!is_of(box, std::get<1>(box))) continue;
     for (const auto& slot : slots) {
       if (!slot->done) slot->Finish(Unavailable("the connection was closed by the peer"));
     }

@@ -40,14 +40,14 @@ class MemoryWire {
   MemoryWire(const MemoryWire&) = delete;
   MemoryWire& operator=(const MemoryWire&) = delete;
 
-  // Returns the transport of one worker. It shares the wire.
+  // Returns the transport of one worker, on this host. It shares the wire.
   static std::unique_ptr<Transport> Connect(std::shared_ptr<MemoryWire> wire,
-                                            const TransportOptions& options);
+                                            const TransportOptions& options, int host);
 
   // Must be called with the lock of the hosts held. Bury makes the postings of others that wait
-  // for a message of this worker fail, and loses what is on its way to or from it. Cut loses
+  // for a message from this host fail, and loses what is on its way to or from it. Cut loses
   // all that these two send each other from now on.
-  void Bury(int rank);
+  void Bury(int host);
   void Cut(int a, int b);
 
  private:
@@ -67,6 +67,8 @@ class MemoryWire {
     std::vector<uint8_t> bytes;
   };
 
+  // A job may give its ranks to hosts as it likes. Until a rank has connected it is on none.
+  int HostOf(const std::string& job, int rank) const;
   std::shared_ptr<Slot> Post(const std::string& job, int from, int to, uint32_t tag,
                              std::span<const uint8_t> bytes);
   std::shared_ptr<Slot> Expect(const std::string& job, int from, int to, uint32_t tag,
@@ -80,9 +82,10 @@ class MemoryWire {
 
   const std::shared_ptr<MemoryHosts> hosts_;
   const MemoryFaults faults_;
-  std::set<Pair> cut_;
-  std::map<Pair, uint64_t> posted_;                 // how many messages have ever been sent
-  std::map<Pair, Clock::time_point> last_arrival_;  // so that none overtakes another
+  std::map<std::pair<std::string, int>, int> host_of_;  // by job and rank
+  std::set<Pair> cut_;                                  // hosts
+  std::map<Pair, uint64_t> posted_;                     // how many messages have ever been sent
+  std::map<Pair, Clock::time_point> last_arrival_;      // so that none overtakes another
   std::multimap<Clock::time_point, Flight> flights_;
   uint64_t arrivals_ = 0;
   std::map<Box, std::deque<Arrived>> arrived_;

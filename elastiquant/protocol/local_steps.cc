@@ -66,6 +66,7 @@ Result<LocalSteps> LocalSteps::Make(const LocalStepsOptions& options,
 LocalSteps::LocalSteps(const LocalStepsOptions& options, const RoundSchedule& schedule,
                        std::vector<std::span<float>> parameters, std::vector<size_t> fragments)
     : options_(options),
+      share_(options.share),
       schedule_(schedule),
       parameters_(std::move(parameters)),
       members_(options.schedule.fragments) {
@@ -91,7 +92,7 @@ void LocalSteps::Send(size_t fragment, const PlaceOf& place) {
     // The others are told by what is sent; here it would spoil the anchor for good.
     const std::vector<float> before = std::exchange(last_sent_[p], {out.begin(), out.end()});
     if (!IsFinite(out)) std::ranges::fill(last_sent_[p], 0.0f);
-    const auto share = static_cast<float>(options_.share);
+    const auto share = static_cast<float>(share_);
     std::vector<float> update(out.size());
     for (size_t i = 0; i < out.size(); ++i) {
       update[i] = share * (last_sent_[p][i] - before[i]) + last_mean_[p][i];
@@ -141,6 +142,36 @@ void LocalSteps::GoOnFrom(size_t parameter, double mix) {
   for (size_t i = 0; i < local.size(); ++i) {
     local[i] = keep * local[i] + (1 - keep) * anchor[i];
   }
+}
+
+std::vector<std::span<float>> LocalSteps::SharedState() {
+  std::vector<std::span<float>> state(shared_.anchor.begin(), shared_.anchor.end());
+  state.insert(state.end(), shared_.momentum.begin(), shared_.momentum.end());
+  return state;
+}
+
+void LocalSteps::TakeUp(size_t fragment) {
+  for (const size_t p : members_[fragment]) {
+    if (!options_.eager) {
+      GoOnFrom(p, options_.mix);
+      continue;
+    }
+    // What was learnt since the last send is all that the shared model does not have.
+    for (size_t i = 0; i < parameters_[p].size(); ++i) {
+      parameters_[p][i] += shared_.anchor[p][i] - own_.anchor[p][i];
+    }
+    own_.anchor[p] = shared_.anchor[p];
+    if (!own_.momentum.empty()) own_.momentum[p] = shared_.momentum[p];
+    std::ranges::fill(last_sent_[p], 0.0f);
+    std::ranges::fill(last_mean_[p], 0.0f);
+  }
+}
+
+void LocalSteps::StartFromShared() {
+  for (size_t p = 0; p < parameters_.size(); ++p) GoOnFrom(p, 0);
+  if (!options_.eager) return;
+  own_ = shared_;
+  last_sent_ = last_mean_ = ZerosLike(parameters_);
 }
 
 void LocalSteps::ShowShared() {

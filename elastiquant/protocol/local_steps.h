@@ -71,6 +71,16 @@ class LocalSteps {
   // Momentum begins anew. For the start of a run, before LoadState.
   void StartFrom();
 
+  // For workers that form a new group (round_course.h). SharedState returns the values that are
+  // the same on all workers that have applied the same means: the anchor and its momentum. They
+  // may be written to, with those of a worker that is further.
+  std::vector<std::span<float>> SharedState();
+  // Goes on from the shared model, into which another worker has put the mean of this round.
+  void TakeUp(size_t fragment);
+  // Begins anew at the shared model, with nothing of its own.
+  void StartFromShared();
+  void SetShare(double share) { share_ = share; }
+
   // Calls fn(name of a field, parameter, its values) for all that must be saved for the worker
   // to go on exactly, beside the means that are under way.
   void ForEachState(const std::function<void(std::string_view, size_t, std::span<float>)>& fn);
@@ -89,6 +99,7 @@ class LocalSteps {
   void GoOnFrom(size_t parameter, double mix);
 
   const LocalStepsOptions options_;
+  double share_;  // as options_ has it at first
   const RoundSchedule schedule_;
   const std::vector<std::span<float>> parameters_;
   std::vector<std::vector<size_t>> members_;  // by fragment

@@ -12,14 +12,19 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/crew.h"
 #include "elastiquant/net/store.h"
 
 namespace elastiquant {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int kHighestExitCode = 5;  // of those that say what is wrong (cli/command.h)
+constexpr int kNotStarted = 127;
 
 // The workers' store: held here from before they start, so that nobody can take its port.
 Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
@@ -47,7 +52,7 @@ sigset_t WatchedSignals() {
     if (null >= 0) dup2(null, STDOUT_FILENO);
   }
   execv("/proc/self/exe", argv);
-  _exit(127);
+  _exit(kNotStarted);
 }
 
 class Launcher {
@@ -68,12 +73,13 @@ class Launcher {
     sigprocmask(SIG_BLOCK, &watched, &old_mask_);
     // After the signals are blocked: its threads must not take them.
     EQ_ASSIGN_OR_RETURN(const auto store, HostStore(options_.port));
-    for (int rank = 0; rank < options_.workers; ++rank) {
-      EQ_RETURN_IF_ERROR(Start(rank, store->port()));
-    }
+    port_ = store->port();
+    workers_.resize(static_cast<size_t>(options_.workers));
+    for (size_t rank = 0; rank < workers_.size(); ++rank) EQ_RETURN_IF_ERROR(Start(rank));
     while (running_ > 0) {
       WaitForNews(watched);
       Reap();
+      EQ_RETURN_IF_ERROR(StartAgain());
       Stop();
     }
     return Verdict();
@@ -83,13 +89,15 @@ class Launcher {
   struct Worker {
     pid_t pid = 0;
     bool running = false;
-    int status = 0;  // as waitpid gives it
+    int status = 0;     // as waitpid gives it
+    bool lost = false;  // and to be started again
+    int restarts = 0;
   };
 
-  Status Start(int rank, uint16_t port) {
+  Status Start(size_t rank) {
     std::vector<std::string> words = options_.command;
-    words.insert(words.end(),
-                 {"--worker-rank", std::to_string(rank), "--store-port", std::to_string(port)});
+    words.insert(words.end(), {"--worker-rank", std::to_string(rank), "--store-port",
+                               std::to_string(port_)});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -99,8 +107,10 @@ class Launcher {
       return IoError("cannot start worker " + std::to_string(rank) + ": " +
                      std::strerror(errno));
     }
-    if (pid == 0) BecomeWorker(argv.data(), rank == 0, self, old_mask_);
-    workers_.push_back({pid, true, 0});
+    if (pid == 0) BecomeWorker(argv.data(), rank == 0 || options_.go_on, self, old_mask_);
+    workers_[rank].pid = pid;
+    workers_[rank].running = true;
+    workers_[rank].status = 0;
     ++running_;
     return Status::Ok();
   }
@@ -130,6 +140,10 @@ class Launcher {
       worker.running = false;
       --running_;
       const bool by_itself = phase_ != Phase::kStopping && phase_ != Phase::kKilled;
+      if (options_.go_on && by_itself) {
+        TakeLoss(rank);
+        continue;
+      }
       if (worker.status == 0 && by_itself && !left_) left_ = rank;
       if (worker.status == 0 && phase_ == Phase::kRunning) {
         phase_ = Phase::kLeaving;
@@ -142,6 +156,47 @@ class Launcher {
       if (worker.status != 0 && !culprit_ && !IsConsequence(worker)) culprit_ = rank;
       if (phase_ == Phase::kKilled && !stuck_) stuck_ = rank;
     }
+  }
+
+  // With go_on: when the run is over all should end soon; before, the others go on.
+  void TakeLoss(size_t rank) {
+    const auto store = ConnectTcpStore("127.0.0.1", port_, CrewPrefix(""), options_.notice);
+    if (store.ok()) {
+      if (const auto end = HowTheRunEnded(**store); end.ok()) end_ = *end;
+    }
+    lost_ = rank;
+    workers_[rank].lost = end_ == RunEnd::kNotYet && IsLoss(workers_[rank]);
+    if (end_ == RunEnd::kNotYet || phase_ != Phase::kRunning) return;
+    phase_ = Phase::kLeaving;
+    due_ = Clock::now() + options_.linger;
+  }
+
+  // It was killed, crashed, or ended as no worker of this program does that says what is wrong.
+  static bool IsLoss(const Worker& worker) {
+    if (WIFSIGNALED(worker.status)) return true;
+    const int code = WEXITSTATUS(worker.status);
+    return code == 0 || (code > kHighestExitCode && code != kNotStarted);
+  }
+
+  Status StartAgain() {
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      Worker& worker = workers_[rank];
+      // If it was the last one, there is nobody left whom it could join.
+      if (!std::exchange(worker.lost, false) || running_ == 0 || phase_ != Phase::kRunning) {
+        continue;
+      }
+      const std::string what = WhatHappened(rank);
+      if (worker.restarts == options_.restarts) {
+        std::fprintf(stderr, "elastiquant: %s, for the %dth time: not starting it again\n",
+                     what.c_str(), worker.restarts + 1);
+        continue;
+      }
+      ++worker.restarts;
+      std::fprintf(stderr, "elastiquant: %s: starting it again (%d of %d)\n", what.c_str(),
+                   worker.restarts, options_.restarts);
+      EQ_RETURN_IF_ERROR(Start(rank));
+    }
+    return Status::Ok();
   }
 
   // It ended because it was told to, by another's loss or by us.
@@ -173,11 +228,12 @@ class Launcher {
     if (interrupted_ != 0) {
       return Unavailable("stopped by " + SignalName(interrupted_));
     }
+    if (end_ == RunEnd::kWell) return Status::Ok();
     if (const auto code = CommonExitCode()) {
       return {CodeOfExit(*code), "all workers ended with exit code " + std::to_string(*code) +
                                      ", for the reason given above"};
     }
-    if (culprit_) return Describe(*culprit_);
+    if (culprit_ || lost_) return Describe(culprit_ ? *culprit_ : *lost_);
     if (stuck_) {
       return Unavailable("worker " + std::to_string(*stuck_) +
                          " did not answer and had to be killed; the others have ended");
@@ -211,15 +267,21 @@ class Launcher {
     return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
   }
 
-  Status Describe(size_t rank) const {
+  std::string WhatHappened(size_t rank) const {
     const int status = workers_[rank].status;
     const std::string who = "worker " + std::to_string(rank);
-    const std::string others = options_.workers > 1 ? "; the others were stopped" : "";
-    if (WIFSIGNALED(status)) {
-      return Unavailable(who + " was killed by " + SignalName(WTERMSIG(status)) + others);
-    }
-    const int code = WEXITSTATUS(status);
-    return {CodeOfExit(code), who + " ended with exit code " + std::to_string(code) + others};
+    if (WIFSIGNALED(status)) return who + " was killed by " + SignalName(WTERMSIG(status));
+    return who + " ended with exit code " + std::to_string(WEXITSTATUS(status));
+  }
+
+  Status Describe(size_t rank) const {
+    const int status = workers_[rank].status;
+    const std::string others = options_.go_on         ? "; none of the others could go on"
+                               : options_.workers > 1 ? "; the others were stopped"
+                                                      : "";
+    const StatusCode code =
+        WIFSIGNALED(status) ? StatusCode::kUnavailable : CodeOfExit(WEXITSTATUS(status));
+    return {code, WhatHappened(rank) + others};
   }
 
   // kLeaving: one has ended well, and all should soon. kNoticing: one has failed, the others
@@ -227,12 +289,15 @@ class Launcher {
   enum class Phase { kRunning, kLeaving, kNoticing, kStopping, kKilled };
 
   LaunchOptions options_;
+  uint16_t port_ = 0;  // of the store
   std::vector<Worker> workers_;
   int running_ = 0;
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> due_;
   std::optional<size_t> left_;     // the first to end well, without being told to
   std::optional<size_t> culprit_;  // the first to fail of itself
+  std::optional<size_t> lost_;     // with go_on: the last to end of itself
+  RunEnd end_ = RunEnd::kNotYet;   // likewise: of the run
   std::optional<size_t> stuck_;    // the first that only SIGKILL could end
   int interrupted_ = 0;
   sigset_t old_mask_{};

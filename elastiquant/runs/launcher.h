@@ -1,5 +1,5 @@
 // Starts the workers of a run on this machine and watches over them. If one fails, the others
-// are stopped; if the launcher dies, so do they.
+// are stopped, or it is started again; if the launcher dies, so do they.
 #pragma once
 
 #include <chrono>
@@ -25,13 +25,19 @@ struct LaunchOptions {
   std::chrono::milliseconds grace{3000};
   // How long the others may take to end after one worker has ended well.
   std::chrono::milliseconds linger{60000};
+  // Whether the run goes on when a worker is lost (net/crew.h). It is then started again,
+  // `restarts` times at most, and the others are left alone until the crew says that the run
+  // has ended.
+  bool go_on = false;
+  int restarts = 3;
 };
 
 // Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0
-// has this process's stdout; the others have only its stderr. SIGINT, SIGTERM and SIGHUP are
-// passed on. Returns when all have ended. Fails with InvalidArgument if the port is in use;
-// with Unavailable, which names the worker and its signal, if a worker was lost; or else with
-// the code that the exit code of the first worker to fail stands for.
+// has this process's stdout, and with go_on all have; the others have only its stderr. SIGINT,
+// SIGTERM and SIGHUP are passed on. Returns when all have ended. Fails with InvalidArgument if
+// the port is in use; with Unavailable, which names the worker and its signal, if a worker was
+// lost; or else with the code that the exit code of the first worker to fail stands for. With
+// go_on it is no error that workers were lost if the crew says that the run has ended well.
 Status LaunchWorkers(const LaunchOptions& options);
 
 // Returns the StatusCode that a worker's exit code (cli/command.h) stands for.

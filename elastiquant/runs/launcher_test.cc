@@ -11,6 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/crew.h"
+
 namespace elastiquant {
 namespace {
 
@@ -24,7 +27,7 @@ constexpr char kScript[] = "EQ_LAUNCHER_TEST_SCRIPT";
 
 // The launcher starts this very program again, as a worker. It is told to run only the test
 // below, which then plays the worker's part and never returns.
-Status Launch(int workers, const std::string& script) {
+Status Launch(int workers, const std::string& script, bool go_on = false) {
   setenv(kScript, script.c_str(), 1);
   // ctest runs this program's tests in parts. The worker must not be given such a part.
   unsetenv("GTEST_TOTAL_SHARDS");
@@ -35,25 +38,35 @@ Status Launch(int workers, const std::string& script) {
   options.workers = workers;
   options.grace = 500ms;
   options.linger = 1000ms;
+  options.go_on = go_on;
   return LaunchWorkers(options);
 }
 
-int RankOfThisWorker() {
+int ArgumentOfThisWorker(const std::string& name) {
   // GoogleTest keeps the arguments that it does not know.
   const auto arguments = testing::internal::GetArgvs();
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
-    if (arguments[i] == "--worker-rank") return std::stoi(arguments[i + 1]);
+    if (arguments[i] == name) return std::stoi(arguments[i + 1]);
   }
   return -1;
+}
+
+// As workers do that have finished a run which goes on without those that were lost.
+void SayThatTheRunIsOver() {
+  const auto port = static_cast<uint16_t>(ArgumentOfThisWorker("--store-port"));
+  const auto store = ConnectTcpStore("127.0.0.1", port, CrewPrefix(""), 10s);
+  if (store.ok()) (void)EndTheRun(**store, /*well=*/true);
 }
 
 TEST(LauncherTest, DISABLED_PlaysAWorker) {
   std::istringstream script(std::getenv(kScript));
   int code = 0, milliseconds = 0;
   char at = 0;
-  for (int rank = RankOfThisWorker(); rank >= 0; --rank) script >> code >> at >> milliseconds;
+  for (int rank = ArgumentOfThisWorker("--worker-rank"); rank >= 0; --rank)
+    script >> code >> at >> milliseconds;
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   if (code < 0) kill(getpid(), -code);
+  if (code == 0) SayThatTheRunIsOver();
   _exit(code);
 }
 
@@ -92,6 +105,24 @@ TEST(LauncherTest, TheCodeOfTheOneThatFailedOfItself) {
 TEST(LauncherTest, OneThatIsStuckIsKilledAndNamed) {
   ExpectEnd(Launch(2, "3@0 -19@0"), StatusCode::kUnavailable,
             "worker 1 did not answer and had to be killed");
+}
+
+TEST(LauncherTest, GoesOnWithoutThoseThatAreKilledAndStartsThemAgain) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Launch(3, "-9@0 0@3000 0@3000", /*go_on=*/true).ok());
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("worker 0 was killed by SIGKILL: starting it again (1 of 3)"));
+  EXPECT_THAT(said,
+              HasSubstr("worker 0 was killed by SIGKILL, for the 4th time: not starting"));
+}
+
+TEST(LauncherTest, GoingOnIsOverWhenTheRunIs) {
+  EXPECT_TRUE(Launch(3, "-19@0 0@100 3@0", /*go_on=*/true).ok());
+}
+
+TEST(LauncherTest, NobodyCanGoOnIfAllAreKilled) {
+  ExpectEnd(Launch(2, "-9@0 -9@0", /*go_on=*/true), StatusCode::kUnavailable,
+            "was killed by SIGKILL; none of the others could go on");
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ Result<bool> BackwardPass::CheckFinite() {
 
 void BackwardPass::Strike(FaultMoment moment, int64_t step) {
   for (const Fault& fault : faults_) {
-    if (fault.moment != moment || !fault.Strikes(step, comm_->rank())) continue;
+    if (fault.moment != moment || !fault.Strikes(step, rank_)) continue;
     TORCH_CHECK(fault.kind != FaultKind::kThrow, "thrown on purpose");
     if (fault.kind == FaultKind::kQuit) _exit(0);
     if (fault.kind == FaultKind::kExit) _exit(9);
@@ -95,7 +95,7 @@ void BackwardPass::Strike(FaultMoment moment, int64_t step) {
 
 bool BackwardPass::NanIsDue() const {
   return std::ranges::any_of(faults_, [&](const Fault& fault) {
-    return fault.kind == FaultKind::kNan && fault.Strikes(step_, comm_->rank());
+    return fault.kind == FaultKind::kNan && fault.Strikes(step_, rank_);
   });
 }
 

@@ -67,6 +67,7 @@ class BackwardPass {
                ReadyFunction ready)
       : bf16_(options.precision == "bf16"),
         max_skipped_(options.max_skipped),
+        rank_(comm->rank()),
         comm_(comm),
         replica_(replica),
         ready_(std::move(ready)) {}
@@ -75,6 +76,7 @@ class BackwardPass {
 
   const bool bf16_;
   const int64_t max_skipped_;
+  const int rank_;  // which faults strike: where a lost worker may be taken back, as it began
   Communicator* const comm_;
   Replica* const replica_;
   const ReadyFunction ready_;

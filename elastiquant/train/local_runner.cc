@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
@@ -16,13 +15,6 @@ constexpr char kMachine[] = "local/";      // then the field of LocalSteps, and 
 constexpr char kArrived[] = "arrived/";    // then the parameter: a mean that is to be applied
 constexpr char kLost[] = "arrived-lost/";  // then the fragment: what was wrong with it
 
-// What a worker counts for in a mean.
-double ShareOf(int rank, int world_size, const std::vector<double>& weights) {
-  if (weights.empty()) return 1.0 / world_size;
-  return weights[static_cast<size_t>(rank)] /
-         std::accumulate(weights.begin(), weights.end(), 0.0);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
@@ -31,14 +23,22 @@ Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
   std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
   EQ_ASSIGN_OR_RETURN(runner->pass_,
                       BackwardPass::MakeForOwn(options, place.comm, place.replica));
-  EQ_RETURN_IF_ERROR(runner->MakeFragments(algorithm));
+  EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
+  EQ_RETURN_IF_ERROR(runner->MakeFragments());
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
+// What this worker counts for in a mean.
+double LocalRunner::Share() const {
+  if (weights_.empty()) return 1.0 / comm_->world_size();
+  return weights_[static_cast<size_t>(comm_->rank())] /
+         std::accumulate(weights_.begin(), weights_.end(), 0.0);
+}
+
+Status LocalRunner::MakeMachine(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
-  EQ_ASSIGN_OR_RETURN(const std::vector<size_t> of, StridedFragments(shapes_, count));
+  EQ_ASSIGN_OR_RETURN(fragment_of_, StridedFragments(shapes_, count));
   const LocalStepsOptions steps{.schedule = {.every = ShortestRoundOf(options_),
                                              .fragments = count,
                                              .delay = DelayOf(options_),
@@ -48,18 +48,58 @@ Status LocalRunner::MakeFragments(const Algorithm& algorithm) {
                                           .nesterov = true},
                                 .mix = algorithm.mix,
                                 .eager = algorithm.eager != 0,
-                                .share = ShareOf(comm_->rank(), comm_->world_size(), weights_)};
-  EQ_ASSIGN_OR_RETURN(LocalSteps machine, LocalSteps::Make(steps, SpansOf(*replica_), of));
+                                .share = Share()};
+  EQ_ASSIGN_OR_RETURN(LocalSteps machine,
+                      LocalSteps::Make(steps, SpansOf(*replica_), fragment_of_));
   machine_.emplace(std::move(machine));
+  course_.emplace(machine_->schedule());
+  counted_ = comm_->traffic();
+  arrived_.resize(count);
+  return {};
+}
+
+Status LocalRunner::MakeFragments() {
   FragmentOptions fragments = FragmentOptionsOf(options_, weights_);
-  fragments.fragments = of;
+  fragments.fragments = fragment_of_;
   // Rounds are rare: each of them is measured, if any is to be.
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
   EQ_ASSIGN_OR_RETURN(fragments_,
                       FragmentReduction::Make(comm_, shapes_, std::move(fragments)));
-  counted_ = comm_->traffic();
-  arrived_.resize(count);
   return {};
+}
+
+// A mean that has come may not have come to all.
+void LocalRunner::LeaveGroup() {
+  if (!fragments_) return;
+  for (size_t f = 0; f < fragments_->fragments(); ++f) {
+    if (fragments_->is_under_way(f)) (void)fragments_->Finish(f);
+    arrived_[f].reset();
+  }
+  memory_.clear();
+  fragments_->SaveMemory(&memory_);
+  certificate_ = fragments_->certificate().SaveState();
+  stats_ += fragments_->TakeStats();
+  fragments_.reset();
+}
+
+Status LocalRunner::JoinGroup(const std::vector<double>& weights, bool afresh) {
+  weights_ = weights;
+  machine_->SetShare(Share());
+  EQ_RETURN_IF_ERROR(MakeFragments());
+  if (afresh) return {};
+  EQ_RETURN_IF_ERROR(fragments_->LoadMemory(memory_));
+  return fragments_->certificate().LoadState(certificate_);
+}
+
+void LocalRunner::Regroup(uint64_t furthest) {
+  for (auto& arrived : arrived_) arrived.reset();
+  course_->Regroup(furthest);
+}
+
+void LocalRunner::StartFromShared(int64_t step) {
+  machine_->StartFromShared();
+  course_->StartAt(step);
+  made_.reset();
 }
 
 LocalSteps::PlaceOf LocalRunner::Place() {
@@ -91,49 +131,67 @@ Status LocalRunner::Arrive(size_t fragment) {
   return {};
 }
 
-Result<StepOutcome> LocalRunner::Act(const std::vector<FragmentAction>& actions) {
+// Applies the mean of a fragment that is under way.
+Result<StepOutcome> LocalRunner::Apply(size_t fragment) {
+  comm_->SetActivity("waiting for the mean of a round");
+  EQ_RETURN_IF_ERROR(Arrive(fragment));
+  StepOutcome outcome = *std::exchange(arrived_[fragment], std::nullopt);
+  machine_->Apply(fragment, outcome.skipped ? nullptr : Place());
+  bad_rounds_ = outcome.skipped ? bad_rounds_ + 1 : 0;
+  if (bad_rounds_ < options_.max_skipped) return outcome;
+  return NonFinite(fmt::format("gave up after {} rounds in a row whose work was lost: {}",
+                               bad_rounds_, outcome.reason));
+}
+
+// Does what follows the local step that was made last.
+Result<StepOutcome> LocalRunner::Act() {
+  using Kind = RoundTask::Kind;
   StepOutcome lost;
-  for (const FragmentAction& action : actions) {
-    const size_t f = action.fragment;
-    if (action.kind == FragmentAction::Kind::kSend) {
+  while (const std::optional<RoundTask> task = course_->Next()) {
+    const size_t f = task->fragment;
+    if (task->kind == Kind::kSend) {
       machine_->Send(f, Place());
-      EQ_RETURN_IF_ERROR(fragments_->Begin(f, static_cast<uint64_t>(action.round)));
+      EQ_RETURN_IF_ERROR(fragments_->Begin(f, static_cast<uint64_t>(task->round)));
       ++rounds_;
-      continue;
+    } else if (task->kind == Kind::kApply) {
+      EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Apply(f));
+      if (outcome.skipped) lost = std::move(outcome);
+    } else if (task->kind == Kind::kTakeUp) {
+      machine_->TakeUp(f);
     }
-    comm_->SetActivity("waiting for the mean of a round");
-    EQ_RETURN_IF_ERROR(Arrive(f));
-    const StepOutcome outcome = *std::exchange(arrived_[f], std::nullopt);
-    machine_->Apply(f, outcome.skipped ? nullptr : Place());
-    if (outcome.skipped) lost = outcome;
-    bad_rounds_ = outcome.skipped ? bad_rounds_ + 1 : 0;
-    if (bad_rounds_ < options_.max_skipped) continue;
-    return NonFinite(fmt::format("gave up after {} rounds in a row whose work was lost: {}",
-                                 bad_rounds_, outcome.reason));
+    course_->Done();
   }
   return lost;
 }
 
-Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
-                                    TrainLoader& loader) {
+Status LocalRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& loader) {
   Strike(FaultMoment::kStep, step);
   const Stopwatch watch;
   comm_->SetActivity("loading data");
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
   EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
-  StepRecord record = pass_->Record(learning_rate, !made);
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act(machine_->OnLocalStep(step + 1)));
-  if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(Act(machine_->OnEnd(step + 1)).status());
-  record.seconds.total = watch.Seconds();
+  made_ = {pass_->Record(learning_rate, !made), watch};
+  course_->Enter(step + 1, step + 1 == total_steps_);
+  return {};
+}
+
+Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
+                                    TrainLoader& loader) {
+  if (!made_) EQ_RETURN_IF_ERROR(MakeStep(step, learning_rate, loader));
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act());
+  StepRecord record = std::move(made_->record);
+  record.seconds.total = made_->watch.Seconds();
+  made_.reset();
   const Traffic traffic = comm_->traffic();
-  AddCommunication(fragments_->TakeStats(), traffic - counted_, &record);
+  ReducerStats stats = std::exchange(stats_, {});
+  stats += fragments_->TakeStats();
+  AddCommunication(stats, traffic - counted_, &record);
   counted_ = traffic;
-  return StepResult{record, std::move(outcome)};
+  return StepResult{record, std::move(outcome), course_->ends_round()};
 }
 
 StateIdentity LocalRunner::Identity() const {
-  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_,
-                           fragments_->SpecsByParameter());
+  return MakeStateIdentity(worker_, workers_, shapes_, fragments_->SpecsByParameter());
 }
 
 Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {
@@ -175,6 +233,7 @@ Status LocalRunner::LoadMemory(const Checkpoint& checkpoint) {
     }
     const auto lost = checkpoint.metadata.find(kLost + std::to_string(f));
     arrived_[f].emplace();
+    course_->SetUnderWay(f);
     if (lost != checkpoint.metadata.end()) arrived_[f] = {true, lost->second};
   }
   return {};

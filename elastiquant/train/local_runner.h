@@ -9,15 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/layers/fragment_reduction.h"
 #include "elastiquant/protocol/local_steps.h"
+#include "elastiquant/protocol/round_course.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/backward_pass.h"
 #include "elastiquant/train/runner.h"
 
 namespace elastiquant {
 
-class LocalRunner final : public Runner {
+class LocalRunner final : public Runner, public RoundRunner {
  public:
   // Collective. Fails as BackwardPass, FragmentReduction and LocalSteps do, and if the model
   // has fewer layers than there are fragments.
@@ -49,34 +51,62 @@ class LocalRunner final : public Runner {
   }
   Counts counts() const override { return {rounds_, rounds_}; }
 
+  RoundRunner* rounds() override { return this; }
+  void LeaveGroup() override;
+  Status JoinGroup(const std::vector<double>& weights, bool afresh) override;
+  uint64_t reached() const override { return course_->reached(); }
+  void Regroup(uint64_t furthest) override;
+  std::vector<std::span<float>> SharedState() override { return machine_->SharedState(); }
+  void StartFromShared(int64_t step) override;
+
  private:
   LocalRunner(const TrainOptions& options, const RunnerPlace& place)
       : options_(options),
         comm_(place.comm),
         replica_(place.replica),
+        worker_(place.worker),
+        workers_(place.workers),
         total_steps_(place.total_steps),
         weights_(place.weights) {}
 
-  Status MakeFragments(const Algorithm& algorithm);
+  // A local step that was made, and may have to wait for what follows it.
+  struct Made {
+    StepRecord record;
+    Stopwatch watch;
+  };
+
+  Status MakeMachine(const Algorithm& algorithm);
+  Status MakeFragments();
+  double Share() const;
+  Status MakeStep(int64_t step, double learning_rate, TrainLoader& loader);
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
-  Result<StepOutcome> Act(const std::vector<FragmentAction>& actions);
+  Result<StepOutcome> Act();
+  Result<StepOutcome> Apply(size_t fragment);
   Status Arrive(size_t fragment);
   LocalSteps::PlaceOf Place();
 
   const TrainOptions options_;
   Communicator* const comm_;
   Replica* const replica_;
+  const int worker_, workers_;
   const int64_t total_steps_;
-  const std::vector<double> weights_;  // RunnerPlace::weights
+  std::vector<double> weights_;  // RunnerPlace::weights
   std::vector<ParameterShape> shapes_;
+  std::vector<size_t> fragment_of_;  // by parameter
   std::unique_ptr<BackwardPass> pass_;
   std::optional<LocalSteps> machine_;
+  std::optional<RoundCourse> course_;
+  std::optional<Made> made_;
   std::unique_ptr<FragmentReduction> fragments_;
   // By fragment: what came of an average that has been waited for, but not yet been applied.
   std::vector<std::optional<StepOutcome>> arrived_;
   int64_t bad_rounds_ = 0;  // in a row, whose work was lost
   uint64_t rounds_ = 0;
-  Traffic counted_;  // in the records so far: messages travel between steps, too
+  // Between LeaveGroup and JoinGroup: what is kept of `fragments_`.
+  Sections memory_;
+  nlohmann::json certificate_;
+  ReducerStats stats_;  // of groups before this one, and not yet in a record
+  Traffic counted_;     // in the records so far: messages travel between steps, too
 };
 
 }  // namespace elastiquant

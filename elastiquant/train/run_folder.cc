@@ -89,6 +89,8 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   state->rounds = saved.value("rounds", uint64_t{0});
   state->uploads = saved.value("uploads", std::vector<uint64_t>());
   state->codec = saved.value("codec", "");
+  state->losses = saved.value("losses", json::array());
+  state->absent = saved.value("absent", std::vector<int>());
   state->certificate = saved.value("certificate", json());
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
                              complaints.empty() ? "" : ", from the checkpoint before"));
@@ -107,6 +109,8 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
             {"rounds", state->rounds},
             {"uploads", state->uploads},
             {"certificate", state->certificate},
+            {"losses", state->losses},
+            {"absent", state->absent},
             {"threads", at::get_num_threads()},
             {"fingerprint", Fingerprint(options, world_size, state->init)},
             {"record", state->record.SaveState()}})

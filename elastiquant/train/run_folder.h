@@ -26,6 +26,10 @@ struct RunState {
   std::vector<uint64_t> uploads;
   RunRecord record;
   nlohmann::json certificate;  // Certificate::SaveState of an epoch under way
+  // With --on-loss go-on: the summary's `losses`, and who was not there when the checkpoint
+  // that the run was resumed from was saved.
+  nlohmann::json losses = nlohmann::json::array();
+  std::vector<int> absent;
 };
 
 inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump

@@ -20,14 +20,16 @@
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/gradient_dump.h"
 #include "elastiquant/train/replica.h"
+#include "elastiquant/train/round_runner.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {
 
 // What came of one step.
 struct StepResult {
-  StepRecord record;    // complete but for the epoch
-  StepOutcome outcome;  // if skipped, the replica is as it was
+  StepRecord record;        // complete but for the epoch
+  StepOutcome outcome;      // if skipped, the replica is as it was
+  bool ends_round = false;  // whether all workers are between two rounds now
 };
 
 // Where a run trains, and on what. All of it must outlive the runner.
@@ -40,6 +42,10 @@ struct RunnerPlace {
   int64_t total_steps = 0;
   // ReducerOptions::weights: what each worker counts for in means, loss and accuracy too.
   std::vector<double> weights = {};
+  // This worker's name and the number of names, which are its rank and the communicator's world
+  // until the group changes.
+  int worker = 0;
+  int workers = 1;
 };
 
 class Runner {
@@ -107,6 +113,10 @@ class Runner {
   // Returns what the messages of this worker were made of since the runner was made, where
   // samples travel ("samples" in docs/metrics.md), or null.
   virtual nlohmann::json Samples() const { return nullptr; }
+
+  // Returns the runner as one of rounds, or null if it has none. A Run of such a runner that
+  // fails because a worker was lost may be called again, for the same step, in another group.
+  virtual RoundRunner* rounds() { return nullptr; }
 };
 
 // Collective. Makes the runner of options.algorithm. `dump` may be null. Fails as the runners'

@@ -36,6 +36,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["algorithm"] = options.algorithm;
   summary["rounds"] = facts.rounds;
   summary["uploads"] = facts.uploads;
+  summary["losses"] = facts.losses;
   if (!facts.policy.is_null()) {
     summary["policy"] = facts.policy;
     if (!options.bits_policy.empty()) summary["policy"]["bits"] = options.bits_policy;

@@ -312,6 +312,29 @@ Status ValidatePartition(const TrainOptions& o) {
                          "--exchange two-phase, or another codec");
 }
 
+// A worker that comes back has nothing that its codec remembered.
+Status ValidateOnLoss(const TrainOptions& o) {
+  if (o.on_loss != "stop" && o.on_loss != "go-on") {
+    return InvalidArgument("--on-loss is '" + o.on_loss + "'; valid are: stop, go-on");
+  }
+  if (o.on_loss == "stop") {
+    if (o.least_workers == 1) return Status::Ok();
+    return InvalidArgument("--least-workers is for --on-loss go-on");
+  }
+  EQ_RETURN_IF_ERROR(AtLeast("--least-workers", o.least_workers, 1));
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
+  if (!algorithm.is_local()) {
+    return InvalidArgument(
+        "--on-loss go-on is for algorithms whose workers meet in rounds: "
+        "local-sgd, diloco or sparseloco; under --algorithm " +
+        o.algorithm + " every step needs all workers");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  if (codec->exchange() != Exchange::kFactors) return Status::Ok();
+  return InvalidArgument("--on-loss go-on cannot give a worker that comes back what codec '" +
+                         codec->spec() + "' remembers alike on all: take another codec");
+}
+
 Status ValidateRun(const TrainOptions& o) {
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
@@ -355,6 +378,7 @@ Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidateCodec(options));
   EQ_RETURN_IF_ERROR(ValidatePartition(options));
   EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options));
+  EQ_RETURN_IF_ERROR(ValidateOnLoss(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }

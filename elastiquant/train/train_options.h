@@ -86,6 +86,8 @@ struct CommunicationOptions {
   std::string link;                     // "20mbit,10ms"; empty: as fast as it goes
   double timeout_seconds = 20;          // a worker silent for longer is lost
   double stall_timeout_seconds = 1800;  // one that holds up others so long is lost; 0: never
+  std::string on_loss = "stop";         // or "go-on" without a lost worker, which may come back
+  int least_workers = 1;                // with fewer a run does not go on
 };
 
 struct RunOptions {

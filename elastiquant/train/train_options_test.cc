@@ -298,6 +298,26 @@ TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
             "--init was not given and is \"y\"");
 }
 
+TEST(TrainOptionsTest, OnlyThoseThatMeetInRoundsGoOnWithoutAWorker) {
+  TrainOptions o = Valid();
+  o.on_loss = "go-on";
+  EXPECT_THAT(ValidateOptions(o).message(),
+              HasSubstr("local-sgd, diloco or sparseloco; under --algorithm allreduce"));
+  for (const char* algorithm : {"local-sgd", "diloco:eager=1", "sparseloco"}) {
+    o.algorithm = algorithm;
+    o.codec = "dither:bits=1";
+    EXPECT_TRUE(ValidateOptions(o).ok()) << ValidateOptions(o).ToString();
+  }
+  o.codec = "powersgd:rank=2";
+  EXPECT_THAT(ValidateOptions(o).message(), HasSubstr("take another codec"));
+  o.on_loss = "wait";
+  EXPECT_THAT(ValidateOptions(o).message(), HasSubstr("valid are: stop, go-on"));
+  o.on_loss = "stop";
+  o.least_workers = 2;
+  EXPECT_THAT(ValidateOptions(o).message(),
+              HasSubstr("--least-workers is for --on-loss go-on"));
+}
+
 TEST(TrainOptionsTest, OnlyAConstantScheduleMayGrowLonger) {
   TrainOptions a = Valid(), b = Valid();
   b.epochs = a.epochs + 1;

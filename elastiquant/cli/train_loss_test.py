@@ -1,0 +1,233 @@
+"""A worker that is lost costs `elastiquant train --on-loss go-on` its part of a round.
+
+usage: train_loss_test.py PROGRAM [unittest arguments]
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+# An epoch has 32 steps and ends with an evaluation; a round has 4.
+OPTIONS = "--model mlp --data generated --generated-train 1024 --generated-test 48 --batch 8 "
+OPTIONS += "--epochs 4 --threads 1 --timeout 3 --every 4 --check-replicas every "
+OPTIONS += "--algorithm local-sgd --on-loss go-on"
+WORKERS = 4
+
+
+def command(out, *more):
+    """The command line with `more` options, which may be others than the usual ones."""
+    usual = OPTIONS.split()
+    more = [word for words in more for word in str(words).split()]
+    words = [PROGRAM, "train", "--out", str(out), *more]
+    for name, value in zip(usual[::2], usual[1::2], strict=True):
+        words += [] if name in more else [name, value]
+    return words
+
+
+def run(out, *more):
+    words = command(out, "--workers", WORKERS, *more)
+    return subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+
+
+class Worker:
+    """One that was started as torchrun would, whose messages go to a file."""
+
+    def __init__(self, out, rank, world, port, *more):
+        place = {"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1"}
+        place["MASTER_PORT"] = port
+        environment = os.environ | {name: str(value) for name, value in place.items()}
+        self.said = out.parent / f"said-{rank}-{random.random()}"
+        with self.said.open("w") as said:
+            words = command(out, *more)
+            self.process = subprocess.Popen(words, stderr=said, stdout=said, env=environment)
+
+    def words(self):
+        return self.said.read_text()
+
+    def wait(self):
+        return self.process.wait(timeout=240)
+
+
+def wait_for(condition):
+    for _ in range(2400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it does not happen")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TrainLossTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="eq_loss_")
+        self.addCleanup(folder.cleanup)
+        self.out = Path(folder.name) / "run"
+
+    def summary(self, done=None):
+        if done is not None:
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("summary.json", done.stdout)
+        summary = json.loads((self.out / "summary.json").read_text())
+        self.assertTrue(summary["replicas_identical"])
+        self.assertEqual(summary["world_size"], WORKERS)
+        steps = summary["steps_per_epoch"] * 4
+        self.assertEqual(summary["steps"], steps)
+        self.assertLess(summary["train_loss"], 2.6)  # of one that knows nothing: ln 10 = 2.3
+        metrics = (self.out / "metrics.jsonl").read_text().splitlines()
+        lines = [json.loads(line)["step"] for line in metrics]
+        self.assertEqual(lines, sorted(set(lines)))
+        self.assertEqual((lines[0], lines[-1]), (1, steps))
+        return summary
+
+    def lost(self, summary):
+        return sorted(loss["worker"] for loss in summary["losses"])
+
+    def test_one_is_killed_and_comes_back(self):
+        for victim in (2, 0):
+            with self.subTest(victim):
+                done = run(self.out, f"--inject kill@step=5,rank={victim}", "--overwrite")
+                summary = self.summary(done)
+                self.assertEqual(self.lost(summary), [victim])
+                loss = summary["losses"][0]
+                self.assertEqual(loss["round"], 2)
+                self.assertIn(
+                    f"worker {victim} was lost in round 2: going on with 3", done.stderr
+                )
+                self.assertIn(
+                    f"worker {victim} was killed by SIGKILL: starting it", done.stderr
+                )
+                # How fast the machine starts a process says whether it was in time.
+                if loss["rejoined"] is not None:
+                    self.assertEqual(loss["rejoined"] % 4, 0)
+                    self.assertIn(f"worker {victim} is back after step", done.stderr)
+
+    def test_in_every_place_and_manner(self):
+        faults = ["exit@step=6,rank=1", "quit@step=7,rank=3", "throw@step=9,rank=0"]
+        faults += ["kill@step=10,rank=1,at=backward", "kill@step=31,rank=0,at=evaluation"]
+        faults += ["kill@step=127,rank=2,at=evaluation", "kill@step=23,rank=0,at=checkpoint"]
+        for fault in faults:
+            with self.subTest(fault):
+                done = run(self.out, "--inject", fault, "--overwrite --checkpoint-every 8")
+                self.assertEqual(len(self.summary(done)["losses"]), 1, done.stderr)
+
+    def test_other_ways_to_make_rounds(self):
+        ways = ["--algorithm diloco:delay=2,mix=0.5", "--algorithm diloco:eager=1"]
+        ways += ["--algorithm diloco --fragments 2 --codec topk:ratio=0.1|ef"]
+        ways += ["--algorithm sparseloco --optimizer adamw --lr 0.001"]
+        ways += ["--algorithm local-sgd --partition volumes:skew=3"]
+        for way in ways:
+            with self.subTest(way):
+                done = run(self.out, way, "--inject kill@step=9,rank=1", "--overwrite")
+                self.assertEqual(self.lost(self.summary(done)), [1], done.stderr)
+
+    def test_two_die_at_once(self):
+        done = run(self.out, "--inject kill@step=9,rank=1;kill@step=9,rank=3")
+        self.assertEqual(self.lost(self.summary(done)), [1, 3])
+
+    def test_all_die_but_one(self):
+        faults = ";".join(f"kill@step={5 + 4 * rank},rank={rank}" for rank in range(3))
+        self.assertEqual(self.lost(self.summary(run(self.out, "--inject", faults))), [0, 1, 2])
+
+    def test_all_die(self):
+        faults = ";".join(f"kill@step=9,rank={rank}" for rank in range(WORKERS))
+        done = run(self.out, "--inject", faults)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("no worker is left that knows how far the run has come", done.stderr)
+
+    def test_one_that_is_stopped_for_good_is_no_failure(self):
+        done = run(self.out, "--inject stop@step=9,rank=1")
+        self.assertEqual(self.lost(self.summary(done)), [1])
+        self.assertIn("worker 1 was lost in round 3: going on with 3", done.stderr)
+
+    def test_too_few_are_left(self):
+        more = ["--least-workers 4", "--seed 7"]
+        done = run(self.out, *more, "--inject stop@step=9,rank=1")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("of 4 workers 3 are left, fewer than --least-workers 4", done.stderr)
+        self.assertTrue((self.out / "checkpoint-12.safetensors").exists())
+        done = run(self.out, *more, "--resume")
+        summary = self.summary(done)
+        self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [12])
+
+    def test_stop_is_what_it_was(self):
+        fault = "--inject kill@step=5,rank=2"
+        words = command(self.out, "--workers", WORKERS, "--on-loss stop", fault)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("worker 2 was killed by SIGKILL; the others were stopped", done.stderr)
+        self.assertIn("worker 0 stops: worker 2 was lost: it has ended", done.stderr)
+
+    def test_without_a_loss_a_killed_run_resumes_exactly(self):
+        whole = self.summary(run(self.out, "--checkpoint-every 12", "--overwrite"))
+        self.assertEqual(whole["losses"], [])
+        more = "--checkpoint-every 12 --timeout 60 --overwrite"
+        fault = "--inject stop@step=27,rank=0;stop@step=27,rank=1"
+        words = command(self.out, "--workers", WORKERS, more, fault)
+        program = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        wait_for((self.out / "checkpoint-24.safetensors").exists)
+        program.kill()  # its workers die with it
+        program.wait(timeout=60)
+        resumed = self.summary(run(self.out, "--checkpoint-every 12", "--resume"))
+        self.assertEqual(resumed["weights_hash"], whole["weights_hash"])
+
+    def test_one_wakes_up_when_the_others_have_gone_on(self):
+        # Long enough for it to notice.
+        more = ["--epochs 40", "--inject stop@step=9,rank=2"]
+        port = free_port()
+        workers = [Worker(self.out, rank, 3, port, *more) for rank in range(3)]
+        wait_for(lambda: "worker 2 was lost in round 3: going on with 2" in workers[0].words())
+        workers[2].process.send_signal(signal.SIGCONT)
+        codes = [worker.wait() for worker in workers]
+        self.assertEqual(codes, [0, 0, 0], [worker.words() for worker in workers])
+        self.assertIn("worker 2 is back after step", workers[0].words())
+        summary = json.loads((self.out / "summary.json").read_text())
+        self.assertTrue(summary["replicas_identical"])
+
+    def test_one_is_started_again_as_torchrun_would(self):
+        more = ["--epochs 60", "--inject kill@step=9,rank=1"]
+        port = free_port()
+        workers = [Worker(self.out, rank, 3, port, *more) for rank in range(3)]
+        self.assertEqual(workers[1].wait(), -signal.SIGKILL)
+        workers[1] = Worker(self.out, 1, 3, port, *more)
+        codes = [worker.wait() for worker in workers]
+        self.assertEqual(codes, [0, 0, 0], [worker.words() for worker in workers])
+        self.assertIn("worker 1 is back after step", workers[0].words())
+
+    def test_the_host_of_the_store_is_lost(self):
+        port = free_port()
+        more = ["--inject kill@step=9,rank=0"]
+        workers = [Worker(self.out, rank, 3, port, *more) for rank in range(3)]
+        codes = [worker.wait() for worker in workers]
+        self.assertEqual(codes, [-signal.SIGKILL, 3, 3], [worker.words() for worker in workers])
+        self.assertRegex(workers[1].words(), "store")
+
+    def test_refuses_what_it_cannot_do(self):
+        for words, why in (
+            ("--algorithm delayed", "local-sgd, diloco or sparseloco"),
+            ("--codec powersgd:rank=2", "take another codec"),
+            ("--least-workers 0", "--least-workers"),
+            ("--least-workers 9", "there are 4 workers"),
+            ("--on-loss wait", "valid are: stop, go-on"),
+        ):
+            with self.subTest(words):
+                done = run(self.out, words, "--overwrite")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(why, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

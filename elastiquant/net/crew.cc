@@ -1,0 +1,343 @@
+#include "elastiquant/net/crew.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "elastiquant/net/changing_communicator.h"
+#include "elastiquant/net/crew_pulse.h"
+#include "elastiquant/net/liveness.h"
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kOverKey[] = "over";
+constexpr char kWell[] = "well";
+constexpr milliseconds kLook{20};  // how often the store is looked into by workers that meet
+
+std::string LivesKey(int worker) { return "lives/" + std::to_string(worker); }
+
+// What the threads of a group's communicator tell of it. They may outlive the group.
+struct Fate {
+  std::mutex mutex;
+  bool broken = false;
+  Status verdict;
+
+  void Break(const Status& why) {
+    const std::lock_guard lock(mutex);
+    if (broken) return;
+    broken = true;
+    verdict = why;
+  }
+};
+
+// Ends the process if nothing has happened for too long.
+class Watchdog {
+ public:
+  Watchdog(milliseconds patience, std::function<void()> bite)
+      : patience_(patience), thread_([this, bite = std::move(bite)] { Watch(bite); }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      off_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void Calm() {
+    const std::lock_guard lock(mutex_);
+    calm_ = true;
+  }
+
+ private:
+  // Looks often, so that time in which the whole process stands still counts as one look.
+  void Watch(const std::function<void()>& bite) {
+    const milliseconds look = patience_ / 20;
+    std::unique_lock lock(mutex_);
+    for (int looks = 0; !changed_.wait_for(lock, look, [&] { return off_; }); ++looks) {
+      if (std::exchange(calm_, false)) looks = 0;
+      if (looks < 20) continue;
+      lock.unlock();
+      return bite();
+    }
+  }
+
+  const milliseconds patience_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool calm_ = false, off_ = false;
+  std::thread thread_;  // started when the rest is there
+};
+
+class StoreCrew final : public Crew {
+ public:
+  explicit StoreCrew(CrewOptions options)
+      : options_(std::move(options)),
+        job_(options_.job),
+        interval_(std::clamp(job_.timeout / 10, milliseconds(20), milliseconds(1000))) {
+    if (options_.on_stuck) return;
+    options_.on_stuck = [worker = worker()](const std::string& why) {
+      std::fprintf(stderr, "elastiquant: worker %d stops: %s\n", worker, why.c_str());
+      std::fflush(stderr);
+      _exit(3);
+    };
+  }
+
+  Status Begin();
+
+  int worker() const override { return job_.rank; }
+  int workers() const override { return job_.world_size; }
+  const std::vector<int>& group() const override { return group_; }
+  Communicator& comm() override { return comm_; }
+  bool is_newcomer() const override { return newcomer_; }
+  void Settle() override { newcomer_ = false; }
+  bool newcomers_wait() const override { return pulse_->newcomers_wait(); }
+  Status Check() override;
+  bool is_broken() const override {
+    const std::lock_guard lock(fate_->mutex);
+    return fate_->broken;
+  }
+  Result<bool> Regroup(bool at_boundary) override;
+  Status End(bool well) override { return EndTheRun(*store_, well); }
+
+ private:
+  Status HostStore();
+  Result<std::unique_ptr<Store>> ConnectStore();
+  Status BecomeNewcomer();
+  Status Connect();
+  void Enter(int number, std::vector<int> group);
+  std::set<int> LostOnes();
+  Result<MusterOrder> Meet(const MusterOptions& options, Watchdog* watchdog);
+  Result<MusterView> Look();
+
+  CrewOptions options_;
+  CommunicatorOptions job_;
+  const milliseconds interval_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<CrewPulse> pulse_;
+  int number_ = 0;  // of the group, which grows by one with each
+  std::vector<int> group_;
+  bool newcomer_ = false;
+  std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
+  ChangingCommunicator comm_;
+};
+
+Status StoreCrew::HostStore() {
+  if (worker() != 0 || job_.store_is_external || job_.store != nullptr) return {};
+  const bool here = job_.store_host == "localhost" || job_.store_host == "127.0.0.1";
+  EQ_ASSIGN_OR_RETURN(
+      job_.store,
+      job_.network->HostStore(job_.store_port, here ? Reach::kThisMachine : Reach::kAnywhere));
+  return {};
+}
+
+Result<std::unique_ptr<Store>> StoreCrew::ConnectStore() {
+  return job_.network->ConnectStore(job_.store_host, job_.store_port, CrewPrefix(job_.job),
+                                    job_.connect_timeout);
+}
+
+Status StoreCrew::Begin() {
+  EQ_RETURN_IF_ERROR(HostStore());
+  EQ_ASSIGN_OR_RETURN(store_, ConnectStore());
+  store_->SetPatience(job_.timeout);
+  EQ_ASSIGN_OR_RETURN(auto for_pulse, ConnectStore());
+  for_pulse->SetPatience(job_.timeout);
+  std::vector<int> all(static_cast<size_t>(workers()));
+  std::iota(all.begin(), all.end(), 0);
+  EQ_RETURN_IF_ERROR(store_->CompareSet(GroupKey(0), "", EncodeGroup(all)).status());
+  EQ_ASSIGN_OR_RETURN(const int64_t lives, store_->Increment(LivesKey(worker())));
+  if (lives > 1) EQ_RETURN_IF_ERROR(BecomeNewcomer());
+  pulse_ = std::make_unique<CrewPulse>(std::move(for_pulse), worker(), interval_);
+  if (newcomer_) {
+    pulse_->SetGroup(number_);
+    return {};
+  }
+  Enter(0, std::move(all));
+  return Connect();
+}
+
+// Finds the newest group. Another process of this name must not live still.
+Status StoreCrew::BecomeNewcomer() {
+  newcomer_ = true;
+  EQ_ASSIGN_OR_RETURN(const bool known, store_->Exists(HeartKey(worker())));
+  if (known) {
+    EQ_ASSIGN_OR_RETURN(const auto before, store_->Get({HeartKey(worker())}));
+    std::this_thread::sleep_for(interval_ * 5 / 2);
+    EQ_ASSIGN_OR_RETURN(const auto after, store_->Get({HeartKey(worker())}));
+    if (before != after) {
+      return InvalidArgument("two workers claim rank " + std::to_string(worker()) +
+                             ": give each its own rank, and each job its own port");
+    }
+  }
+  for (int next = 1;; ++next) {
+    EQ_ASSIGN_OR_RETURN(const bool exists, store_->Exists(GroupKey(next)));
+    if (!exists) break;
+    number_ = next;
+  }
+  EQ_ASSIGN_OR_RETURN(const auto list, store_->Get({GroupKey(number_)}));
+  EQ_ASSIGN_OR_RETURN(group_, ParseGroup(list[0]));
+  return {};
+}
+
+void StoreCrew::Enter(int number, std::vector<int> group) {
+  number_ = number;
+  group_ = std::move(group);
+  pulse_->SetGroup(number);
+  fate_ = std::make_shared<Fate>();
+}
+
+// Connects to the others of the group.
+Status StoreCrew::Connect() {
+  CommunicatorOptions options = job_;
+  const auto self = std::ranges::find(group_, worker());
+  options.rank = static_cast<int>(self - group_.begin());
+  options.world_size = static_cast<int>(group_.size());
+  options.job = job_.job + "/group" + std::to_string(number_);
+  if (number_ > 0) options.connect_timeout = job_.timeout;
+  options.on_peer_lost = [fate = fate_](const Status& verdict) { fate->Break(verdict); };
+  auto comm = Communicator::Connect(options);
+  if (!comm.ok()) {
+    fate_->Break(comm.status());
+    return comm.status();
+  }
+  comm_.Replace(std::move(*comm));
+  return {};
+}
+
+Status StoreCrew::Check() {
+  const auto behind = pulse_->IsLeftBehind(job_.timeout / 2, 2 * job_.timeout);
+  if (!behind.ok()) {
+    fate_->Break(behind.status());
+  } else if (*behind) {
+    fate_->Break(Unavailable("the other workers have gone on without worker " +
+                             std::to_string(worker())));
+  }
+  const std::lock_guard lock(fate_->mutex);
+  return fate_->verdict;
+}
+
+// Whom the group has blamed for its end.
+std::set<int> StoreCrew::LostOnes() {
+  const std::optional<int> rank = comm_.lost_rank();
+  if (!rank || *rank < 0 || static_cast<size_t>(*rank) >= group_.size()) return {};
+  return {group_[static_cast<size_t>(*rank)]};
+}
+
+Result<bool> StoreCrew::Regroup(bool at_boundary) {
+  Watchdog watchdog(4 * job_.timeout, [this] {
+    options_.on_stuck("the rendezvous store did not answer while the workers met to go on");
+  });
+  MusterOptions options{.worker = worker(),
+                        .arrival = at_boundary ? Arrival::kBoundary : Arrival::kBroken,
+                        .lost = LostOnes(),
+                        .patience = job_.timeout};
+  if (job_.stall_timeout.count() > 0) options.limit = job_.stall_timeout;
+  comm_.Replace(nullptr);
+  for (;;) {
+    options.group = group_;
+    if (newcomer_) options.arrival = Arrival::kNewcomer;
+    EQ_ASSIGN_OR_RETURN(MusterOrder order, Meet(options, &watchdog));
+    if (order.kind == MusterOrder::Kind::kGoHome) {
+      EQ_ASSIGN_OR_RETURN(const RunEnd end, HowTheRunEnded(*store_));
+      if (end == RunEnd::kWell) return false;
+      return Unavailable("the run has ended with an error meanwhile");
+    }
+    if (order.kind == MusterOrder::Kind::kDespair) {
+      return Unavailable(
+          "no worker is left that knows how far the run has come: "
+          "--resume goes on from its last checkpoint");
+    }
+    Enter(number_ + 1, std::move(order.group));
+    options.lost.clear();
+    if (order.kind == MusterOrder::Kind::kStayOut) {
+      newcomer_ = true;
+      continue;
+    }
+    watchdog.Calm();
+    if (Connect().ok()) return true;
+    options.arrival = Arrival::kBroken;  // somebody was lost before all had met
+  }
+}
+
+// Returns an order to act on.
+Result<MusterOrder> StoreCrew::Meet(const MusterOptions& options, Watchdog* watchdog) {
+  const int next = number_ + 1;
+  EQ_RETURN_IF_ERROR(store_->Set(HereKey(next, worker()), EncodeArrival(options.arrival)));
+  if (options.arrival == Arrival::kNewcomer) {
+    EQ_RETURN_IF_ERROR(store_->Set(NewcomerKey(next), "1"));
+  }
+  Muster muster(options);
+  LivedTime clock(2 * interval_);
+  for (;;) {
+    EQ_ASSIGN_OR_RETURN(const MusterView view, Look());
+    watchdog->Calm();
+    clock.Tick();
+    const MusterOrder order = muster.Look(view, clock.now());
+    if (order.kind == MusterOrder::Kind::kPropose) {
+      EQ_RETURN_IF_ERROR(
+          store_->CompareSet(GroupKey(next), "", EncodeGroup(order.group)).status());
+      continue;
+    }
+    if (order.kind != MusterOrder::Kind::kWait) return order;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+// Reads what there is about the next group.
+Result<MusterView> StoreCrew::Look() {
+  MusterView view;
+  const int next = number_ + 1;
+  EQ_ASSIGN_OR_RETURN(view.over, store_->Exists(kOverKey));
+  EQ_ASSIGN_OR_RETURN(const bool decided, store_->Exists(GroupKey(next)));
+  if (decided) {
+    EQ_ASSIGN_OR_RETURN(const auto list, store_->Get({GroupKey(next)}));
+    EQ_ASSIGN_OR_RETURN(view.decided, ParseGroup(list[0]));
+    return view;
+  }
+  for (int w = 0; w < workers(); ++w) {
+    EQ_ASSIGN_OR_RETURN(const bool here, store_->Exists(HereKey(next, w)));
+    EQ_ASSIGN_OR_RETURN(const bool beats, store_->Exists(HeartKey(w)));
+    if (here) {
+      EQ_ASSIGN_OR_RETURN(const auto text, store_->Get({HereKey(next, w)}));
+      EQ_ASSIGN_OR_RETURN(view.here[w], ParseArrival(text[0]));
+    }
+    if (beats) {
+      EQ_ASSIGN_OR_RETURN(const auto text, store_->Get({HeartKey(w)}));
+      view.hearts[w] = text[0];
+    }
+  }
+  return view;
+}
+
+}  // namespace
+
+std::string CrewPrefix(const std::string& job) { return "elastiquant/" + job + "/crew/"; }
+
+Result<RunEnd> HowTheRunEnded(Store& store) {
+  EQ_ASSIGN_OR_RETURN(const bool over, store.Exists(kOverKey));
+  if (!over) return RunEnd::kNotYet;
+  EQ_ASSIGN_OR_RETURN(const auto how, store.Get({kOverKey}));
+  return how[0] == kWell ? RunEnd::kWell : RunEnd::kFailed;
+}
+
+Status EndTheRun(Store& store, bool well) {
+  return store.Set(kOverKey, well ? kWell : "failed");
+}
+
+Result<std::unique_ptr<Crew>> Crew::Start(const CrewOptions& options) {
+  auto crew = std::make_unique<StoreCrew>(options);
+  EQ_RETURN_IF_ERROR(crew->Begin());
+  return std::unique_ptr<Crew>(std::move(crew));
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,263 @@
+#include "elastiquant/net/crew.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastiquant/net/memory_network.h"
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Workers who, round by round, tell each other how many rounds they have made. One that comes
+// later takes over the others' count.
+class CrewWorld {
+ public:
+  static constexpr int kRounds = 30;
+
+  explicit CrewWorld(int workers) : workers_(workers) {
+    store_ = network_.At()->HostStore(0, Reach::kThisMachine).value();
+  }
+
+  CrewOptions OptionsOf(int worker, int host) {
+    CrewOptions options;
+    options.job.rank = worker;
+    options.job.world_size = workers_;
+    options.job.network = network_.At(host);
+    options.job.store_port = store_->port();
+    options.job.store_is_external = true;
+    options.job.timeout = milliseconds(2000);
+    options.job.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
+    options.on_stuck = [](const std::string& why) { ADD_FAILURE() << why; };
+    return options;
+  }
+
+  // What became of a worker.
+  struct Outcome {
+    Status status;
+    uint64_t rounds = 0;
+    std::vector<int> group{};
+    std::vector<size_t> sizes{};  // of the groups, round by round
+  };
+
+  // `before_round` may bring about a fault.
+  void Start(int worker, const std::function<void(uint64_t round)>& before_round,
+             Outcome* outcome) {
+    threads_.emplace_back(
+        [=, this] { Live(OptionsOf(worker, worker), before_round, outcome); });
+  }
+  // Starts it again, on another host, once `when` is there.
+  void StartAgain(int worker, std::latch* when, Outcome* outcome) {
+    threads_.emplace_back([=, this] {
+      when->wait();
+      Live(
+          OptionsOf(worker, 100 + worker), [](uint64_t) {}, outcome);
+    });
+  }
+  void Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  MemoryNetwork& network() { return network_; }
+
+ private:
+  static void Live(const CrewOptions& options,
+                   const std::function<void(uint64_t)>& before_round, Outcome* outcome) {
+    auto crew = Crew::Start(options);
+    outcome->status = crew.status();
+    if (crew.ok()) outcome->status = Work(**crew, before_round, outcome);
+  }
+
+  static Status Work(Crew& crew, const std::function<void(uint64_t)>& before_round,
+                     Outcome* outcome) {
+    if (crew.is_newcomer()) {
+      EQ_ASSIGN_OR_RETURN(const bool goes_on, Regroup(crew, false, outcome));
+      if (!goes_on) return {};
+    }
+    while (outcome->rounds < kRounds) {
+      before_round(outcome->rounds);
+      const Status status = Round(crew, outcome);
+      if (status.ok()) continue;
+      if (!crew.is_broken()) return status;
+      EQ_ASSIGN_OR_RETURN(const bool goes_on, Regroup(crew, false, outcome));
+      if (!goes_on) return {};
+    }
+    outcome->group = crew.group();
+    std::ranges::sort(outcome->group);
+    return crew.End(true);
+  }
+
+  static Status Round(Crew& crew, Outcome* outcome) {
+    EQ_RETURN_IF_ERROR(crew.Check());
+    EQ_ASSIGN_OR_RETURN(const auto heard, crew.comm().AllGather(crew.newcomers_wait()));
+    bool newcomers = false;
+    for (const uint64_t h : heard) newcomers = newcomers || h != 0;
+    if (newcomers) return Regroup(crew, true, outcome).status();
+    EQ_ASSIGN_OR_RETURN(const auto rounds, crew.comm().AllGather(outcome->rounds));
+    for (const uint64_t round : rounds) EXPECT_EQ(round, outcome->rounds);
+    ++outcome->rounds;
+    outcome->sizes.push_back(rounds.size());
+    std::this_thread::sleep_for(milliseconds(20));
+    return {};
+  }
+
+  // Those that were further hand on how far they were.
+  static Result<bool> Regroup(Crew& crew, bool at_boundary, Outcome* outcome) {
+    for (;;) {
+      EQ_ASSIGN_OR_RETURN(const bool goes_on, crew.Regroup(at_boundary));
+      if (!goes_on) return false;
+      const auto counts = crew.comm().AllGather(crew.is_newcomer() ? 0 : outcome->rounds);
+      if (counts.ok()) {
+        for (const uint64_t count : *counts) outcome->rounds = std::max(outcome->rounds, count);
+        crew.Settle();
+        return true;
+      }
+      if (!crew.is_broken()) return counts.status();
+      at_boundary = false;
+    }
+  }
+
+  const int workers_;
+  MemoryNetwork network_;
+  std::unique_ptr<StoreHost> store_;
+  std::vector<std::thread> threads_;
+};
+
+void DoNothing(uint64_t) {}
+
+TEST(CrewTest, TheOthersGoOnWithoutTheOneThatDies) {
+  for (const int victim : {0, 2}) {
+    CrewWorld world(3);
+    std::vector<CrewWorld::Outcome> outcomes(3);
+    for (int w = 0; w < 3; ++w) {
+      const auto die = [&world, victim](uint64_t round) {
+        if (round == 5) world.network().Kill(victim);
+      };
+      world.Start(w, w == victim ? std::function<void(uint64_t)>(die) : DoNothing,
+                  &outcomes[static_cast<size_t>(w)]);
+    }
+    world.Join();
+    for (int w = 0; w < 3; ++w) {
+      const CrewWorld::Outcome& outcome = outcomes[static_cast<size_t>(w)];
+      EXPECT_EQ(outcome.status.ok(), w != victim) << outcome.status.ToString();
+      if (w == victim) continue;
+      EXPECT_EQ(outcome.rounds, CrewWorld::kRounds);
+      EXPECT_EQ(outcome.group.size(), 2u);
+    }
+  }
+}
+
+TEST(CrewTest, TwoMayDieAtOnceAndTheLastOneGoesOnAlone) {
+  CrewWorld world(3);
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  world.Start(
+      0,
+      [&](uint64_t round) {
+        if (round != 5) return;
+        world.network().Kill(0);
+        world.network().Kill(1);
+      },
+      &outcomes[0]);
+  world.Start(1, DoNothing, &outcomes[1]);
+  world.Start(2, DoNothing, &outcomes[2]);
+  world.Join();
+  EXPECT_TRUE(outcomes[2].status.ok()) << outcomes[2].status.ToString();
+  EXPECT_EQ(outcomes[2].group, std::vector<int>{2});
+}
+
+// It wakes up when the others have gone on, and is taken back between two of their rounds.
+TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
+  CrewWorld world(3);
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, w](uint64_t round) {
+          if (w == 1 && round == 3) world.network().Freeze(1);
+          if (w == 2 && round == 10) world.network().Thaw(1);
+          // It needs some time to find out.
+          if (w == 2 && round > 10) std::this_thread::sleep_for(milliseconds(100));
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  for (const CrewWorld::Outcome& outcome : outcomes) {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+    EXPECT_EQ(outcome.rounds, CrewWorld::kRounds);
+    EXPECT_EQ(outcome.group, (std::vector<int>{0, 1, 2}));
+  }
+  EXPECT_LT(outcomes[1].sizes.size(), outcomes[0].sizes.size());
+}
+
+TEST(CrewTest, OneThatDiedAndIsStartedAgainIsTakenBack) {
+  CrewWorld world(3);
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  CrewWorld::Outcome again;
+  std::latch later(1);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, &later, w](uint64_t round) {
+          if (w == 0 && round == 3) world.network().Kill(0);
+          if (w == 1 && round == 8) later.count_down();
+          if (w == 1 && round > 8) std::this_thread::sleep_for(milliseconds(100));
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.StartAgain(0, &later, &again);
+  world.Join();
+  EXPECT_TRUE(again.status.ok()) << again.status.ToString();
+  EXPECT_EQ(again.rounds, CrewWorld::kRounds);
+  EXPECT_EQ(again.group, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(outcomes[1].group, again.group);
+}
+
+TEST(CrewTest, WhoeverComesBackWhenNobodyIsLeftSaysSo) {
+  CrewWorld world(2);
+  std::vector<CrewWorld::Outcome> outcomes(2);
+  CrewWorld::Outcome again;
+  std::latch later(1);
+  world.Start(
+      0,
+      [&](uint64_t round) {
+        if (round != 2) return;
+        world.network().Kill(0);
+        world.network().Kill(1);
+        later.count_down();
+      },
+      &outcomes[0]);
+  world.Start(1, DoNothing, &outcomes[1]);
+  world.StartAgain(0, &later, &again);
+  world.Join();
+  EXPECT_EQ(again.status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(again.status.message().find("no worker is left"), std::string::npos)
+      << again.status.ToString();
+}
+
+TEST(CrewTest, OnceTheRunIsOverNobodyNeedComeBack) {
+  CrewWorld world(2);
+  std::vector<CrewWorld::Outcome> outcomes(2);
+  CrewWorld::Outcome again;
+  std::latch later(1);
+  for (int w = 0; w < 2; ++w) {
+    world.Start(w, DoNothing, &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  later.count_down();
+  world.StartAgain(1, &later, &again);
+  world.Join();
+  EXPECT_TRUE(again.status.ok()) << again.status.ToString();
+  EXPECT_EQ(again.rounds, 0u);
+}
+
+}  // namespace
+}  // namespace elastiquant

@@ -1,0 +1,63 @@
+#include "elastiquant/protocol/round_course.h"
+
+#include <algorithm>
+
+namespace elastiquant {
+
+void RoundCourse::Enter(int64_t step, bool is_last) {
+  step_ = step;
+  next_ = 0;
+  actions_ = schedule_.After(step);
+  ends_round_ = std::ranges::any_of(actions_, [](const FragmentAction& action) {
+    return action.kind == FragmentAction::Kind::kApply && action.fragment == 0;
+  });
+  if (!is_last) return;
+  const std::vector<FragmentAction> end = schedule_.AtEnd(step);
+  actions_.insert(actions_.end(), end.begin(), end.end());
+}
+
+std::optional<RoundTask> RoundCourse::Next() const {
+  if (next_ == actions_.size()) return {};
+  const FragmentAction& action = actions_[next_];
+  const auto task = [&](RoundTask::Kind kind) {
+    return RoundTask{kind, action.fragment, action.round};
+  };
+  if (action.kind == FragmentAction::Kind::kSend) {
+    return task(IsPassed() ? RoundTask::Kind::kPass : RoundTask::Kind::kSend);
+  }
+  if (IsPassed()) return task(RoundTask::Kind::kTakeUp);
+  if (under_way_.contains(action.fragment)) return task(RoundTask::Kind::kApply);
+  return task(WasJustSent(action) ? RoundTask::Kind::kSend : RoundTask::Kind::kPass);
+}
+
+void RoundCourse::Done() {
+  const RoundTask task = *Next();
+  if (task.kind == RoundTask::Kind::kSend) under_way_.insert(task.fragment);
+  // What is sent again has its mean yet to come.
+  const bool again = task.kind == RoundTask::Kind::kSend &&
+                     actions_[next_].kind == FragmentAction::Kind::kApply;
+  if (task.kind == RoundTask::Kind::kApply) under_way_.erase(task.fragment);
+  if (!again) ++next_;
+}
+
+bool RoundCourse::WasJustSent(const FragmentAction& apply) const {
+  const FragmentAction send{FragmentAction::Kind::kSend, apply.fragment, apply.round};
+  const auto here = actions_.begin() + static_cast<std::ptrdiff_t>(next_);
+  return std::find(actions_.begin(), here, send) != here;
+}
+
+uint64_t RoundCourse::reached() const { return std::max(furthest_, MilestoneOf(step_, next_)); }
+
+void RoundCourse::Regroup(uint64_t furthest) {
+  furthest_ = furthest;
+  under_way_.clear();
+}
+
+void RoundCourse::StartAt(int64_t step) {
+  step_ = step;
+  actions_.clear();
+  next_ = 0;
+  ends_round_ = false;
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,34 @@
+// What a runner must be able to do for a run to go on when a worker is lost, and to take it
+// back (net/crew.h): its workers meet in rounds, between which they do not need each other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+
+namespace elastiquant {
+
+class RoundRunner {
+ public:
+  virtual ~RoundRunner() = default;
+
+  // Ends whatever is under way, which is lost, and lets go of the communicator. Only JoinGroup
+  // may follow, or LeaveGroup again.
+  virtual void LeaveGroup() = 0;
+  // Collective. The communicator has become that of a new group, in which the workers count for
+  // `weights` (RunnerPlace::weights). What is this worker's own stays: its weights, its
+  // optimiser and, unless it comes `afresh`, what its codecs remember.
+  virtual Status JoinGroup(const std::vector<double>& weights, bool afresh) = 0;
+
+  // As RoundCourse has them (protocol/round_course.h).
+  virtual uint64_t reached() const = 0;
+  virtual void Regroup(uint64_t furthest) = 0;
+  // What all workers have the same that have come equally far. Values may be written to it.
+  virtual std::vector<std::span<float>> SharedState() = 0;
+  // Begins after `step` steps, at the shared model, with nothing of its own.
+  virtual void StartFromShared(int64_t step) = 0;
+};
+
+}  // namespace elastiquant
