@@ -146,7 +146,10 @@ class TrainLossTest(unittest.TestCase):
         faults = ";".join(f"kill@step=9,rank={rank}" for rank in range(WORKERS))
         done = run(self.out, "--inject", faults)
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("no worker is left that knows how far the run has come", done.stderr)
+        # By whether one was started again before the last one was seen to end.
+        self.assertRegex(
+            done.stderr, "no worker is left that knows|none of the others could go on"
+        )
 
     def test_one_that_is_stopped_for_good_is_no_failure(self):
         done = run(self.out, "--inject stop@step=9,rank=1")

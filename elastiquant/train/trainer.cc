@@ -134,6 +134,7 @@ class Trainer {
   Status Rejoin();
   nlohmann::json News() const;
   void TakeIn(const nlohmann::json& news);
+  void TakeOver(const nlohmann::json& news);
   Status StartAnew(const Reunion& reunion);
   void TellChanges(const nlohmann::json& news);
 
@@ -317,12 +318,15 @@ Status Trainer::ShareStart() {
   state_.step = static_cast<int64_t>(steps[0]);
   state_.skipped_in_a_row = static_cast<int64_t>(skipped[0]);
   EQ_ASSIGN_OR_RETURN(state_.codec, ShareText(comm_, state_.codec));
-  EQ_ASSIGN_OR_RETURN(state_.init, ShareText(comm_, state_.init));
   EQ_ASSIGN_OR_RETURN(const std::string absent, ShareText(comm_, EncodeGroup(state_.absent)));
   if (!absent.empty()) {
     EQ_ASSIGN_OR_RETURN(state_.absent, ParseGroup(absent));
   }
   if (!state_.codec.empty()) EQ_RETURN_IF_ERROR(runner_->UseCodec(state_.codec));
+  if (crew_) {
+    EQ_ASSIGN_OR_RETURN(const std::string news, ShareText(comm_, News().dump()));
+    TakeOver(nlohmann::json::parse(news));
+  }
   runner_->StartFromReplica();
   return Status::Ok();
 }
@@ -365,11 +369,11 @@ Status Trainer::Run() {
 
 // From wherever this worker stands to the end of the run, if no worker is lost.
 Status Trainer::RunInGroup() {
-  int64_t& step = state_.step;
-  EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
+  const int64_t& step = state_.step;
+  const int64_t first = step;
   while (!is_over_ && (step < total_steps_ || station_ != Station::kStep)) {
     if (station_ == Station::kStep) {
-      if (step % steps_per_epoch_ == 0) {
+      if (step % steps_per_epoch_ == 0 || step == first) {
         EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
       }
       EQ_RETURN_IF_ERROR(TrainStep());
@@ -499,6 +503,7 @@ nlohmann::json Trainer::News() const {
           {"skipped", state_.skipped_in_a_row},
           {"rounds", state_.rounds},
           {"uploads", state_.uploads},
+          {"record", state_.record.SaveState()},
           {"init", state_.init}};
 }
 
@@ -508,15 +513,21 @@ void Trainer::TakeIn(const nlohmann::json& news) {
                  std::bit_cast<double>(news.at("loss").get<uint64_t>())};
 }
 
-// This worker begins where the others are, as one that has done nothing yet.
-Status Trainer::StartAnew(const Reunion& reunion) {
-  const nlohmann::json& news = reunion.news;
+// This worker may be the one that tells of the whole run some day.
+void Trainer::TakeOver(const nlohmann::json& news) {
+  TakeIn(news);
   state_.step = news.at("step");
   state_.skipped_in_a_row = news.at("skipped");
   state_.rounds = news.at("rounds");
   state_.uploads = news.at("uploads").get<std::vector<uint64_t>>();
   state_.init = news.at("init");
   state_.record = {};
+  state_.record.LoadState(news.at("record"));
+}
+
+// This worker begins where the others are, as one that has done nothing yet.
+Status Trainer::StartAnew(const Reunion& reunion) {
+  TakeOver(reunion.news);
   station_ = Station::kRollCall;
   between_rounds_ = true;
   counted_ = runner_->counts();
@@ -739,7 +750,6 @@ Status Trainer::Summarise() {
   RunFacts facts = Facts();
   facts.rounds = state_.rounds;
   facts.uploads = state_.uploads;
-  facts.losses = state_.losses;
   return is_first() ? WriteSummary(options_, info_, facts, state_.record) : Status::Ok();
 }
 
@@ -754,7 +764,7 @@ RunFacts Trainer::Facts() const {
           .uploads = {},
           .policy = runner_->Policy(),
           .samples = runner_->Samples(),
-          .losses = {},
+          .losses = state_.losses,
           .shares = shares_.samples.empty() ? nullptr : &shares_};
 }
 
