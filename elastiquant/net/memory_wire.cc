@@ -106,9 +106,14 @@ std::unique_ptr<Transport> MemoryWire::Connect(std::shared_ptr<MemoryWire> wire,
   return std::make_unique<End>(std::move(wire), options.store_prefix, options.rank, host);
 }
 
-int MemoryWire::HostOf(const std::string& job, int rank) const {
+int MemoryWire::HostOf(const std::string& job, int rank, int otherwise) const {
   const auto host = host_of_.find({job, rank});
-  return host == host_of_.end() ? kUnnamedHost : host->second;
+  return host == host_of_.end() ? otherwise : host->second;
+}
+
+bool MemoryWire::IsCut(const std::string& job, int a, int b) const {
+  const int first = HostOf(job, a, a), second = HostOf(job, b, b);
+  return cut_.contains({std::min(first, second), std::max(first, second)});
 }
 
 // A message of its own is complete at once: its bytes are with the network.
@@ -118,8 +123,7 @@ std::shared_ptr<MemoryWire::Slot> MemoryWire::Post(const std::string& job, int f
   auto slot = std::make_shared<Slot>();
   slot->peer = to;
   slot->Finish({});
-  const auto hosts = std::minmax({HostOf(job, from), HostOf(job, to)});
-  if (cut_.contains({hosts.first, hosts.second})) return slot;
+  if (IsCut(job, from, to)) return slot;
   const Box box{job, from, to, tag};
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   const Clock::time_point arrival = Arrival({from, to});

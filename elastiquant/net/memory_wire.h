@@ -67,8 +67,10 @@ class MemoryWire {
     std::vector<uint8_t> bytes;
   };
 
-  // A job may give its ranks to hosts as it likes. Until a rank has connected it is on none.
-  int HostOf(const std::string& job, int rank) const;
+  // A job may give its ranks to hosts as it likes. Until a rank has connected it is on no host
+  // that may be dead, but a path to it may be cut already: to the host of its number.
+  int HostOf(const std::string& job, int rank, int otherwise = kUnnamedHost) const;
+  bool IsCut(const std::string& job, int a, int b) const;
   std::shared_ptr<Slot> Post(const std::string& job, int from, int to, uint32_t tag,
                              std::span<const uint8_t> bytes);
   std::shared_ptr<Slot> Expect(const std::string& job, int from, int to, uint32_t tag,

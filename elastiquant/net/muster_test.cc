@@ -311,7 +311,7 @@ TEST(MusterTest, ThoseThatLiveComeTogetherWhateverHappened) {
     together += world.despaired() == 0 ? 1 : 0;
   }
   if (only == nullptr) {
-    EXPECT_GT(together, count / 2);
+    EXPECT_GT(together, count / 3);
   }
 }
 
