@@ -48,6 +48,7 @@ SCHEMES = {
     "8 bits a pixel": samples("pixels:bits=8"),
     "4 bits a pixel": samples("pixels:bits=4"),
     "2 bits a pixel": samples("pixels:bits=2"),
+    "jpeg 90": samples("jpeg:quality=90"),
     "jpeg 50": samples("jpeg:quality=50"),
     "jpeg 20": samples("jpeg:quality=20"),
     "jpeg 5": samples("jpeg:quality=5"),

@@ -67,7 +67,6 @@ int64_t RoundSchedule::EndOf(int64_t round) const {
   return (listed > 0 ? options_.ends.back() : 0) + (round - listed + 1) * options_.every;
 }
 
-// The round that local step `step`, counted from 1, is in.
 int64_t RoundSchedule::RoundOf(int64_t step) const {
   const auto listed = std::ranges::lower_bound(options_.ends, step);
   if (listed != options_.ends.end()) return listed - options_.ends.begin();

@@ -70,13 +70,14 @@ class RoundSchedule {
 
   // Returns whether the fragment is under way between steps `step` and `step` + 1.
   bool IsUnderWay(size_t fragment, int64_t step) const;
+  // Returns the round, counted from 0, that local step `step`, counted from 1, is in.
+  int64_t RoundOf(int64_t step) const;
   const RoundScheduleOptions& options() const { return options_; }
 
  private:
   explicit RoundSchedule(RoundScheduleOptions options) : options_(std::move(options)) {}
 
   int64_t EndOf(int64_t round) const;
-  int64_t RoundOf(int64_t step) const;
   int64_t SendsUntil(size_t fragment, int64_t step) const;
   bool IsSentAfter(size_t fragment, int64_t step) const;
 

@@ -18,7 +18,7 @@ struct ProgressOptions {
   std::FILE* out = stderr;
 };
 
-// Prints the progress of one run. Trainer has one.
+// Prints the progress of one run. TrainingRun has one.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options) : options_(options) {}

@@ -54,6 +54,9 @@ class LocalRunner final : public Runner, public RoundRunner {
   RoundRunner* rounds() override { return this; }
   void LeaveGroup() override;
   Status JoinGroup(const std::vector<double>& weights, bool afresh) override;
+  int64_t RoundAfter(int64_t step) const override {
+    return machine_->schedule().RoundOf(step + 1) + 1;
+  }
   uint64_t reached() const override { return course_->reached(); }
   void Regroup(uint64_t furthest) override;
   std::vector<std::span<float>> SharedState() override { return machine_->SharedState(); }

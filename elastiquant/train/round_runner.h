@@ -22,6 +22,8 @@ class RoundRunner {
   // optimiser and, unless it comes `afresh`, what its codecs remember.
   virtual Status JoinGroup(const std::vector<double>& weights, bool afresh) = 0;
 
+  // Returns the round, counted from 1, that follows `step` steps.
+  virtual int64_t RoundAfter(int64_t step) const = 0;
   // As RoundCourse has them (protocol/round_course.h).
   virtual uint64_t reached() const = 0;
   virtual void Regroup(uint64_t furthest) = 0;

@@ -1,5 +1,5 @@
 // One way of training, on one worker: what a step is, what the workers exchange for it, and
-// what a checkpoint must have of it. Trainer has one, by TrainOptions::algorithm.
+// what a checkpoint must have of it. TrainingRun has one, by TrainOptions::algorithm.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/replica_check.h"
+#include "elastiquant/train/training_run.h"
+
+namespace elastiquant {
+
+// Every worker's own part first: a checkpoint of the run has all that goes with it.
+Status TrainingRun::SaveAll() {
+  EQ_RETURN_IF_ERROR(ShareBytes());
+  EQ_RETURN_IF_ERROR(ShareCounts());
+  EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
+  comm_.SetActivity("saving a checkpoint");
+  runner_->Strike(FaultMoment::kCheckpoint, last_step());
+  Checkpoint mine;
+  if (runner_->remembers()) EQ_RETURN_IF_ERROR(runner_->SaveMemory(&mine));
+  const SharedModel shared(runner_.get());
+  if (runner_->remembers()) {
+    EQ_RETURN_IF_ERROR(agreement_.Agree(
+        SaveWorker(options_, runner_->Identity(), state_.step, *replica_, std::move(mine))));
+  }
+  if (!is_first()) return Status::Ok();
+  state_.codec = runner_->AdaptedCodec();
+  state_.certificate = runner_->certificate().SaveState();
+  state_.absent = Absent();
+  return SaveRun(options_, workers_, *replica_, &state_);
+}
+
+// Collective: the totals count the workers' mean, since frames of coded bytes differ in length.
+Status TrainingRun::ShareBytes() {
+  const auto mean = [this](uint64_t mine) -> Result<uint64_t> {
+    EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> all, comm_.AllGather(mine));
+    return std::accumulate(all.begin(), all.end(), uint64_t{0}) / all.size();
+  };
+  WorkerBytes bytes;
+  EQ_ASSIGN_OR_RETURN(bytes.up, mean(state_.record.own_bytes().up));
+  EQ_ASSIGN_OR_RETURN(bytes.down, mean(state_.record.own_bytes().down));
+  state_.record.SetMeanBytes(bytes);
+  return Status::Ok();
+}
+
+// If others have measured already, this worker was told what came of it.
+Status TrainingRun::EndEpoch() {
+  EQ_RETURN_IF_ERROR(At(Station::kEpoch, [this] { return MeasureEpoch(); }));
+  const int64_t epoch = epoch_of(state_.step - 1);
+  if (is_first()) progress_->Epoch(epoch, state_.record.epoch(), evaluation_.accuracy);
+  state_.record.EndEpoch(epoch, evaluation_.accuracy, evaluation_.loss);
+  return is_first() ? Certify(epoch) : Status::Ok();
+}
+
+// Collective.
+Status TrainingRun::MeasureEpoch() {
+  EQ_RETURN_IF_ERROR(ShareBytes());
+  EQ_RETURN_IF_ERROR(CheckReplicas());
+  const int64_t epoch = epoch_of(state_.step - 1);
+  const bool due = state_.step == total_steps_ ||
+                   (options_.eval_every > 0 && epoch % options_.eval_every == 0);
+  evaluation_ = {};
+  if (due) {
+    const Stopwatch watch;
+    comm_.SetActivity("in an evaluation");
+    runner_->Strike(FaultMoment::kEvaluation, last_step());
+    const SharedModel shared(runner_.get());
+    EQ_RETURN_IF_ERROR(runner_->ShareBuffers());
+    EQ_ASSIGN_OR_RETURN(evaluation_, Evaluate(*replica_, *test_loader_, comm_, agreement_));
+    state_.record.AddOverhead(watch.Seconds(), 0);
+  }
+  return runner_->certificate().Gather(&comm_);
+}
+
+// The epoch's variance and bits by layer, against their bounds.
+Status TrainingRun::Certify(int64_t epoch) {
+  Certificate& certificate = runner_->certificate();
+  for (const nlohmann::json& line : certificate.TakeLines(state_.step, epoch)) {
+    EQ_RETURN_IF_ERROR(certificate_log_->Write(line));
+    if (line["verdict"] != VerdictName(Verdict::kExceeded)) continue;
+    progress_->Note(fmt::format(
+        "warning: in epoch {} layer '{}' was quantised with an NMSE of {:.3g}, above the bound "
+        "of {:.3g}: please report this bug, with certificate.jsonl",
+        epoch, line["layer"].get<std::string>(), line["nmse"].get<double>(),
+        line["bound"].get<double>()));
+  }
+  return Status::Ok();
+}
+
+Status TrainingRun::CheckReplicas() {
+  if (!runner_->has_replicas()) return Status::Ok();
+  const SharedModel shared(runner_.get());
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> hashes, comm_.AllGather(replica_->Hash()));
+  const std::string odd = OddReplicas(hashes);
+  if (odd.empty()) return Status::Ok();
+  replicas_identical_ = false;
+  EQ_RETURN_IF_ERROR(Summarise());
+  return agreement_.Known(Internal("after step " + std::to_string(state_.step) +
+                                   " the weights of worker(s) " + odd +
+                                   " differ from the others': replicas must be identical"));
+}
+
+// Collective: adds what the runner has counted since the last call to the run's counts.
+Status TrainingRun::ShareCounts() {
+  const Runner::Counts now = runner_->counts();
+  EQ_ASSIGN_OR_RETURN(const auto uploads, comm_.AllGather(now.uploads - counted_.uploads));
+  state_.rounds += now.rounds - counted_.rounds;
+  counted_ = now;
+  state_.uploads.resize(static_cast<size_t>(workers_));
+  for (size_t r = 0; r < uploads.size(); ++r) {
+    state_.uploads[crew_ ? static_cast<size_t>(group_[r]) : r] += uploads[r];
+  }
+  return {};
+}
+
+// Collective, while the shared model is shown.
+Status TrainingRun::Summarise() {
+  EQ_RETURN_IF_ERROR(ShareCounts());
+  RunFacts facts = Facts();
+  facts.rounds = state_.rounds;
+  facts.uploads = state_.uploads;
+  return is_first() ? WriteSummary(options_, info_, facts, state_.record) : Status::Ok();
+}
+
+RunFacts TrainingRun::Facts() const {
+  return {.world_size = workers_,
+          .coordinates = coordinates_,
+          .steps_per_epoch = steps_per_epoch_,
+          .replicas_identical = replicas_identical_,
+          .weights_hash = replica_->Hash(),
+          .init = state_.init,
+          .rounds = 0,
+          .uploads = {},
+          .policy = runner_->Policy(),
+          .samples = runner_->Samples(),
+          .losses = state_.losses,
+          .shares = shares_.samples.empty() ? nullptr : &shares_};
+}
+
+}  // namespace elastiquant

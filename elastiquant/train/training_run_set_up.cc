@@ -1,0 +1,218 @@
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "elastiquant/data/own_share.h"
+#include "elastiquant/train/initial_weights.h"
+#include "elastiquant/train/share_table.h"
+#include "elastiquant/train/training_run.h"
+
+namespace elastiquant {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kEvaluationBatch = 128;
+
+int ChooseThreads(const TrainOptions& options, int workers_here) {
+  if (options.threads > 0) return options.threads;
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, workers_here));
+}
+
+}  // namespace
+
+Status TrainingRun::OpenData() {
+  EQ_ASSIGN_OR_RETURN(const int64_t context, ContextOf(options_.model));
+  const DatasetOptions data{.seed = options_.data_seed,
+                            .image_size = options_.image_size,
+                            .generated_train = options_.generated_train,
+                            .generated_test = options_.generated_test,
+                            .context = context};
+  EQ_ASSIGN_OR_RETURN(dataset_, OpenDataset(options_.data, data));
+  loading_ = {.batch = options_.batch,
+              .rank = worker_,
+              .world_size = workers_,
+              .seed = options_.seed,
+              .augment = options_.augment,
+              .threads = options_.loader_threads};
+  EQ_RETURN_IF_ERROR(DealData());
+  EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_));
+  return OpenTestData();
+}
+
+// Which is dealt anew to those that are there.
+Status TrainingRun::OpenTestData() {
+  LoaderOptions testing = loading_;
+  testing.batch = std::max(options_.batch, kEvaluationBatch);
+  testing.rank = comm_.rank();
+  testing.world_size = comm_.world_size();
+  EQ_ASSIGN_OR_RETURN(test_loader_, TestLoader::Make(dataset_, testing));
+  return Status::Ok();
+}
+
+// Every worker finds by itself what lies on it, and what on the others.
+Status TrainingRun::DealData() {
+  EQ_ASSIGN_OR_RETURN(const Partition partition, ParsePartition(options_.partition));
+  own_data_ = dataset_;
+  if (partition.is_iid() && !NeedsShares(options_)) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(const std::vector<int64_t> labels, dataset_->Labels(Split::kTrain));
+  EQ_ASSIGN_OR_RETURN(shares_, DealShares(labels, dataset_->info().classes, partition,
+                                          options_.seed, workers_));
+  EQ_ASSIGN_OR_RETURN(own_data_,
+                      OwnShareOf(dataset_, shares_.samples[static_cast<size_t>(worker_)]));
+  loading_.share = shares_.samples[static_cast<size_t>(worker_)];
+  loading_.dealt = shares_.Total();
+  return Status::Ok();
+}
+
+// What each worker counts for in a mean, by rank: as many as it has samples. There are none if
+// all count the same.
+std::vector<double> TrainingRun::Weights() const {
+  const std::vector<int64_t> volumes = shares_.Volumes();
+  if (crew_ == nullptr || volumes.empty()) return {volumes.begin(), volumes.end()};
+  std::vector<double> weights;
+  for (const int worker : crew_->group()) {
+    weights.push_back(static_cast<double>(volumes[static_cast<size_t>(worker)]));
+  }
+  return weights;
+}
+
+Status TrainingRun::MakeReplica() {
+  const DatasetInfo& data = dataset_->info();
+  const ModelOptions model_options{.classes = data.classes,
+                                   .channels = data.channels,
+                                   .image_size = data.image_size,
+                                   .seed = options_.seed};
+  EQ_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, MakeModel(options_.model, model_options));
+  coordinates_ = CountParameters(*model);
+  EQ_ASSIGN_OR_RETURN(replica_, Replica::Make(std::move(model), options_));
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<GradientDump>> TrainingRun::MakeDump() const {
+  std::unique_ptr<GradientDump> dump;
+  if (options_.dump_gradients.empty()) return dump;
+  EQ_ASSIGN_OR_RETURN(auto steps, ParseDumpSteps(options_.dump_gradients, total_steps_));
+  if (is_first()) {
+    dump = std::make_unique<GradientDump>(fs::path(options_.out) / kGradientFolder,
+                                          std::move(steps), replica_->parameters());
+  }
+  return dump;
+}
+
+// Before the folder is prepared: the file may lie there, and a bad one shall do no harm.
+Status TrainingRun::OpenFolder() {
+  if (!options_.init.empty()) {
+    EQ_ASSIGN_OR_RETURN(state_.init, LoadInitialWeights(options_.init, replica_->State()));
+  }
+  EQ_RETURN_IF_ERROR(PrepareRunFolder(options_));
+  if (options_.resume) {
+    EQ_RETURN_IF_ERROR(LoadRun(options_, workers_, replica_.get(), &state_, progress_.get()));
+  }
+  return OpenLogs();
+}
+
+Status TrainingRun::OpenLogs() {
+  EQ_ASSIGN_OR_RETURN(MetricsLog log,
+                      MetricsLog::Open(fs::path(options_.out) / "metrics.jsonl", state_.step));
+  log_ = std::make_unique<MetricsLog>(std::move(log));
+  EQ_ASSIGN_OR_RETURN(
+      MetricsLog certificate,
+      MetricsLog::Open(fs::path(options_.out) / "certificate.jsonl", state_.step));
+  certificate_log_ = std::make_unique<MetricsLog>(std::move(certificate));
+  return Status::Ok();
+}
+
+// What may fail on one worker alone.
+Status TrainingRun::SetUpHere() {
+  EQ_RETURN_IF_ERROR(OpenData());
+  EQ_RETURN_IF_ERROR(MakeReplica());
+  steps_per_epoch_ = loader_->steps_per_epoch();
+  total_steps_ = options_.steps > 0 ? options_.steps : options_.epochs * steps_per_epoch_;
+  schedule_ = MakeSchedule(options_, total_steps_);
+  progress_ = std::make_unique<Progress>(
+      ProgressOptions{.total_steps = total_steps_,
+                      .coordinates = coordinates_,
+                      .world_size = workers_,
+                      .live = is_first() && !options_.quiet && isatty(STDERR_FILENO) == 1});
+  EQ_ASSIGN_OR_RETURN(auto dump, MakeDump());
+  if (is_first()) EQ_RETURN_IF_ERROR(OpenFolder());
+  if (dump) EQ_RETURN_IF_ERROR(dump->WriteLayers());
+  if (is_first() && !options_.quiet && !shares_.samples.empty()) {
+    progress_->Note(ShareTable(shares_, options_.partition, dataset_->info().train_size));
+  }
+  dump_ = std::move(dump);
+  return Status::Ok();
+}
+
+// Collective: weights, momentum and place in the run become worker 0's.
+Status TrainingRun::ShareStart() {
+  EQ_RETURN_IF_ERROR(replica_->TakeOver(comm_));
+  EQ_ASSIGN_OR_RETURN(const auto steps, comm_.AllGather(static_cast<uint64_t>(state_.step)));
+  EQ_ASSIGN_OR_RETURN(const auto skipped,
+                      comm_.AllGather(static_cast<uint64_t>(state_.skipped_in_a_row)));
+  state_.step = static_cast<int64_t>(steps[0]);
+  state_.skipped_in_a_row = static_cast<int64_t>(skipped[0]);
+  EQ_ASSIGN_OR_RETURN(state_.codec, ShareText(comm_, state_.codec));
+  EQ_ASSIGN_OR_RETURN(const std::string absent, ShareText(comm_, EncodeGroup(state_.absent)));
+  if (!absent.empty()) {
+    EQ_ASSIGN_OR_RETURN(state_.absent, ParseGroup(absent));
+  }
+  if (!state_.codec.empty()) EQ_RETURN_IF_ERROR(runner_->UseCodec(state_.codec));
+  if (crew_) {
+    EQ_ASSIGN_OR_RETURN(const std::string news, ShareText(comm_, News().dump()));
+    TakeOver(nlohmann::json::parse(news));
+  }
+  runner_->StartFromReplica();
+  return Status::Ok();
+}
+
+Status TrainingRun::SetUp() {
+  at::set_num_threads(ChooseThreads(options_, info_.workers_here));
+  comm_.SetActivity("preparing the run");
+  if (is_newcomer()) {
+    EQ_RETURN_IF_ERROR(SetUpHere());
+    return Regroup(/*at_boundary=*/false);
+  }
+  if (crew_) group_ = crew_->group();
+  EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
+  EQ_RETURN_IF_ERROR(agreement_.Agree(MakeTheRunner()));
+  EQ_RETURN_IF_ERROR(ShareStart());
+  EQ_RETURN_IF_ERROR(agreement_.Agree(LoadMemory()));
+  EQ_RETURN_IF_ERROR(ReplaceAbsent());
+  EQ_RETURN_IF_ERROR(agreement_.Agree(LoadCertificate()));
+  const LoaderPosition start{state_.step / steps_per_epoch_, state_.step % steps_per_epoch_};
+  EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_, start));
+  return Status::Ok();
+}
+
+Status TrainingRun::MakeTheRunner() {
+  const RunnerPlace place{&comm_,    replica_.get(), own_data_, total_steps_,
+                          Weights(), worker_,        workers_};
+  EQ_ASSIGN_OR_RETURN(runner_, MakeRunner(options_, place, std::move(dump_)));
+  return Status::Ok();
+}
+
+// What the codecs remember, of the step that the run goes on from.
+Status TrainingRun::LoadMemory() {
+  if (!runner_->remembers()) return Status::Ok();
+  if (!options_.resume) RemoveWorkerCheckpoints(options_.out, worker_);
+  if (state_.step == 0 || options_.forget_memory) return Status::Ok();
+  if (std::ranges::find(state_.absent, worker_) != state_.absent.end()) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(const Checkpoint mine,
+                      LoadWorker(options_, runner_->Identity(), state_.step, *replica_));
+  return runner_->LoadMemory(mine);
+}
+
+// Worker 0 alone has one.
+Status TrainingRun::LoadCertificate() {
+  if (state_.certificate.is_null()) return Status::Ok();
+  return runner_->certificate().LoadState(state_.certificate);
+}
+
+}  // namespace elastiquant
