@@ -59,7 +59,7 @@ class FaultsTest(unittest.TestCase):
             fault, _, rank = case.split("/")
             said = {
                 # Where worker 0 is lost its store is too, which another thread may see first.
-                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|has not answered)",
+                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|not answered)",
                 "raises": f"worker {rank} stopped: ArithmeticError: of my own",
                 "ends": f"worker {rank} (stopped|has left).*its script ended",
             }[fault]
