@@ -118,7 +118,7 @@ double SampleExchange::ChanceThatTravels(double chance) {
 // A batch has no more passes that begin in it than samples.
 size_t SampleExchange::MaxMessageBytes() const {
   const auto batch = static_cast<size_t>(options_.batch);
-  const auto bits = static_cast<size_t>(id_bits_ + label_bits_ + kChanceBits + 4);
+  const size_t bits = bits_of_name() + 4;
   return kHeaderBytes + batch * (bits + 1) / 8 + kWordBytes + options_.codec->MaxBytes(batch);
 }
 
@@ -164,7 +164,7 @@ Status SampleExchange::WriteNames(std::span<const SampleToSend> samples,
       std::ranges::any_of(samples, [](const SampleToSend& s) { return s.chance < 1; });
   const int64_t first_pass = samples.empty() ? 0 : samples.front().pass;
   const int64_t passes = samples.empty() ? 0 : samples.back().pass - first_pass;
-  const auto bits = static_cast<size_t>(id_bits_ + label_bits_ + kChanceBits + 2);
+  const size_t bits = bits_of_name() + 2;
   std::vector<uint8_t> room((samples.size() * bits + static_cast<size_t>(passes)) / 8 +
                             2 * kWordBytes);
   BitWriter writer(room);

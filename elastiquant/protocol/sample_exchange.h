@@ -107,6 +107,10 @@ class SampleExchange {
   };
 
   explicit SampleExchange(const SampleExchangeOptions& options);
+  // The most that names one sample, but for flags and passes.
+  size_t bits_of_name() const {
+    return static_cast<size_t>(id_bits_) + static_cast<size_t>(label_bits_) + kChanceBits;
+  }
   Status CheckBatch(std::span<const SampleToSend> samples) const;
   Status WriteNames(std::span<const SampleToSend> samples, const std::vector<bool>& fresh,
                     std::span<const int64_t> labels, std::vector<uint8_t>* out);
