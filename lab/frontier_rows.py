@@ -128,7 +128,7 @@ def table(
         name = f"**{r.scheme.name}**" if r in beaten_by_none else r.scheme.name
         cells = [name, f"{r.bits:.2g}" if r.bits < 1 else f"{r.bits:.2f}"]
         cells += [f"{r.bytes / 1e6:.3g}" if r.bytes < 1e9 else f"{r.bytes / 1e6:.0f}"]
-        cells += [f"{fewer(r, base):.3g}" if r is not base else "1"]
+        cells += [f"{fewer(r, base):,.0f}" if r is not base else "1"]
         cells += [loss_cell(r.by_rate.get(rate)) for rate in rates]
         spread = (
             f" ± {statistics.stdev(r.losses):.4f} ({len(r.losses)} seeds)"
