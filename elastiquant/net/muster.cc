@@ -37,7 +37,7 @@ MusterOrder Muster::Look(const MusterView& view, milliseconds now) {
 void Muster::TakeIn(const MusterView& view, milliseconds now) {
   if (!began_) began_ = now;
   for (const auto& [worker, beat] : view.hearts) {
-    const auto [heart, is_new] = hearts_.try_emplace(worker, beat, now);
+    const auto [heart, is_new] = hearts_.try_emplace(worker, Heart{beat, now});
     if (!is_new && heart->second.beat != beat) heart->second = {beat, now};
   }
 }
