@@ -35,7 +35,7 @@ METHODS = {
     DDP: "allreduce",
     "local": "local-sgd",
     # Local SGD whose rounds get longer as the learning rate falls (--every-growth 2).
-    "QSR": "local-sgd",
+    "QSR": "local-sgd --every-growth 2",
     # As published, and with an outer momentum that suits short runs.
     "DiLoCo": "diloco:lr=0.7,momentum=0.9",
     "DiLoCo .5": "diloco:lr=0.9,momentum=0.5",
@@ -70,12 +70,11 @@ class Scheme(NamedTuple):
 
     def options(self, bits: dict[str, Bits]) -> list[str]:
         """For `elastiquant train`; `bits` is BITS, or has other codecs in its place."""
-        algorithm = METHODS[self.method].format(delay=self.delay)
+        algorithm, *more = METHODS[self.method].format(delay=self.delay).split()
         words = ["--algorithm", algorithm]
         if self.method != DDP:
             words += ["--every", str(self.every)]
-        if self.method == "QSR":
-            words += ["--every-growth", "2"]
+        words += more
         if self.streams:
             words += ["--fragments", str(STREAMS)]
         if self.bits:

@@ -303,7 +303,7 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
                  "returns (local-sgd, diloco and sparseloco)")
       ->capture_default_str();
   app.add_option("--least-workers", o.least_workers,
-                 "With fewer workers than this a run does not go-on: it is saved and ends")
+                 "If fewer workers than this are left under go-on, the run is saved and ends")
       ->capture_default_str();
 }
 

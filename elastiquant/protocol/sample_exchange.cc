@@ -159,16 +159,14 @@ std::vector<bool> SampleExchange::TakeFresh(std::span<const SampleToSend> sample
 // chance, if the header says so; whether it is fresh, and if so its label.
 Status SampleExchange::WriteNames(std::span<const SampleToSend> samples,
                                   const std::vector<bool>& fresh,
-                                  std::span<const int64_t> labels, std::vector<uint8_t>* out) {
-  const bool has_chances =
-      std::ranges::any_of(samples, [](const SampleToSend& s) { return s.chance < 1; });
-  const int64_t first_pass = samples.empty() ? 0 : samples.front().pass;
-  const int64_t passes = samples.empty() ? 0 : samples.back().pass - first_pass;
+                                  std::span<const int64_t> labels, const NamesFormat& format,
+                                  std::vector<uint8_t>* out) {
+  const int64_t passes = samples.empty() ? 0 : samples.back().pass - format.first_pass;
   const size_t bits = bits_of_name() + 2;
   std::vector<uint8_t> room((samples.size() * bits + static_cast<size_t>(passes)) / 8 +
                             2 * kWordBytes);
   BitWriter writer(room);
-  int64_t pass = first_pass;
+  int64_t pass = format.first_pass;
   size_t label = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     for (; pass < samples[i].pass; ++pass) {
@@ -177,7 +175,7 @@ Status SampleExchange::WriteNames(std::span<const SampleToSend> samples,
     }
     writer.Add(0, 1);
     writer.Add(static_cast<uint64_t>(samples[i].id), id_bits_);
-    if (has_chances) {
+    if (format.has_chances) {
       writer.Add(static_cast<uint64_t>(CodeOfChance(samples[i].chance)), kChanceBits);
     }
     writer.Add(fresh[i] ? 1 : 0, 1);
@@ -216,13 +214,12 @@ Result<std::span<const uint8_t>> SampleExchange::OnBatch(uint64_t step,
     }
     labels.push_back(label);
   }
-  Header header{.count = static_cast<uint32_t>(samples.size()), .step = step};
-  if (!samples.empty()) header.first_pass = static_cast<uint32_t>(samples.front().pass);
-  if (std::ranges::any_of(samples, [](const auto& s) { return s.chance < 1; })) {
-    header.flags = kHasChances;
-  }
+  const NamesFormat format{
+      .count = static_cast<uint32_t>(samples.size()),
+      .first_pass = samples.empty() ? 0 : samples.front().pass,
+      .has_chances = std::ranges::any_of(samples, [](const auto& s) { return s.chance < 1; })};
   message_.assign(kHeaderBytes, 0);
-  EQ_RETURN_IF_ERROR(WriteNames(samples, fresh, labels, &message_));
+  EQ_RETURN_IF_ERROR(WriteNames(samples, fresh, labels, format, &message_));
   if (!ids.empty()) {
     EQ_ASSIGN_OR_RETURN(const auto coded, options_.codec->Encode(ids, pixels));
     message_.insert(message_.end(), coded.begin(), coded.end());
@@ -233,7 +230,11 @@ Result<std::span<const uint8_t>> SampleExchange::OnBatch(uint64_t step,
   if (message_.size() > MaxMessageBytes()) {
     return Internal("a message of samples has more bytes than MaxMessageBytes says");
   }
-  WriteHeader(header, message_);
+  WriteHeader({.flags = format.has_chances ? kHasChances : uint8_t{0},
+               .count = format.count,
+               .step = step,
+               .first_pass = static_cast<uint32_t>(format.first_pass)},
+              message_);
   return std::span<const uint8_t>(message_);
 }
 

@@ -113,7 +113,8 @@ class SampleExchange {
   }
   Status CheckBatch(std::span<const SampleToSend> samples) const;
   Status WriteNames(std::span<const SampleToSend> samples, const std::vector<bool>& fresh,
-                    std::span<const int64_t> labels, std::vector<uint8_t>* out);
+                    std::span<const int64_t> labels, const NamesFormat& format,
+                    std::vector<uint8_t>* out);
   std::vector<bool> TakeFresh(std::span<const SampleToSend> samples);
   Result<std::vector<Named>> ReadNames(int from, std::span<const uint8_t> bytes,
                                        const NamesFormat& format, size_t* used) const;

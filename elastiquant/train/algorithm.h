@@ -73,8 +73,7 @@ struct Algorithm {
 // "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
 // "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
 // "lasg" (xi=0.1), or "quantised-data:cache=1,refine=0,central=0,skip=0,unbiased=0", or what
-// policy::ParseSparsity takes. Fails with kInvalidArgument, which
-// lists what is valid.
+// policy::ParseSparsity takes. Fails with kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 
 // Returns the steps that workers train alone for, as published.

@@ -18,6 +18,16 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
+Result<BucketPlan> PlanOneBucket(std::span<const ParameterShape> shapes) {
+  EQ_ASSIGN_OR_RETURN(
+      BucketPlan plan,
+      PlanBuckets(shapes, {.bucket_elements = std::numeric_limits<size_t>::max(),
+                           .exact = "none",
+                           .scalars = BackwardPass::kScalars}));
+  if (plan.buckets.size() == 2 && plan.buckets[0].slots.size() == shapes.size()) return plan;
+  return Internal("gradients are not in one bucket, and loss and accuracy in another");
+}
+
 Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& options,
                                                          Communicator* comm, Replica* replica,
                                                          BucketPlan plan, ReadyFunction ready) {

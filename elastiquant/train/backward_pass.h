@@ -20,6 +20,10 @@
 
 namespace elastiquant {
 
+// Returns a plan with all gradients in bucket 0, in the order of `shapes`, and the pass's
+// scalars in a bucket of their own.
+Result<BucketPlan> PlanOneBucket(std::span<const ParameterShape> shapes);
+
 // Runners have one each.
 class BackwardPass {
  public:

@@ -2,13 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/one_hot.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -68,11 +66,7 @@ Result<std::unique_ptr<Runner>> DataRunner::Make(const TrainOptions& options,
 
 Status DataRunner::MakePass() {
   shapes_ = ShapesOf(replica_->parameters());
-  EQ_ASSIGN_OR_RETURN(
-      BucketPlan plan,
-      PlanBuckets(shapes_, {.bucket_elements = std::numeric_limits<size_t>::max(),
-                            .exact = "none",
-                            .scalars = BackwardPass::kScalars}));
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(shapes_));
   certificate_ = std::make_unique<Certificate>(plan, shapes_);
   EQ_ASSIGN_OR_RETURN(pass_,
                       BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
@@ -326,7 +320,7 @@ Status DataRunner::Answer(StepOutcome* outcome) {
 }
 
 // Where worker 0 alone computes, the others get its model when they need one.
-Status DataRunner::SendModel() {
+Status DataRunner::ShareBuffers() {
   if (model_is_shared_) return {};
   for (const NamedTensor& t : replica_->State()) {
     const std::span<uint8_t> bytes(static_cast<uint8_t*>(t.tensor.data_ptr()),
@@ -347,8 +341,6 @@ Status DataRunner::SendModel() {
   model_is_shared_ = true;
   return {};
 }
-
-Status DataRunner::ShareBuffers() { return SendModel(); }
 
 Result<StepResult> DataRunner::Run(int64_t step, double learning_rate, bool inspect,
                                    TrainLoader& loader) {
@@ -376,7 +368,7 @@ Result<StepResult> DataRunner::Run(int64_t step, double learning_rate, bool insp
   if (algorithm_.central) {
     model_is_shared_ = false;
     // The run ends with a model on all workers.
-    if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(SendModel());
+    if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(ShareBuffers());
   }
   StepRecord record = pass_->Record(learning_rate, outcome.skipped);
   record.images = images_;

@@ -76,7 +76,6 @@ class DataRunner final : public Runner {
   Result<StepOutcome> Refine();
   Result<StepOutcome> Move(double learning_rate);
   Status Answer(StepOutcome* outcome);
-  Status SendModel();
 
   const TrainOptions options_;
   const Algorithm algorithm_;

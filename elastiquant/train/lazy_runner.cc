@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <utility>
 
 #include "elastiquant/base/random.h"
@@ -38,14 +37,7 @@ Result<std::unique_ptr<Runner>> LazyRunner::Make(const TrainOptions& options,
 Status LazyRunner::MakePass() {
   shapes_ = ShapesOf(replica_->parameters());
   // One message has them all: a worker sends its whole gradient or none of it.
-  EQ_ASSIGN_OR_RETURN(
-      BucketPlan plan,
-      PlanBuckets(shapes_, {.bucket_elements = std::numeric_limits<size_t>::max(),
-                            .exact = "none",
-                            .scalars = BackwardPass::kScalars}));
-  if (plan.buckets.size() != 2 || plan.buckets[0].slots.size() != shapes_.size()) {
-    return Internal("gradients are not in one bucket, and loss and accuracy in another");
-  }
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(shapes_));
   certificate_ = std::make_unique<Certificate>(plan, shapes_);
   EQ_ASSIGN_OR_RETURN(pass_,
                       BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
