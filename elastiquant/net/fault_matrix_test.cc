@@ -27,6 +27,15 @@ constexpr milliseconds kTimeout{1000};
 // Enough for a busy machine under a sanitizer; what is asked for is the time-out.
 constexpr milliseconds kGrace{20000};
 
+// The heart of worker 0 shares two cores with the threads of all the others. Under ThreadSanitizer,
+// and beside other tests, it misses more than one second among 32 of them, although nobody froze it.
+milliseconds TimeoutFor([[maybe_unused]] int world) {
+#if defined(__SANITIZE_THREAD__)
+  if (world > 3) return 6 * kTimeout;
+#endif
+  return kTimeout;
+}
+
 const char* Name(Failure failure) {
   switch (failure) {
     case Failure::kKilled:
@@ -156,7 +165,8 @@ class FaultMatrix : public testing::TestWithParam<Case> {
 
 TEST_P(FaultMatrix, TheOthersEndInTimeAndNameTheWorker) {
   const Case c = GetParam();
-  const CommunicatorOptions options = HostedWorldOptions(c.world, kTimeout);
+  const milliseconds timeout = TimeoutFor(c.world);
+  const CommunicatorOptions options = HostedWorldOptions(c.world, timeout);
   std::vector<Status> ends(static_cast<size_t>(c.world));
   std::vector<std::thread> threads;
   const auto begin = Clock::now();
@@ -168,7 +178,7 @@ TEST_P(FaultMatrix, TheOthersEndInTimeAndNameTheWorker) {
   for (int r = 0; r < c.world; ++r) {
     if (r != c.victim) threads[static_cast<size_t>(r)].join();
   }
-  EXPECT_LT(Clock::now() - begin, kTimeout + kGrace);
+  EXPECT_LT(Clock::now() - begin, timeout + kGrace);
   network_.Thaw(c.victim);
   threads[static_cast<size_t>(c.victim)].join();
 
