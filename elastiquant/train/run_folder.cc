@@ -10,6 +10,7 @@
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/runs/file.h"
+#include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {

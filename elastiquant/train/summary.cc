@@ -9,6 +9,7 @@
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/runs/file.h"
+#include "elastiquant/train/fingerprint.h"
 
 namespace elastiquant {
 

@@ -116,16 +116,12 @@ struct TrainOptions : DataOptions, UpdateOptions, CommunicationOptions, RunOptio
 // value and the valid range.
 Status ValidateOptions(const TrainOptions& options);
 
-// Returns the options that the weights depend on, by option name. Two runs with equal
-// fingerprints on the same machine give the same weights. A checkpoint is only resumed by a run
-// whose fingerprint is its own but for --bucket-kib. `init` is what LoadInitialWeights says of
-// --init's file, which may lie at any path.
-nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
-                           const std::string& init = "");
-
 // Returns "adam" if gradients are compressed relative to the optimiser's second moments
 // (layers/metric.h), or "plain", as they also are where the codec loses nothing.
 std::string MetricOf(const TrainOptions& options);
+
+// Whether every step moves the weights by the mean gradient. False if there is no such algorithm.
+bool IsAllReduce(const TrainOptions& options);
 
 // Whether each worker must have a share of the data of its own, though they are dealt evenly.
 bool NeedsShares(const TrainOptions& options);
@@ -140,9 +136,6 @@ std::string UsualCodecOf(const TrainOptions& options);
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size);
-
-// Says which entries differ, such as "--lr was 0.1 and is 0.2". The text is empty if none does.
-std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
 
 // Returns the steps that workers train alone for, and those after which a mean is applied, of
 // an algorithm that is_local().

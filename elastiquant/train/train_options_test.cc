@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/train/fingerprint.h"
+
 namespace elastiquant {
 namespace {
 

@@ -1,0 +1,21 @@
+// What a run's weights depend on, by which a checkpoint is known to be of the same run.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "elastiquant/train/train_options.h"
+
+namespace elastiquant {
+
+// Returns the options that the weights depend on, by option name. Two runs with equal
+// fingerprints on the same machine give the same weights. A checkpoint is only resumed by a run
+// whose fingerprint is its own but for --bucket-kib. `init` is what LoadInitialWeights says of
+// --init's file, which may lie at any path.
+nlohmann::json Fingerprint(const TrainOptions& options, int world_size,
+                           const std::string& init = "");
+
+// Says which entries differ, such as "--lr was 0.1 and is 0.2". The text is empty if none does.
+std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
+
+}  // namespace elastiquant
