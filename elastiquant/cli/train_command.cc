@@ -192,7 +192,8 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_option(
          "--every", o.every,
-         "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed")
+         "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed "
+         "and of the algorithms with --ratio")
       ->check(CLI::PositiveNumber);
   app.add_option("--every-later", o.every_later,
                  "Rounds of other lengths later, as 8@500,4@800: of 8 steps once 500 are made");

@@ -117,6 +117,14 @@ class PolicyTest(unittest.TestCase):
         seen = {round(ratio, 6) for decision in told for ratio in decision["ratios"]}
         self.assertEqual(seen, {0.01, 0.1})
 
+    def test_accordion_knows_the_update_of_a_round(self):
+        # All-reduce would send much twice: first it knows nothing, then it looks one step back.
+        quiet = {"algorithm": "accordion:change=0.9", "every": 2}
+        told = decisions(self.trained("quiet", **quiet, schedule="constant"))
+        seen = [d["ratios"] for d in told if d is not None]
+        self.assert_close(seen[0], WORKERS * [0.1])
+        self.assert_close(seen[1], WORKERS * [0.01])
+
     def test_every_policy_of_bits_trains(self):
         for policy in (
             "fixed:bits=3",
@@ -159,6 +167,43 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(decisions(half), decisions(whole))
                 self.assertEqual(summary(half)["weights_hash"], summary(whole)["weights_hash"])
 
+    def test_workers_may_choose_once_a_round(self):
+        codec = "topk:ratio=0.1,bits=16|ef"
+        for name, chosen, plain in (
+            ("parts", {"algorithm": "uniform"}, {"algorithm": "local-sgd", "codec": codec}),
+            (
+                "bits",
+                {"algorithm": "local-sgd", "bits_policy": "fixed:bits=2"},
+                {"algorithm": "local-sgd", "codec": "dither:bits=2"},
+            ),
+        ):
+            with self.subTest(name):
+                told = summary(self.trained(name, every=4, **chosen))
+                same = summary(self.trained(name + "-plain", every=4, **plain))
+                self.assertEqual(told["weights_hash"], same["weights_hash"])
+                self.assertEqual(told["rounds"], 2)
+
+    def test_decisions_of_rounds_resume_exactly(self):
+        for name, options in (
+            ("dagc-r", {"algorithm": "dagc-r"}),
+            ("dagc-a", {"algorithm": "dagc-a"}),
+            ("feddq", {"algorithm": "diloco", "bits_policy": "feddq:resolution=0.001"}),
+            ("adaquantfl", {"algorithm": "local-sgd", "bits_policy": "adaquantfl"}),
+        ):
+            with self.subTest(name):
+                always = {**options, "every": 2, "checkpoint_every": 3}
+                whole = self.trained(name, **always)
+                self.assertEqual(
+                    [i for i, d in enumerate(decisions(whole)) if d is not None], [1, 3, 5, 7]
+                )
+                killed = train(
+                    self.folder / (name + "-half"), inject="kill@step=5,rank=1", **always
+                )
+                self.assertNotEqual(killed.returncode, 0)
+                half = self.trained(name + "-half", "--resume", **always)
+                self.assertEqual(decisions(half), decisions(whole))
+                self.assertEqual(summary(half)["weights_hash"], summary(whole)["weights_hash"])
+
     def test_skipped_steps_teach_nothing(self):
         out = self.trained("nan", bits_policy="noise", inject="nan@step=3,rank=1")
         told = decisions(out)
@@ -172,6 +217,9 @@ class PolicyTest(unittest.TestCase):
             ({"ratio": 0.5}, "--ratio is for --algorithm uniform"),
             ({"bits_policy": "greedy"}, "valid are: adaquantfl"),
             ({"bits_policy": "noise", "codec": "elastic:bits=4"}, "--codec dither"),
+            ({"bits_policy": "noise", "algorithm": "sparseloco"}, "local-sgd or diloco"),
+            ({"algorithm": "dagc-r", "every": 4, "fragments": 2}, "leave out --fragments"),
+            ({"algorithm": "dagc-r", "every_growth": 2}, "with --every"),
         ):
             with self.subTest(options):
                 done = train(self.folder / "wrong", **options)

@@ -42,6 +42,13 @@ Result<std::unique_ptr<FragmentReduction>> FragmentReduction::Make(
   return made;
 }
 
+Result<BucketPlan> FragmentReduction::Plan(std::span<const ParameterShape> shapes,
+                                           const FragmentOptions& options) {
+  return PlanBuckets(shapes, {.bucket_elements = options.bucket_elements,
+                              .exact = options.exact,
+                              .groups = options.fragments});
+}
+
 Status FragmentReduction::MakeParts() {
   const std::vector<size_t>& fragments = options_.fragments;
   if (fragments.size() != shapes_.size()) {
@@ -54,10 +61,7 @@ Status FragmentReduction::MakeParts() {
                            std::to_string(kMaxChannels - options_.reducer.channel) +
                            " fragments at most, not " + std::to_string(parts_.size()));
   }
-  EQ_ASSIGN_OR_RETURN(BucketPlan plan,
-                      PlanBuckets(shapes_, {.bucket_elements = options_.bucket_elements,
-                                            .exact = options_.exact,
-                                            .groups = fragments}));
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, Plan(shapes_, options_));
   for (size_t p = 0; p < fragments.size(); ++p) parts_[fragments[p]].members.push_back(p);
   for (const Part& part : parts_) {
     if (part.members.empty()) return InvalidArgument("a fragment has no parameters");
@@ -108,21 +112,22 @@ Status FragmentReduction::MakeLayers(Communicator* comm) {
   certificate_ = options_.certificate ? options_.certificate : own_certificate_.get();
   for (const PlannedBucket& bucket : all.buckets) buckets_.emplace_back(bucket.elements);
   values_.resize(shapes_.size());
-  size_t first = 0;  // of the fragment's buckets
+  size_t first = 0;
   for (size_t f = 0; f < parts_.size(); ++f) {
-    EQ_RETURN_IF_ERROR(MakePart(comm, f, first));
+    parts_[f].first = first;
+    EQ_RETURN_IF_ERROR(MakePart(comm, f));
     first += parts_[f].plan.buckets.size();
   }
   return {};
 }
 
-// Makes the reduction of a fragment over its buckets, of which `first` is the first.
-Status FragmentReduction::MakePart(Communicator* comm, size_t fragment, size_t first) {
+// Makes the reduction of a fragment over its buckets.
+Status FragmentReduction::MakePart(Communicator* comm, size_t fragment) {
   Part& part = parts_[fragment];
   LayerBuckets buckets{part.plan, shapes_, {}, {}};
   for (size_t b = 0; b < part.plan.buckets.size(); ++b) {
     const PlannedBucket& planned = part.plan.buckets[b];
-    const std::span<float> memory = buckets_[first + b];
+    const std::span<float> memory = bucket(fragment, b);
     for (const BucketSlot& slot : planned.slots) {
       values_[slot.parameter] = memory.subspan(slot.offset, shapes_[slot.parameter].elements);
     }
@@ -136,11 +141,12 @@ Status FragmentReduction::MakePart(Communicator* comm, size_t fragment, size_t f
   // Each has its own noise.
   if (fragment > 0) options.reducer.seed = Mix64(options_.reducer.seed ^ fragment);
   options.certificate = certificate_;
-  options.first_bucket = first;
+  options.first_bucket = part.first;
   options.choose = [this, &part, world = comm->world_size()](
                        size_t b, std::shared_ptr<const Codec> codec) {
     return ChoiceOf(part.plan.buckets[b], std::move(codec), world);
   };
+  if (options_.add) options_.add(fragment, &options);
   EQ_ASSIGN_OR_RETURN(part.layers,
                       LayerReduction::Make(comm, std::move(buckets), codecs_, options));
   return {};

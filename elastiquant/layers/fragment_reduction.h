@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ struct FragmentOptions {
   // together; null: to one of its own.
   Certificate* certificate = nullptr;
   ReducerOptions reducer;  // its channel is the first of as many as there are fragments
+  // Adds to the options of each fragment's reduction, such as its `before_sent`. May be null.
+  std::function<void(size_t fragment, LayerReductionOptions*)> add = nullptr;
 };
 
 // It owns the memory that is averaged, a value for each of the model's. Not thread-safe, except
@@ -49,6 +52,11 @@ class FragmentReduction {
                                                          std::span<const ParameterShape> shapes,
                                                          FragmentOptions options);
 
+  // Returns the buckets of all fragments, one fragment after the other, without scalars. Fails
+  // as PlanBuckets does.
+  static Result<BucketPlan> Plan(std::span<const ParameterShape> shapes,
+                                 const FragmentOptions& options);
+
   size_t fragments() const { return parts_.size(); }
   // The parameters of a fragment, in the order of the model.
   std::span<const size_t> members(size_t fragment) const { return parts_[fragment].members; }
@@ -56,6 +64,11 @@ class FragmentReduction {
   // Finish. They must be left alone between the two.
   std::span<float> values(size_t parameter) { return values_[parameter]; }
   std::span<float> scalars() { return scalars_; }
+  // The reduction of a fragment, and what its buckets hold.
+  LayerReduction& reduction(size_t fragment) { return *parts_[fragment].layers; }
+  std::span<float> bucket(size_t fragment, size_t index) {
+    return buckets_[parts_[fragment].first + index];
+  }
 
   // Begins to average a fragment, and returns at once. `round` is any number that no other
   // average of this fragment has had; all workers must give the same. A fragment's averages
@@ -82,6 +95,7 @@ class FragmentReduction {
  private:
   struct Part {
     BucketPlan plan;
+    size_t first = 0;  // of its buckets, among all
     std::vector<size_t> members;
     std::unique_ptr<LayerReduction> layers;  // over `plan`
     bool is_under_way = false;
@@ -92,7 +106,7 @@ class FragmentReduction {
   Status MakeParts();
   Status MakeCodecs(int world_size);
   Status MakeLayers(Communicator* comm);
-  Status MakePart(Communicator* comm, size_t fragment, size_t first);
+  Status MakePart(Communicator* comm, size_t fragment);
   Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket,
                                   std::shared_ptr<const Codec> codec, int world_size) const;
 

@@ -186,8 +186,17 @@ AgreedRound WorkerSparsity::Report(const OwnRound& own) const {
   return report;
 }
 
+void WorkerSparsity::Foresee(double norm) {
+  if (sparsity_.kind != SparsityKind::kAccordion || !std::isfinite(norm)) return;
+  own_ratio_ = accordion_.Next(norm);
+  has_foreseen_ = true;
+}
+
 void WorkerSparsity::Next(const OwnRound& own, const AgreedRound& agreed) {
-  if (sparsity_.kind == SparsityKind::kAccordion) own_ratio_ = accordion_.Next(own.norm);
+  const bool foreseen = std::exchange(has_foreseen_, false);
+  if (sparsity_.kind == SparsityKind::kAccordion && !foreseen) {
+    own_ratio_ = accordion_.Next(own.norm);
+  }
   if (sparsity_.kind != SparsityKind::kDagcA) return;
   if (tracker_) {
     tracker_->Observe(agreed.sent);

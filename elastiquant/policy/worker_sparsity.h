@@ -88,6 +88,10 @@ class WorkerSparsity {
   // Whether this worker's rounds must tell their quantile.
   bool needs_quantile() const;
 
+  // Decides about the round that begins by the L2 norm of the update that is about to be sent,
+  // for callers who know it before anything of it is sent. Only accordion makes use of it,
+  // which without it goes by the round before.
+  void Foresee(double norm);
   // Returns what this worker contributes to the means of AgreedRound.
   AgreedRound Report(const OwnRound& own) const;
   // Ends a round. Rounds in which nothing was sent, because a worker could not encode, must not
@@ -110,6 +114,7 @@ class WorkerSparsity {
   double own_ratio_ = 0;           // of top-k in the next round
   double relative_threshold_ = 1;  // of this worker, to the common one
   Accordion accordion_;
+  bool has_foreseen_ = false;  // whether accordion has decided by this round's own norm
   std::optional<ThresholdTracker> tracker_;  // of dagc-a, from when there is an estimate
   std::vector<std::string> ladder_;
 };

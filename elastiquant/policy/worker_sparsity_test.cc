@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/policy/policy_testing.h"
@@ -62,6 +63,21 @@ TEST(WorkerSparsityTest, AccordionFollowsTheNorm) {
   EXPECT_EQ(RatioIn(policy->codec()), .1);
   EXPECT_THAT(policy->ladder(),
               ElementsAre("topk:ratio=0.01,bits=16|ef", "topk:ratio=0.1,bits=16|ef"));
+}
+
+TEST(WorkerSparsityTest, AccordionGoesByAnUpdateThatIsKnownInTime) {
+  const auto policy = Make("accordion", .1, 1);
+  policy->Foresee(2);
+  EXPECT_EQ(RatioIn(policy->codec()), .1);
+  policy->Next({.norm = 2}, {});
+  policy->Foresee(2.2);
+  EXPECT_EQ(RatioIn(policy->codec()), .01);
+  policy->Next({.norm = 2.2}, {});
+  EXPECT_EQ(RatioIn(policy->codec()), .01);
+  policy->Foresee(std::numeric_limits<double>::quiet_NaN());  // nothing of it will be sent
+  EXPECT_EQ(RatioIn(policy->codec()), .01);
+  policy->Foresee(1);
+  EXPECT_EQ(RatioIn(policy->codec()), .1);
 }
 
 TEST(WorkerSparsityTest, AbsoluteThresholdsBeginWhenTheWorkersAgreeOnOne) {

@@ -190,7 +190,7 @@ std::string_view CodecOf(AlgorithmKind kind) {
 }
 
 int64_t EveryOf(AlgorithmKind kind) {
-  if (kind == AlgorithmKind::kDelayed) return 1;
+  if (kind == AlgorithmKind::kDelayed || kind == AlgorithmKind::kSparsity) return 1;
   return kind == AlgorithmKind::kSparseLoCo ? 30 : 32;
 }
 

@@ -18,7 +18,6 @@ namespace {
 constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
 constexpr char kRate[] = "learning-rate";  // of what is remembered
-constexpr char kPolicy[] = "policy";       // what decides about codecs remembers
 
 }  // namespace
 
@@ -38,59 +37,11 @@ Result<BucketPlan> AllReduceRunner::Plan(const TrainOptions& options,
       .exact = options.exact,
       .scalars = BackwardPass::kScalars};
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanBuckets(shapes_, plan_options));
-  EQ_RETURN_IF_ERROR(MakeOwn(options, place, plan));
+  EQ_ASSIGN_OR_RETURN(own_,
+                      OwnCodecs::Make(options, *comm_, weights_, plan, place.total_steps));
   if (!own_) return plan;
   plan_options.scalars += own_->scalars();
   return PlanBuckets(shapes_, plan_options);
-}
-
-Status AllReduceRunner::MakeOwn(const TrainOptions& options, const RunnerPlace& place,
-                                const BucketPlan& plan) {
-  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
-  if (algorithm.kind != AlgorithmKind::kSparsity && options.bits_policy.empty()) return {};
-  for (size_t b = 0; b < plan.buckets.size(); ++b) {
-    own_places_.push_back(own_buckets_.size());
-    if (!plan.buckets[b].exact) own_buckets_.push_back(b);
-  }
-  const auto world = static_cast<size_t>(comm_->world_size());
-  WorkerCodecsOptions own{.algorithm = options.algorithm,
-                          .bits_policy = options.bits_policy,
-                          .ratio = RatioOf(options),
-                          .codec = nullptr,
-                          .volumes = place.weights,
-                          .rank = static_cast<size_t>(comm_->rank()),
-                          .two_phase = false,
-                          .steps = place.total_steps,
-                          .buckets = own_buckets_.size()};
-  if (own.volumes.empty()) own.volumes = std::vector<double>(world, 1);
-  EQ_ASSIGN_OR_RETURN(own.codec, MakeCodec(options.codec));
-  EQ_ASSIGN_OR_RETURN(const ExchangeChoice choice,
-                      ExchangeOf(options, own.codec, comm_->world_size()));
-  own.two_phase = choice.way() == Exchange::kTwoPhase;
-  EQ_ASSIGN_OR_RETURN(own_, WorkerCodecs::Make(own));
-  return {};
-}
-
-// Has own codecs see what is sent and what comes of it.
-void AllReduceRunner::AddOwn(LayerReductionOptions* options) {
-  if (!own_) return;
-  const auto is_own = [this](size_t b) { return !plan().buckets[b].exact; };
-  options->ladder = [this, is_own](size_t b) {
-    return is_own(b) ? own_->Ladder() : std::vector<std::shared_ptr<const Codec>>();
-  };
-  options->on_mean = [this, is_own](size_t b) {
-    if (is_own(b)) own_->OnMean(own_places_[b], gradients().bucket(b));
-  };
-  options->reducer.on_measured = [this, is_own](const MeasuredMessage& m) {
-    if (is_own(m.bucket)) own_->OnMeasured(own_places_[m.bucket], m);
-  };
-}
-
-Status AllReduceRunner::UseOwn() {
-  for (const size_t b : own_buckets_) {
-    EQ_RETURN_IF_ERROR(layers_->SetOwnCodec(b, own_->CodecOf(own_places_[b])));
-  }
-  return {};
 }
 
 Status AllReduceRunner::MakeLayers(const TrainOptions& options, const RunnerPlace& place) {
@@ -122,10 +73,10 @@ Status AllReduceRunner::MakeLayers(const TrainOptions& options, const RunnerPlac
       .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
       .has_uncompressed = has_metric || algorithm.has_exact_steps(),
       .before_sent = [this](size_t b) { Capture(b); }};
-  AddOwn(&layer_options);
+  if (own_) own_->AddTo(&layer_options, [this](size_t b) { return gradients().bucket(b); });
   EQ_ASSIGN_OR_RETURN(layers_, LayerReduction::Make(comm_, std::move(buckets), codecs_->Now(),
                                                     std::move(layer_options)));
-  if (own_) EQ_RETURN_IF_ERROR(UseOwn());
+  if (own_) EQ_RETURN_IF_ERROR(own_->UseIn(layers_.get()));
   if (!has_metric) return {};
   exact_steps_ = options.exact_steps;
   // They stay where they are. Before the first step they are zero, and the metric is plain.
@@ -178,31 +129,9 @@ Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
   SaveSections(std::move(memory), "", checkpoint);
   checkpoint->tensors[kRate] = {
       .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
-  if (own_) {
-    const std::vector<double> state = own_->SaveState();
-    checkpoint->tensors[kPolicy] = {.dtype = "F64",
-                                    .shape = {static_cast<int64_t>(state.size())},
-                                    .bytes = BytesOf(std::span(state))};
-  }
+  if (own_) own_->Save(checkpoint);
   replica_->SaveOwn(checkpoint);
   return {};
-}
-
-Status AllReduceRunner::LoadPolicy(const std::vector<uint8_t>& bytes) {
-  if (bytes.size() % sizeof(double) != 0) {
-    return CorruptData(std::string("section ") + kPolicy + " has a wrong size");
-  }
-  std::vector<double> state(bytes.size() / sizeof(double));
-  if (!state.empty()) std::memcpy(state.data(), bytes.data(), bytes.size());
-  EQ_RETURN_IF_ERROR(own_->LoadState(state));
-  return UseOwn();
-}
-
-nlohmann::json AllReduceRunner::Policy() const {
-  if (!own_) return nullptr;
-  std::vector<std::string> groups;
-  for (const size_t b : own_buckets_) groups.push_back(plan().buckets[b].name);
-  return {{"groups", groups}};
 }
 
 Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
@@ -217,7 +146,7 @@ Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;
   EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));
-  if (own_) EQ_RETURN_IF_ERROR(LoadPolicy(memory[kPolicy]));
+  if (own_) EQ_RETURN_IF_ERROR(own_->Load(checkpoint, layers_.get()));
   EQ_RETURN_IF_ERROR(layers_->LoadMemory(memory));
   return replica_->LoadOwn(checkpoint);
 }
@@ -233,21 +162,20 @@ Status AllReduceRunner::OnReady(size_t bucket) {
 void AllReduceRunner::Capture(size_t bucket) {
   const bool exact = plan().buckets[bucket].exact;
   codecs_->Capture(exact ? kExact : kCompressed, step_ + 1, gradients().bucket(bucket));
-  if (!own_ || exact) return;
-  own_->BeforeSent(own_places_[bucket], gradients().bucket(bucket),
-                   layers_->Remembered(bucket));
+  if (own_) own_->BeforeSent(bucket, gradients().bucket(bucket), layers_->Remembered(bucket));
 }
 
 // Tells the worker's own codecs of a step, and has them decide about the next one.
 Status AllReduceRunner::EndOwn(const StepOutcome& outcome, double learning_rate,
                                StepRecord* record) {
   if (!own_) return {};
-  const bool is_void = outcome.skipped || uncompressed_;
-  EQ_RETURN_IF_ERROR(own_->EndStep(
-      own_scalars(),
-      {.loss = record->loss, .learning_rate = learning_rate, .is_void = is_void}));
-  if (!is_void) record->decisions = own_->Decisions();
-  return UseOwn();
+  EQ_ASSIGN_OR_RETURN(record->decisions,
+                      own_->EndRound(own_scalars(),
+                                     {.loss = record->loss,
+                                      .learning_rate = learning_rate,
+                                      .is_void = outcome.skipped || uncompressed_},
+                                     layers_.get()));
+  return {};
 }
 
 // Leaves the means of what the workers have sent in the gradients.
@@ -260,7 +188,7 @@ Result<StepOutcome> AllReduceRunner::Reduce(int64_t step, double learning_rate,
   units_->BeforeStep(*layers_);
   EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed_));
   units_->InStep(*layers_);
-  if (own_) own_->BeginStep(own_scalars());
+  if (own_) own_->BeginRound(own_scalars());
   EQ_RETURN_IF_ERROR(pass_->Run(batch));
   auto outcome = layers_->Finish();
   units_->AfterStep(*layers_);

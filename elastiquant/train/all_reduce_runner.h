@@ -12,8 +12,8 @@
 #include "elastiquant/layers/memory_units.h"
 #include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/own_codecs.h"
 #include "elastiquant/train/runner.h"
-#include "elastiquant/train/worker_codecs.h"
 
 namespace elastiquant {
 
@@ -49,7 +49,7 @@ class AllReduceRunner final : public Runner {
     return pass_->NonFiniteLayer(otherwise);
   }
   Counts counts() const override { return {rounds_, rounds_}; }
-  nlohmann::json Policy() const override;
+  nlohmann::json Policy() const override { return own_ ? own_->Policy() : nullptr; }
 
  private:
   AllReduceRunner(const TrainOptions& options, const RunnerPlace& place,
@@ -62,10 +62,6 @@ class AllReduceRunner final : public Runner {
 
   Status MakeLayers(const TrainOptions& options, const RunnerPlace& place);
   Result<BucketPlan> Plan(const TrainOptions& options, const RunnerPlace& place);
-  Status MakeOwn(const TrainOptions& options, const RunnerPlace& place, const BucketPlan& plan);
-  void AddOwn(LayerReductionOptions* options);
-  Status UseOwn();
-  Status LoadPolicy(const std::vector<uint8_t>& bytes);
   Status EndOwn(const StepOutcome& outcome, double learning_rate, StepRecord* record);
   std::span<float> own_scalars() {
     return gradients().scalars().subspan(BackwardPass::kScalars);
@@ -87,10 +83,7 @@ class AllReduceRunner final : public Runner {
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<RunCodecs> codecs_;
   std::unique_ptr<MemoryUnits> units_;  // the learning rate, if the codec has it in its memory
-  std::unique_ptr<WorkerCodecs>
-      own_;                          // codecs that this worker chooses for itself; may be null
-  std::vector<size_t> own_buckets_;  // that they are for: all but the exact ones
-  std::vector<size_t> own_places_;   // by bucket, its place among them
+  std::unique_ptr<OwnCodecs> own_;      // what this worker chooses for itself; may be null
   std::unique_ptr<LayerReduction> layers_;
   int64_t exact_steps_ = 0;    // first steps that go uncompressed, because there is a metric
   int64_t step_ = 0;           // the newest step

@@ -62,7 +62,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (o.precision != "fp32") print["--precision"] = o.precision;
   if (!IsAllReduce(o)) print["--algorithm"] = o.algorithm;
   const Algorithm algorithm = ParseAlgorithm(o.algorithm).value();
-  if (algorithm.is_local() || algorithm.kind == AlgorithmKind::kDelayed) {
+  if (TrainsAlone(o) || algorithm.kind == AlgorithmKind::kDelayed) {
     print["--every"] = RoundOf(o);
     print["--fragments"] = o.fragments;
     if (o.every_growth > 0) print["--every-growth"] = o.every_growth;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -11,8 +13,9 @@ namespace elastiquant {
 namespace {
 
 // Sections of a worker's checkpoint.
-constexpr char kMachine[] = "local/";      // then the field of LocalSteps, and the parameter
-constexpr char kArrived[] = "arrived/";    // then the parameter: a mean that is to be applied
+constexpr char kMachine[] = "local/";    // then the field of LocalSteps, and the parameter
+constexpr char kArrived[] = "arrived/";  // then the parameter: a mean that is to be applied
+constexpr char kLosses[] = "losses";     // of the steps since the last round, and their number
 constexpr char kLost[] = "arrived-lost/";  // then the fragment: what was wrong with it
 
 }  // namespace
@@ -63,8 +66,49 @@ Status LocalRunner::MakeFragments() {
   fragments.fragments = fragment_of_;
   // Rounds are rare: each of them is measured, if any is to be.
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
+  EQ_RETURN_IF_ERROR(AddOwn(&fragments));
   EQ_ASSIGN_OR_RETURN(fragments_,
                       FragmentReduction::Make(comm_, shapes_, std::move(fragments)));
+  return own_ ? own_->UseIn(&fragments_->reduction(0)) : Status::Ok();
+}
+
+// Has codecs that this worker chooses see what is sent and what comes of it. ValidateOptions
+// sees to it that there is one fragment then, and that its mean is applied at once.
+Status LocalRunner::AddOwn(FragmentOptions* options) {
+  EQ_ASSIGN_OR_RETURN(const BucketPlan plan, FragmentReduction::Plan(shapes_, *options));
+  const int64_t rounds = machine_->schedule().RoundOf(total_steps_) + 1;
+  EQ_ASSIGN_OR_RETURN(own_, OwnCodecs::Make(options_, *comm_, weights_, plan, rounds));
+  if (!own_) return {};
+  options->scalars = kScalars + own_->scalars();
+  options->add = [this](size_t fragment, LayerReductionOptions* layers) {
+    own_->AddTo(layers, [this, fragment](size_t b) { return fragments_->bucket(fragment, b); });
+    layers->before_sent = [this, fragment](size_t b) {
+      own_->BeforeSent(b, fragments_->bucket(fragment, b),
+                       fragments_->reduction(fragment).Remembered(b));
+    };
+  };
+  return {};
+}
+
+// All that is to be sent is known by now.
+Status LocalRunner::BeginRound() {
+  if (!own_) return {};
+  EQ_RETURN_IF_ERROR(own_->Foresee(&fragments_->reduction(0)));
+  fragments_->scalars()[0] =
+      Sendable(std::exchange(losses_, 0) / static_cast<double>(std::max<int64_t>(steps_, 1)));
+  steps_ = 0;
+  own_->BeginRound(own_scalars());
+  return {};
+}
+
+// What workers send is how far they have moved, so that nothing multiplies it later.
+Status LocalRunner::EndRound(const StepOutcome& outcome) {
+  if (!own_) return {};
+  const StepSeen seen{.loss = static_cast<double>(fragments_->scalars()[0]),
+                      .learning_rate = 1,
+                      .is_void = outcome.skipped};
+  EQ_ASSIGN_OR_RETURN(decisions_,
+                      own_->EndRound(own_scalars(), seen, &fragments_->reduction(0)));
   return {};
 }
 
@@ -136,6 +180,7 @@ Result<StepOutcome> LocalRunner::Apply(size_t fragment) {
   comm_->SetActivity("waiting for the mean of a round");
   EQ_RETURN_IF_ERROR(Arrive(fragment));
   StepOutcome outcome = *std::exchange(arrived_[fragment], std::nullopt);
+  EQ_RETURN_IF_ERROR(EndRound(outcome));
   machine_->Apply(fragment, outcome.skipped ? nullptr : Place());
   bad_rounds_ = outcome.skipped ? bad_rounds_ + 1 : 0;
   if (bad_rounds_ < options_.max_skipped) return outcome;
@@ -151,6 +196,7 @@ Result<StepOutcome> LocalRunner::Act() {
     const size_t f = task->fragment;
     if (task->kind == Kind::kSend) {
       machine_->Send(f, Place());
+      EQ_RETURN_IF_ERROR(BeginRound());
       EQ_RETURN_IF_ERROR(fragments_->Begin(f, static_cast<uint64_t>(task->round)));
       ++rounds_;
     } else if (task->kind == Kind::kApply) {
@@ -171,6 +217,10 @@ Status LocalRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& lo
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
   EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
   made_ = {pass_->Record(learning_rate, !made), watch};
+  if (made) {
+    losses_ += made_->record.loss;
+    ++steps_;
+  }
   course_->Enter(step + 1, step + 1 == total_steps_);
   return {};
 }
@@ -181,6 +231,7 @@ Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*i
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act());
   StepRecord record = std::move(made_->record);
   record.seconds.total = made_->watch.Seconds();
+  record.decisions = std::exchange(decisions_, nullptr);
   made_.reset();
   const Traffic traffic = comm_->traffic();
   ReducerStats stats = std::exchange(stats_, {});
@@ -206,11 +257,27 @@ Status LocalRunner::SaveMemory(Checkpoint* checkpoint) {
     }
   }
   SaveMemoryOf(*fragments_, "", checkpoint);
+  if (own_) {
+    own_->Save(checkpoint);
+    SaveDoubles(kLosses, {{losses_, static_cast<double>(steps_)}}, checkpoint);
+  }
   machine_->ForEachState([&](std::string_view field, size_t p, std::span<float> values) {
     SaveFloats(kMachine + std::string(field) + "/" + shapes_[p].name, values, checkpoint);
   });
   // The replica as it is: this worker's own weights, statistics and optimiser.
   replica_->Save(checkpoint);
+  return {};
+}
+
+Status LocalRunner::LoadOwn(const Checkpoint& checkpoint) {
+  if (!own_) return {};
+  EQ_RETURN_IF_ERROR(own_->Load(checkpoint, &fragments_->reduction(0)));
+  EQ_ASSIGN_OR_RETURN(const std::vector<double> losses, LoadDoubles(checkpoint, kLosses));
+  if (losses.size() != 2 || !std::isfinite(losses[0]) || !(losses[1] >= 0 && losses[1] < 1e9)) {
+    return CorruptData(std::string("section ") + kLosses + " is damaged");
+  }
+  losses_ = losses[0];
+  steps_ = static_cast<int64_t>(losses[1]);
   return {};
 }
 
@@ -224,6 +291,7 @@ Status LocalRunner::LoadMemory(const Checkpoint& checkpoint) {
   });
   EQ_RETURN_IF_ERROR(status);
   EQ_RETURN_IF_ERROR(LoadMemoryOf(checkpoint, "", fragments_.get()));
+  EQ_RETURN_IF_ERROR(LoadOwn(checkpoint));
   for (size_t f = 0; f < fragments_->fragments(); ++f) {
     const std::span<const size_t> members = fragments_->members(f);
     if (!checkpoint.tensors.contains(kArrived + shapes_[members[0]].name)) continue;

@@ -15,6 +15,7 @@
 #include "elastiquant/protocol/round_course.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/own_codecs.h"
 #include "elastiquant/train/runner.h"
 
 namespace elastiquant {
@@ -50,6 +51,7 @@ class LocalRunner final : public Runner, public RoundRunner {
     return otherwise;
   }
   Counts counts() const override { return {rounds_, rounds_}; }
+  nlohmann::json Policy() const override { return own_ ? own_->Policy() : nullptr; }
 
   RoundRunner* rounds() override { return this; }
   void LeaveGroup() override;
@@ -72,6 +74,9 @@ class LocalRunner final : public Runner, public RoundRunner {
         total_steps_(place.total_steps),
         weights_(place.weights) {}
 
+  // What own codecs are told of beside what they tell each other: the mean loss of a round.
+  static constexpr size_t kScalars = 1;
+
   // A local step that was made, and may have to wait for what follows it.
   struct Made {
     StepRecord record;
@@ -80,6 +85,11 @@ class LocalRunner final : public Runner, public RoundRunner {
 
   Status MakeMachine(const Algorithm& algorithm);
   Status MakeFragments();
+  Status AddOwn(FragmentOptions* options);
+  std::span<float> own_scalars() { return fragments_->scalars().subspan(kScalars); }
+  Status LoadOwn(const Checkpoint& checkpoint);
+  Status BeginRound();
+  Status EndRound(const StepOutcome& outcome);
   double Share() const;
   Status MakeStep(int64_t step, double learning_rate, TrainLoader& loader);
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
@@ -100,7 +110,11 @@ class LocalRunner final : public Runner, public RoundRunner {
   std::optional<LocalSteps> machine_;
   std::optional<RoundCourse> course_;
   std::optional<Made> made_;
+  std::unique_ptr<OwnCodecs> own_;  // what this worker chooses for itself; may be null
   std::unique_ptr<FragmentReduction> fragments_;
+  double losses_ = 0;         // of the steps since the last round, if there are own codecs
+  int64_t steps_ = 0;         // their number
+  nlohmann::json decisions_;  // about a round that is over and not yet in a record
   // By fragment: what came of an average that has been waited for, but not yet been applied.
   std::vector<std::optional<StepOutcome>> arrived_;
   int64_t bad_rounds_ = 0;  // in a row, whose work was lost

@@ -49,6 +49,23 @@ Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
   return {};
 }
 
+void SaveDoubles(const std::string& name, std::span<const double> values,
+                 Checkpoint* checkpoint) {
+  checkpoint->tensors[name] = {
+      .dtype = "F64", .shape = {static_cast<int64_t>(values.size())}, .bytes = BytesOf(values)};
+}
+
+Result<std::vector<double>> LoadDoubles(const Checkpoint& checkpoint, const std::string& name) {
+  const auto found = checkpoint.tensors.find(name);
+  if (found == checkpoint.tensors.end() || found->second.bytes.size() % sizeof(double) != 0) {
+    return CorruptData("section " + name + " is missing or has a wrong size");
+  }
+  const std::vector<uint8_t>& bytes = found->second.bytes;
+  std::vector<double> values(bytes.size() / sizeof(double));
+  std::ranges::copy(bytes, reinterpret_cast<uint8_t*>(values.data()));
+  return values;
+}
+
 Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name) {
   const auto found = checkpoint.metadata.find(name);
   int64_t count = 0;

@@ -24,6 +24,11 @@ void SaveFloats(const std::string& name, std::span<const float> values, Checkpoi
 Status LoadFloats(const Checkpoint& checkpoint, const std::string& name,
                   std::span<float> values);
 
+void SaveDoubles(const std::string& name, std::span<const double> values,
+                 Checkpoint* checkpoint);
+// Fails with CorruptData, which names the section, if it is missing or damaged.
+Result<std::vector<double>> LoadDoubles(const Checkpoint& checkpoint, const std::string& name);
+
 // Fails with CorruptData if the entry of the metadata is missing or no count.
 Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name);
 

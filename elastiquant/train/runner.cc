@@ -15,7 +15,7 @@ Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
                                            const RunnerPlace& place,
                                            std::unique_ptr<GradientDump> dump) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
-  if (algorithm.is_local()) return LocalRunner::Make(options, place);
+  if (TrainsAlone(options)) return LocalRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kDelayed) return DelayedRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kQuantisedData) return DataRunner::Make(options, place);
   if (algorithm.is_lazy()) return LazyRunner::Make(options, place);

@@ -38,6 +38,10 @@ class SparsityCodecs : public WorkerCodecs {
   size_t scalars() const override { return kDecisions + workers_; }
   std::vector<std::shared_ptr<const Codec>> Ladder() const override { return ladder_; }
 
+  Status Foresee(double norm) override {
+    policy_->Foresee(norm);
+    return Refresh();
+  }
   void BeginStep(std::span<float> scalars) override {
     Forget();
     std::ranges::fill(scalars, 0.0F);

@@ -52,6 +52,13 @@ Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
   return Status(choice.status().code(), given + ": " + choice.status().message());
 }
 
+bool TrainsAlone(const TrainOptions& options) {
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  if (!algorithm.ok()) return false;
+  if (algorithm->kind == AlgorithmKind::kSparsity) return RoundOf(options) > 1;
+  return algorithm->is_local();
+}
+
 int64_t RoundOf(const TrainOptions& options) {
   if (options.every != 0) return options.every;
   return EveryOf(ParseAlgorithm(options.algorithm).value().kind);

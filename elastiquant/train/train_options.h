@@ -120,7 +120,8 @@ Status ValidateOptions(const TrainOptions& options);
 // (layers/metric.h), or "plain", as they also are where the codec loses nothing.
 std::string MetricOf(const TrainOptions& options);
 
-// Whether every step moves the weights by the mean gradient. False if there is no such algorithm.
+// Whether every step moves the weights by the mean gradient. False if there is no such
+// algorithm.
 bool IsAllReduce(const TrainOptions& options);
 
 // Whether each worker must have a share of the data of its own, though they are dealt evenly.
@@ -137,14 +138,18 @@ std::string UsualCodecOf(const TrainOptions& options);
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size);
 
-// Returns the steps that workers train alone for, and those after which a mean is applied, of
-// an algorithm that is_local().
+// Whether workers train alone between two exchanges: an algorithm that is_local(), or one by
+// which workers send unequal parts, if they do so every few steps.
+bool TrainsAlone(const TrainOptions& options);
+
+// Returns the steps that workers train alone for, and those after which a mean is applied, if
+// the algorithm TrainsAlone.
 int64_t RoundOf(const TrainOptions& options);
 int64_t DelayOf(const TrainOptions& options);
 // Parses "H@STEP,...": rounds have H steps once STEP steps are made. Fails with
 // InvalidArgument unless steps rise.
 Result<std::vector<RoundPhase>> ParsePhases(std::string_view text);
-// The shortest round of an algorithm that is_local(), and RoundScheduleOptions::ends.
+// The shortest round of an algorithm that TrainsAlone, and RoundScheduleOptions::ends.
 int64_t ShortestRoundOf(const TrainOptions& options);
 std::vector<int64_t> RoundEnds(const TrainOptions& options, int64_t total_steps);
 

@@ -114,6 +114,13 @@ TEST(TrainOptionsTest, AlgorithmsThatSendPartsNameTheirCodec) {
     EXPECT_EQ(o.codec, "topk:ratio=0.1,bits=16|ef");
     EXPECT_EQ(ErrorOf(o), "") << algorithm;
   }
+  o.every = 10;
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_TRUE(TrainsAlone(o));
+  EXPECT_EQ(Fingerprint(o, 2)["--every"], 10);
+  o.every = 1;
+  EXPECT_FALSE(TrainsAlone(o));
+  EXPECT_FALSE(Fingerprint(o, 2).contains("--every"));
   o.ratio = .02;
   EXPECT_THAT(ErrorOf(o), HasSubstr("leave out --codec"));
   o.codec = UsualCodecOf(o);
@@ -147,7 +154,15 @@ TEST(TrainOptionsTest, PoliciesOfBitsAreCheckedBeforeAnythingStarts) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("valid are: adaquantfl, aqg, dadaquant"));
   o.bits_policy = "noise";
   o.algorithm = "local-sgd";
-  EXPECT_THAT(ErrorOf(o), HasSubstr("--algorithm allreduce"));
+  EXPECT_EQ(ErrorOf(o), "");
+  o.fragments = 2;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("leave out --fragments"));
+  o.fragments = 1;
+  o.on_loss = "go-on";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--bits-policy has learnt"));
+  o.on_loss = "stop";
+  o.algorithm = "lasg";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--algorithm allreduce, local-sgd or diloco"));
 }
 
 TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {

@@ -123,6 +123,12 @@ Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + " hides a round behind the next one: it has no fragments, " +
                            "no mix, and no other delay than --every");
   }
+  const bool has_own_codecs =
+      algorithm.kind == AlgorithmKind::kSparsity || !o.bits_policy.empty();
+  if (has_own_codecs && (o.fragments != 1 || DelayOf(o) > 0)) {
+    return InvalidArgument(given + " is asked to choose what each worker sends by what the " +
+                           "round before has shown: leave out --fragments, delay and eager");
+  }
   if (algorithm.mix > 0 && DelayOf(o) == 0) {
     return InvalidArgument(given + ": mix keeps a part of what was learnt while a mean was " +
                            "under way: it needs a delay");
@@ -187,17 +193,20 @@ Status ValidateAlgorithm(const TrainOptions& o) {
   if (!algorithm.ok()) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
-  if (algorithm->is_local()) return ValidateLocal(o, *algorithm);
+  if (TrainsAlone(o)) return ValidateLocal(o, *algorithm);
   if (o.every_growth != 0 || !o.every_later.empty()) {
     return InvalidArgument(
         "--every-growth and --every-later are for algorithms whose workers train alone "
-        "(local-sgd, diloco, sparseloco)");
+        "(local-sgd, diloco, sparseloco, and with --every those that send unequal parts)");
   }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
-  if (o.every != 0 || o.fragments != 1) {
+  const bool has_every = algorithm->kind == AlgorithmKind::kSparsity;
+  if (has_every) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
+  if ((o.every != 0 && !has_every) || o.fragments != 1) {
     return InvalidArgument(
-        "--every and --fragments are for algorithms whose workers train " +
-        std::string("alone (local-sgd, diloco, sparseloco); --every is for delayed, too"));
+        "--every and --fragments are for algorithms whose workers train alone (local-sgd, "
+        "diloco, sparseloco); --every is for delayed, uniform, dagc-r, dagc-a and accordion, "
+        "too");
   }
   if (algorithm->is_lazy()) return ValidateLazy(o);
   if (algorithm->kind == AlgorithmKind::kQuantisedData) return ValidateData(o, *algorithm);
@@ -252,8 +261,12 @@ Status ValidateBitsPolicy(const TrainOptions& o) {
   const std::string given = "--bits-policy " + o.bits_policy;
   const auto policy = policy::ParseBitPolicy(o.bits_policy, {.weights = {1}});
   if (!policy.ok()) return InvalidArgument("--bits-policy: " + policy.status().message());
-  if (!IsAllReduce(o)) {
-    return InvalidArgument(given + " is about gradients: it needs --algorithm allreduce");
+  const auto algorithm = ParseAlgorithm(o.algorithm);
+  const bool averages = algorithm.ok() && (algorithm->kind == AlgorithmKind::kAllReduce ||
+                                           algorithm->kind == AlgorithmKind::kLocalSgd ||
+                                           algorithm->kind == AlgorithmKind::kDiLoCo);
+  if (!averages) {
+    return InvalidArgument(given + " needs --algorithm allreduce, local-sgd or diloco");
   }
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   if (RateOf(*codec) == RateOf(*MakeCodec("dither").value())) return Status::Ok();
@@ -320,6 +333,11 @@ Status ValidateOnLoss(const TrainOptions& o) {
         "--on-loss go-on is for algorithms whose workers meet in rounds: "
         "local-sgd, diloco or sparseloco; under --algorithm " +
         o.algorithm + " every step needs all workers");
+  }
+  if (!o.bits_policy.empty()) {
+    return InvalidArgument(
+        "--on-loss go-on cannot tell a worker that comes back what --bits-policy has learnt of "
+        "earlier rounds: leave one of them out");
   }
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   if (codec->exchange() != Exchange::kFactors) return Status::Ok();

@@ -55,6 +55,12 @@ class WorkerCodecs {
   // Returns what buckets may be sent under, for LayerReductionOptions::ladder.
   virtual std::vector<std::shared_ptr<const Codec>> Ladder() const = 0;
 
+  // May be called before BeginStep by callers who know the L2 norm of all that this worker is
+  // about to send: a decision about this step then goes by it (WorkerSparsity::Foresee).
+  virtual Status Foresee(double norm) {
+    (void)norm;
+    return {};
+  }
   // Sets the scalars: what the last step has shown this worker, and what it decided for this
   // one.
   virtual void BeginStep(std::span<float> scalars) = 0;
