@@ -37,7 +37,7 @@ import time
 import atlas_plan
 import atlas_show
 import late_link
-import netns
+import namespaces
 import settings
 from atlas_plan import Cell
 
@@ -75,19 +75,19 @@ class Lab:
         links are held to their rate from the second step on only."""
         s = self.settings
         if link is not None and s["network"] == "tc":
-            self.run_by_tc(command, netns.parse_rate(link), late)
+            self.run_by_tc(command, namespaces.parse_rate(link), late)
             return
         command = [*command, "--workers", str(s["workers"])]
         if link is not None:
             command += ["--link", f"{link},{s['delay']}"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            raise netns.LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+            raise namespaces.LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
 
     def run_by_tc(self, command: list[str], rate: int, late: pathlib.Path | None) -> None:
         s = self.settings
-        delay = netns.parse_delay(s["delay"])
-        with netns.Network(s["workers"], None if late else rate, delay) as network:
+        delay = namespaces.parse_delay(s["delay"])
+        with namespaces.Network(s["workers"], None if late else rate, delay) as network:
             slowed = late_link.LateLink(network, rate, late) if late else None
             network.run(command, quiet=True, meanwhile=slowed)
             if slowed:
@@ -107,7 +107,7 @@ class Lab:
         if path.exists():
             return json.loads(path.read_text())
         if self.args.table_only:
-            raise netns.LabError(f"there is no {path}: run this once without --table-only")
+            raise namespaces.LabError(f"there is no {path}: run this once without --table-only")
         out, steps = self.args.out / "reference", 12
         self.run(self.train(out, steps, "fp32", steps), None, None)
         first = lines(out / "metrics.jsonl")
@@ -128,7 +128,9 @@ class Lab:
     def plan(self, cell: Cell, reference: dict) -> atlas_plan.Plan:
         s, computing = self.settings, reference["computing_seconds"]
         size = (reference["coordinates"], s["workers"])
-        exchange = atlas_plan.exchange_seconds(cell, *size, netns.parse_delay(s["delay"]) / 1e6)
+        exchange = atlas_plan.exchange_seconds(
+            cell, *size, namespaces.parse_delay(s["delay"]) / 1e6
+        )
         start = None
         if not self.starts_fast(cell, reference):
             start = atlas_plan.spreading_seconds(cell, *size)
@@ -171,7 +173,7 @@ class Lab:
                 found = self.measure(cell, plan, reference)
                 said = f"{100 * found['utilisation']:.1f} %, "
                 said += f"{found['seconds_per_step']:.3g} s a step"
-            except (netns.LabError, ValueError) as error:
+            except (namespaces.LabError, ValueError) as error:
                 failed += 1
                 said = f"FAILED: {error}"
             left -= plan.seconds
@@ -210,7 +212,7 @@ def settings_of(args: argparse.Namespace) -> dict:
 def write(args: argparse.Namespace, lab: Lab, cells: list[Cell]) -> None:
     found = [cell for cell in map(lab.measured, cells) if cell]
     if not found:
-        raise netns.LabError("no cell is there")
+        raise namespaces.LabError("no cell is there")
     reference = lab.reference()
     atlas = atlas_show.Atlas(lab.settings, reference, found)
     whole = {"settings": lab.settings, "reference": reference, "cells": found}
@@ -242,9 +244,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("options", nargs="*", help="more for `elastiquant train`, after --")
     args = parser.parse_args()
     try:
-        netns.parse_delay(args.delay)
+        namespaces.parse_delay(args.delay)
         for link in args.links:
-            netns.parse_rate(link)
+            namespaces.parse_rate(link)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
     if min(args.every) < 1 or args.workers < 2:
@@ -255,7 +257,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    netns.stop_on_signals()
+    namespaces.stop_on_signals()
     cells = [
         Cell(codec, every, link)
         for every, codec, link in itertools.product(args.every, args.codecs, args.links)
@@ -265,14 +267,14 @@ def main() -> None:
         lab = Lab(args, settings_of(args))
         if not args.table_only:
             if not args.program.exists():
-                raise netns.LabError(f"{args.program} is missing: run make build")
+                raise namespaces.LabError(f"{args.program} is missing: run make build")
             if lab.settings["network"] == "tc":
-                netns.require_privileges()
+                namespaces.require_privileges()
             else:
                 print("links are EMULATED by --link, not shaped by tc", flush=True)
             failed = lab.measure_all(cells)
         write(args, lab, cells)
-    except netns.LabError as error:
+    except namespaces.LabError as error:
         sys.exit(f"atlas: {error}")
     except KeyboardInterrupt:
         sys.exit("atlas: stopped; run it again to go on")

@@ -6,7 +6,7 @@ import re
 import statistics
 from typing import NamedTuple
 
-import netns
+import namespaces
 
 # Headers of frames, and acknowledgements, for each byte of a message: 1514 + 24 for 1448.
 ON_THE_WIRE = 1.07
@@ -67,13 +67,13 @@ def exchange_seconds(cell: Cell, coordinates: int, workers: int, delay: float) -
     the delay too (in seconds)."""
     bits = re.search(r"bits=([\d.]+)", cell.codec)
     sent = 2 * (workers - 1) / workers * coordinates * (float(bits[1]) if bits else 32)
-    return sent * ON_THE_WIRE / netns.parse_rate(cell.link) + 2 * delay
+    return sent * ON_THE_WIRE / namespaces.parse_rate(cell.link) + 2 * delay
 
 
 def spreading_seconds(cell: Cell, coordinates: int, workers: int) -> float:
     """Estimated seconds in which worker 0 sends weights and momentum to each of the others."""
     sent = 2 * 32 * coordinates * (workers - 1)
-    return sent * ON_THE_WIRE / netns.parse_rate(cell.link)
+    return sent * ON_THE_WIRE / namespaces.parse_rate(cell.link)
 
 
 def starts_fast(cell: Cell, coordinates: int, workers: int, computing: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-import netns
+import namespaces
 from atlas_plan import label, rate_name
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
@@ -29,7 +29,7 @@ class Atlas:
         # In the order in which they were asked for.
         self.codecs = list(dict.fromkeys(c["codec"] for c in cells))
         self.everies = sorted({c["every"] for c in cells})
-        self.links = sorted({c["link"] for c in cells}, key=netns.parse_rate)
+        self.links = sorted({c["link"] for c in cells}, key=namespaces.parse_rate)
 
     def percent(self, codec: str, every: int, link: str) -> float | None:
         """At most 100, which noise may exceed; None if the cell is not there."""

@@ -11,7 +11,7 @@ from unittest import mock
 import atlas
 import atlas_plan
 import atlas_show
-import netns
+import namespaces
 from atlas_plan import Cell, Plan
 
 SETTINGS = {
@@ -165,7 +165,9 @@ class CommandTest(unittest.TestCase):
     def test_other_settings_do_not_mix(self):
         atlas.settings_of(self.arguments())
         atlas.settings_of(self.arguments("--links", "1mbit"))
-        with self.assertRaisesRegex(netns.LabError, "has measurements with batch 16, not 8"):
+        with self.assertRaisesRegex(
+            namespaces.LabError, "has measurements with batch 16, not 8"
+        ):
             atlas.settings_of(self.arguments("--batch", "8"))
 
     def test_a_cell_that_is_there_is_not_run_again(self):
@@ -196,7 +198,7 @@ class CommandTest(unittest.TestCase):
         args = self.arguments("--links", "5mbit")
         lab = atlas.Lab(args, atlas.settings_of(args))
         (self.out / "reference.json").write_text(json.dumps(REFERENCE))
-        failure = mock.Mock(side_effect=netns.LabError("no route"))
+        failure = mock.Mock(side_effect=namespaces.LabError("no route"))
         with mock.patch.object(lab, "run", failure), mock.patch("builtins.print") as said:
             self.assertEqual(lab.measure_all([Cell("fp32", 1, "5mbit")]), 1)
         self.assertIn("FAILED: no route", str(said.call_args_list))

@@ -21,7 +21,7 @@ import pathlib
 import subprocess
 import sys
 
-import netns
+import namespaces
 
 LAB = pathlib.Path(__file__).resolve().parent
 ROOT = LAB.parent
@@ -97,7 +97,7 @@ def seconds_of(result: dict) -> float:
 
 
 def bits_per_second(rate: str) -> float:
-    return math.inf if rate == "none" else netns.parse_rate(rate)
+    return math.inf if rate == "none" else namespaces.parse_rate(rate)
 
 
 def is_theirs(method: str) -> bool:

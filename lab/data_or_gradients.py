@@ -19,7 +19,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import netns
+import namespaces
 import settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -207,7 +207,7 @@ def main() -> None:
     names = ("data", "model", "workers", "batch", "epochs", "lr", "warmup", "seed")
     try:
         settings.keep(args.out, {n: getattr(args, n) for n in names}, adopt=args.table_only)
-    except netns.LabError as error:
+    except namespaces.LabError as error:
         sys.exit(f"data_or_gradients: {error}")
     rows = [
         row_of(scheme, summary)

@@ -35,7 +35,7 @@ import atlas_plan
 import frontier_plot
 import frontier_rows
 import frontier_schemes
-import netns
+import namespaces
 import settings
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, METHODS, Bits, Scheme
@@ -300,7 +300,7 @@ def main() -> None:
         if not rows or rows[0].scheme != FP32 or rows[0].loss == math.inf:
             sys.exit("frontier: there is no run of fp32, with which the others are compared")
         write(args, lab, rows)
-    except netns.LabError as error:
+    except namespaces.LabError as error:
         sys.exit(f"frontier: {error}")
     except KeyboardInterrupt:
         sys.exit("frontier: stopped; run it again to go on")

@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import NamedTuple
 
-import netns
+import namespaces
 from atlas_plan import ON_THE_WIRE
 from frontier_schemes import STREAMS, Scheme
 
@@ -86,7 +86,7 @@ def frontier(rows: list[Row]) -> list[Row]:
 def parse_link(link: str) -> tuple[float, float]:
     """Bits a second, and the one-way delay in seconds, of "10mbit,50ms" or "10mbit"."""
     rate, _, delay = link.partition(",")
-    return netns.parse_rate(rate), netns.parse_delay(delay or "0ms") / 1e6
+    return namespaces.parse_rate(rate), namespaces.parse_delay(delay or "0ms") / 1e6
 
 
 def exchange_seconds(a: Row, link: str) -> float:

@@ -13,7 +13,7 @@ import frontier
 import frontier_plot
 import frontier_rows
 import frontier_schemes
-import netns
+import namespaces
 from atlas_plan import ON_THE_WIRE
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, METHODS, Scheme
@@ -212,7 +212,7 @@ class CommandTest(unittest.TestCase):
 
     def test_other_runs_do_not_mix(self):
         frontier.check_settings(self.lab("--schemes", "fp32").args)
-        with self.assertRaisesRegex(netns.LabError, "with steps 1000, not 20"):
+        with self.assertRaisesRegex(namespaces.LabError, "with steps 1000, not 20"):
             frontier.check_settings(self.lab("--steps", "20", "--schemes", "fp32").args)
 
     def test_a_codec_may_be_another(self):

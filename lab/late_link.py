@@ -10,18 +10,20 @@ import os
 import pathlib
 import signal
 
-import netns
+import namespaces
 
 
 class LateLink:
-    """To be called again and again while the training runs, as netns.Network.run() does."""
+    """To be called again and again while the training runs, as Network.run() does."""
 
-    def __init__(self, network: netns.Network, bits_per_second: int, metrics: pathlib.Path):
+    def __init__(
+        self, network: namespaces.Network, bits_per_second: int, metrics: pathlib.Path
+    ):
         """metrics: the metrics.jsonl of the training."""
         self._network, self._rate, self._metrics = network, bits_per_second, metrics
         self._steps: int | None = None  # that were over when the links became slow
 
-    def __call__(self, workers: list[netns.Worker]) -> None:
+    def __call__(self, workers: list[namespaces.Worker]) -> None:
         if self._steps is not None or not self._lines():
             return
         # Nobody gets on meanwhile, so that no exchange is fast in one part and slow in another.
@@ -38,7 +40,7 @@ class LateLink:
     def check(self) -> None:
         """Raises LabError if the second step may have been over before links were slow."""
         if self._steps != 1:
-            raise netns.LabError(
+            raise namespaces.LabError(
                 f"links became slow after {self._steps or 'all'} steps, not after the first "
                 "one: steps are too short"
             )

@@ -8,7 +8,7 @@ import unittest
 from unittest import mock
 
 import late_link
-import netns
+import namespaces
 
 
 class LateLinkTest(unittest.TestCase):
@@ -16,12 +16,12 @@ class LateLinkTest(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.metrics = pathlib.Path(holder.name) / "metrics.jsonl"
-        self.network = mock.Mock(spec=netns.Network)
+        self.network = mock.Mock(spec=namespaces.Network)
         self.late = late_link.LateLink(self.network, 5_000_000, self.metrics)
         process = subprocess.Popen(["sleep", "60"])
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.workers = [netns.Worker(0, process, None)]
+        self.workers = [namespaces.Worker(0, process, None)]
 
     def is_stopped(self, expected: bool) -> bool:
         """Whether the worker stands still, once that is as expected, or after 5 s."""
@@ -53,17 +53,17 @@ class LateLinkTest(unittest.TestCase):
     def test_more_than_a_step_is_too_late(self):
         self.metrics.write_text('{"step": 1}\n{"step": 2}\n')
         self.late(self.workers)
-        with self.assertRaisesRegex(netns.LabError, "slow after 2 steps"):
+        with self.assertRaisesRegex(namespaces.LabError, "slow after 2 steps"):
             self.late.check()
 
     def test_never_is_too_late(self):
-        with self.assertRaisesRegex(netns.LabError, "slow after all steps"):
+        with self.assertRaisesRegex(namespaces.LabError, "slow after all steps"):
             self.late.check()
 
     def test_a_network_that_fails_leaves_nobody_stopped(self):
         self.metrics.write_text('{"step": 1}\n')
-        self.network.hold.side_effect = netns.LabError("no tc")
-        with self.assertRaisesRegex(netns.LabError, "no tc"):
+        self.network.hold.side_effect = namespaces.LabError("no tc")
+        with self.assertRaisesRegex(namespaces.LabError, "no tc"):
             self.late(self.workers)
         self.assertFalse(self.is_stopped(False))
 

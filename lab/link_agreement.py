@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 
-import netns
+import namespaces
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
@@ -46,12 +46,12 @@ def paced(arguments: argparse.Namespace, codec: str, link: str, out: pathlib.Pat
     command = [*train(arguments, codec, out), "--workers", str(arguments.nodes), "--link", link]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise netns.LabError(f"`{' '.join(command)}` failed:\n{done.stderr}")
+        raise namespaces.LabError(f"`{' '.join(command)}` failed:\n{done.stderr}")
     return seconds_per_step(out)
 
 
 def shaped(arguments: argparse.Namespace, codec: str, link: str, out: pathlib.Path) -> float:
-    with netns.Network(arguments.nodes, *parse_link(link)) as network:
+    with namespaces.Network(arguments.nodes, *parse_link(link)) as network:
         network.run(train(arguments, codec, out))
     return seconds_per_step(out)
 
@@ -59,7 +59,7 @@ def shaped(arguments: argparse.Namespace, codec: str, link: str, out: pathlib.Pa
 def parse_link(link: str) -> tuple[int, int]:
     """Bits a second and microseconds of "20mbit,10ms" or "20mbit"."""
     rate, _, delay = link.partition(",")
-    return netns.parse_rate(rate), netns.parse_delay(delay or "0ms")
+    return namespaces.parse_rate(rate), namespaces.parse_delay(delay or "0ms")
 
 
 def compare(arguments: argparse.Namespace) -> list[dict]:
@@ -118,13 +118,13 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    netns.stop_on_signals()
+    namespaces.stop_on_signals()
     try:
-        netns.require_privileges()
+        namespaces.require_privileges()
         if not PROGRAM.exists():
-            raise netns.LabError(f"{PROGRAM} is missing: run make build")
+            raise namespaces.LabError(f"{PROGRAM} is missing: run make build")
         rows = compare(arguments)
-    except netns.LabError as error:
+    except namespaces.LabError as error:
         sys.exit(f"link_agreement: {error}")
     except KeyboardInterrupt:
         sys.exit("link_agreement: stopped; the namespaces are gone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-import netns
+import namespaces
 
 
 def keep(out: pathlib.Path, settings: dict, adopt: bool) -> dict:
@@ -21,7 +21,7 @@ def keep(out: pathlib.Path, settings: dict, adopt: bool) -> dict:
             return there
         for key, value in settings.items():
             if there.get(key) != value:
-                raise netns.LabError(
+                raise namespaces.LabError(
                     f"{out} has measurements with {key} {there.get(key)!r}, not {value!r}: "
                     "choose another --out"
                 )

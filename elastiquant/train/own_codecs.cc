@@ -16,9 +16,9 @@ constexpr char kPolicy[] = "policy";  // section of a checkpoint
 }  // namespace
 
 Result<std::unique_ptr<OwnCodecs>> OwnCodecs::Make(const TrainOptions& options,
-                                                 const Communicator& comm,
-                                                 const std::vector<double>& weights,
-                                                 const BucketPlan& plan, int64_t rounds) {
+                                                   const Communicator& comm,
+                                                   const std::vector<double>& weights,
+                                                   const BucketPlan& plan, int64_t rounds) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   const bool is_sparse = algorithm.kind == AlgorithmKind::kSparsity;
   if (!is_sparse && options.bits_policy.empty()) return std::unique_ptr<OwnCodecs>();

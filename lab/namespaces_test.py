@@ -1,0 +1,85 @@
+"""Links as they were asked for. Skipped without root, `ip`, `tc` and the switch."""
+
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import link_check
+import namespaces
+
+SECONDS = 1.0
+
+
+def can_make_namespaces() -> bool:
+    try:
+        namespaces.require_privileges()
+        namespaces.ip("netns", "add", "eqlab-test")
+        namespaces.ip("netns", "delete", "eqlab-test")
+    except namespaces.LabError:
+        return False
+    return namespaces.SWITCH.exists()
+
+
+class ArgumentsTest(unittest.TestCase):
+    def test_networks_that_cannot_be_are_refused(self):
+        air = namespaces.Air(54_000_000)
+        for options, words in (
+            ({"nodes": 0}, "1 to 64"),
+            ({"nodes": 3, "bits_per_second": [1, 2]}, "2 rates given for 3 nodes"),
+            ({"nodes": 3, "bits_per_second": 1, "air": air}, "have no links"),
+            ({"nodes": 3, "trace": Path("x")}, "a rate that changes"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(namespaces.LabError, words):
+                namespaces.Network(**options)
+
+    def test_commands_need_what_they_are_about(self):
+        program = Path(__file__).parent / "netns.py"
+        for options, words in (([], "no command"), (["--overhead", "1ms", "x"], "--air")):
+            done = subprocess.run(
+                [sys.executable, str(program), *options], capture_output=True, text=True
+            )
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
+
+@unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")
+class LinksTest(unittest.TestCase):
+    def setUp(self):
+        before = link_check.SECONDS
+        link_check.SECONDS = SECONDS
+        self.addCleanup(setattr, link_check, "SECONDS", before)
+
+    def checked(self, **options):
+        """A busy machine may make links slower than asked for, but never faster."""
+        with namespaces.Network(**options) as network:
+            checks = link_check.check(network)
+        said = link_check.table(checks)
+        for c in checks:
+            if c.unit == "Mbit/s" and c.asked is not None:
+                self.assertGreater(c.seen, 0.3 * c.asked, said)
+                self.assertLess(c.seen, 1.1 * c.asked, said)
+            elif c.what == "shortest round trip":
+                self.assertGreaterEqual(c.seen, c.asked, said)
+                self.assertLess(c.seen, c.asked + 100, said)
+            elif c.unit == "%":
+                self.assertTrue(c.holds, said)
+        return checks
+
+    def test_each_link_has_its_rate(self):
+        checks = self.checked(nodes=3, bits_per_second=[20_000_000, 20_000_000, 5_000_000])
+        self.assertEqual([c.asked for c in checks[3:]], [20, 5, 5])
+
+    def test_the_air_is_shared(self):
+        checks = self.checked(
+            nodes=4, air=namespaces.Air(24_000_000, overhead=100, crossings=2), delay=2000
+        )
+        # An access point sends all again, and each frame has its overhead.
+        self.assertAlmostEqual(checks[-1].asked, 12 / (1 + 24 * 100 / 8 / 1514), places=3)
+
+    def test_frames_are_lost_and_late_as_asked(self):
+        self.checked(nodes=2, delay=3000, jitter=4000, loss=0.02)
+
+
+if __name__ == "__main__":
+    unittest.main()

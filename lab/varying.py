@@ -1,0 +1,77 @@
+"""Rates of links that change over time: in steps, by a random walk, or as a file says.
+
+20mbit@10s,5mbit@5s             20 Mbit/s for ten seconds, 5 for five, and so on anew
+walk:low=5mbit,high=20mbit,every=1s,seed=1
+                                each second another rate, up or down by up to a quarter
+trace.txt                       lines of "SECONDS BITS_PER_SECOND"
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import pathlib
+import random
+
+import namespaces
+
+Trace = list[tuple[float, float]]  # seconds, bits a second
+
+WALK_SECONDS = 600  # after which a random walk begins anew
+MOST_CHANGE = 0.25  # of a random walk, from one rate to the next
+
+
+def parse(text: str) -> Trace:
+    """Raises LabError if it is none of the three."""
+    try:
+        if text.startswith("walk:"):
+            return _walk(text.removeprefix("walk:"))
+        if "@" in text:
+            return [_step(part) for part in text.split(",")]
+        return _file(pathlib.Path(text))
+    except (ValueError, KeyError, argparse.ArgumentTypeError, OSError) as error:
+        raise namespaces.LabError(
+            f"{text!r} is no rate that changes ({error}): give 20mbit@10s,5mbit@5s, or "
+            "walk:low=5mbit,high=20mbit,every=1s,seed=1, or a file"
+        ) from error
+
+
+def _step(part: str) -> tuple[float, float]:
+    rate, _, seconds = part.partition("@")
+    return namespaces.parse_delay(seconds) / 1e6, namespaces.parse_rate(rate)
+
+
+def _walk(text: str) -> Trace:
+    given = dict(pair.split("=") for pair in text.split(","))
+    low, high = (
+        namespaces.parse_rate(given.pop("low")),
+        namespaces.parse_rate(given.pop("high")),
+    )
+    every = namespaces.parse_delay(given.pop("every", "1s")) / 1e6
+    draw = random.Random(int(given.pop("seed", "1")))
+    if given or low > high or every <= 0:
+        raise ValueError("low must not be above high, nor anything else be given")
+    rate, trace = math.sqrt(low * high), []
+    for _ in range(max(1, round(WALK_SECONDS / every))):
+        rate = min(high, max(low, rate * math.exp(draw.uniform(-MOST_CHANGE, MOST_CHANGE))))
+        trace.append((every, rate))
+    return trace
+
+
+def _file(path: pathlib.Path) -> Trace:
+    trace = []
+    for line in path.read_text().splitlines():
+        if line.strip():
+            seconds, rate = map(float, line.split())
+            trace.append((seconds, rate))
+    return trace
+
+
+def write(trace: Trace, path: pathlib.Path) -> None:
+    """As lab_switch reads it."""
+    path.write_text("".join(f"{seconds:.6f} {rate:.0f}\n" for seconds, rate in trace))
+
+
+def mean(trace: Trace) -> float:
+    """Bits a second, over a period."""
+    return sum(s * rate for s, rate in trace) / sum(s for s, _ in trace)

@@ -1,0 +1,40 @@
+import itertools
+import pathlib
+import tempfile
+import unittest
+
+import namespaces
+import varying
+
+
+class VaryingTest(unittest.TestCase):
+    def test_steps_have_their_rates_and_seconds(self):
+        trace = varying.parse("20mbit@10s,500kbit@250ms")
+        self.assertEqual(trace, [(10, 20e6), (0.25, 5e5)])
+        self.assertAlmostEqual(varying.mean(trace), (200e6 + 125e3) / 10.25)
+
+    def test_a_walk_keeps_its_bounds_and_repeats(self):
+        text = "walk:low=5mbit,high=20mbit,every=500ms,seed=3"
+        trace = varying.parse(text)
+        self.assertEqual(trace, varying.parse(text))
+        self.assertNotEqual(trace, varying.parse(text.replace("seed=3", "seed=4")))
+        rates = [rate for _, rate in trace]
+        self.assertEqual(sum(seconds for seconds, _ in trace), varying.WALK_SECONDS)
+        self.assertEqual((min(rates), max(rates)), (5e6, 20e6))
+        for before, after in itertools.pairwise(rates):
+            self.assertLess(abs(after / before - 1), 0.3)
+
+    def test_files_are_read_as_they_are_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trace"
+            varying.write([(1.5, 2e6), (0.25, 0)], path)
+            self.assertEqual(varying.parse(str(path)), [(1.5, 2e6), (0.25, 0)])
+
+    def test_anything_else_says_what_is_right(self):
+        for text in ("fast", "20mbit@", "walk:low=5mbit", "walk:low=5mbit,high=1mbit", "20@1s"):
+            with self.subTest(text), self.assertRaisesRegex(namespaces.LabError, "20mbit@10s"):
+                varying.parse(text)
+
+
+if __name__ == "__main__":
+    unittest.main()
