@@ -45,9 +45,11 @@ Command MakeCodecsCommand(CLI::App& program);
 Command MakeDataCommand(CLI::App& program);
 Command MakeDecodeCommand(CLI::App& program);
 Command MakeEncodeCommand(CLI::App& program);
+Command MakeDevicesCommand(CLI::App& program);
 Command MakeModelsCommand(CLI::App& program);
 Command MakeRatiosCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
+Command MakeTestbedCommand(CLI::App& program);
 Command MakeTheoryCommand(CLI::App& program);
 Command MakeTrainCommand(CLI::App& program);  // needs libtorch
 

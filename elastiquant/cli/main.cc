@@ -14,6 +14,8 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   commands.push_back(MakeTrainCommand(program));
   commands.push_back(MakeModelsCommand(program));
   commands.push_back(MakeDataCommand(program));
+  commands.push_back(MakeDevicesCommand(program));
+  commands.push_back(MakeTestbedCommand(program));
 #endif
   commands.push_back(MakeReportCommand(program));
   commands.push_back(MakeCodecsCommand(program));

@@ -337,6 +337,13 @@ void AddRun(CLI::App& app, TrainFlags& flags) {
          "--max-skipped", o.max_skipped,
          "Steps in a row that may be skipped for NaN or infinity before the run gives up")
       ->capture_default_str();
+  app.add_option("--compute", o.compute,
+                 "Compute nothing, but wait as long as a device would: a time (250ms), a speed "
+                 "(40gflops) or a class (`elastiquant devices` lists them), for all workers or "
+                 "A,B,... for each");
+  app.add_option(
+      "--replay", o.replay,
+      "Under --compute: folder with the gradients that --dump-gradients has written");
   app.add_option("--dump-gradients", o.dump_gradients,
                  "Write worker 0's gradients, before compression, to OUT/gradients at these "
                  "steps: numbers or per cent of the run, such as 1,390,50%,100%");

@@ -34,6 +34,11 @@ Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& opt
   std::unique_ptr<BackwardPass> pass(
       new BackwardPass(options, comm, replica, std::move(ready)));
   EQ_ASSIGN_OR_RETURN(pass->faults_, ParseFaults(options.inject));
+  if (!options.compute.empty()) {
+    EQ_ASSIGN_OR_RETURN(pass->emulated_,
+                        EmulatedCompute::Make(options, comm->rank(), comm->world_size(),
+                                              ShapesOf(replica->parameters())));
+  }
   pass->gradients_ = std::make_unique<FlatGradients>(
       replica->parameters(), std::move(plan),
       [pass = pass.get()](size_t bucket) { pass->OnReady(bucket); });
@@ -65,6 +70,7 @@ void BackwardPass::OnReady(size_t bucket) {
 
 Status BackwardPass::Run(const Batch& batch) {
   comm_->SetActivity("in forward or backward");
+  if (emulated_) return Emulate(batch);
   Prediction prediction = Predict(replica_->model(), batch, bf16_);
   if (NanIsDue()) prediction.loss = prediction.loss * kNan;
   const std::span<float> scalars = gradients_->scalars();
@@ -72,6 +78,14 @@ Status BackwardPass::Run(const Batch& batch) {
   scalars[1] = static_cast<float>(prediction.correct) / static_cast<float>(prediction.targets);
   images_ = batch.labels.numel() * comm_->world_size();
   prediction.loss.backward();
+  gradients_->FinishBackward();
+  return status_;
+}
+
+Status BackwardPass::Emulate(const Batch& batch) {
+  std::ranges::fill(gradients_->scalars(), 0.0F);
+  images_ = batch_ * comm_->world_size();
+  emulated_->Run(replica_->model(), batch, step_, gradients_.get());
   gradients_->FinishBackward();
   return status_;
 }
@@ -125,8 +139,9 @@ StepRecord BackwardPass::Record(double learning_rate, bool skipped) {
   const std::span<float> scalars = gradients_->scalars();
   StepRecord record;
   record.step = step_ + 1;
-  record.loss = skipped ? kNan : static_cast<double>(scalars[0]);
-  record.accuracy = skipped ? kNan : 100.0 * static_cast<double>(scalars[1]);
+  const bool knows_loss = !skipped && emulated_ == nullptr;
+  record.loss = !knows_loss ? kNan : static_cast<double>(scalars[0]);
+  record.accuracy = !knows_loss ? kNan : 100.0 * static_cast<double>(scalars[1]);
   record.learning_rate = learning_rate;
   record.skipped = skipped;
   record.images = images_;

@@ -13,6 +13,7 @@
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/run_record.h"
+#include "elastiquant/train/emulated_compute.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/replica.h"
@@ -63,13 +64,15 @@ class BackwardPass {
   void Strike(FaultMoment moment, int64_t step);
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
-  // Returns the record of the step, with the scalars as they are now.
+  // Returns the record of the step, with the scalars as they are now. Emulated steps have
+  // neither loss nor accuracy.
   StepRecord Record(double learning_rate, bool skipped);
 
  private:
   BackwardPass(const TrainOptions& options, Communicator* comm, Replica* replica,
                ReadyFunction ready)
       : bf16_(options.precision == "bf16"),
+        batch_(options.batch),
         max_skipped_(options.max_skipped),
         rank_(comm->rank()),
         comm_(comm),
@@ -77,8 +80,10 @@ class BackwardPass {
         ready_(std::move(ready)) {}
   void OnReady(size_t bucket);
   bool NanIsDue() const;
+  Status Emulate(const Batch& batch);
 
   const bool bf16_;
+  const int64_t batch_;
   const int64_t max_skipped_;
   const int rank_;  // which faults strike: where a lost worker may be taken back, as it began
   Communicator* const comm_;
@@ -86,7 +91,8 @@ class BackwardPass {
   const ReadyFunction ready_;
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
-  int64_t bad_steps_ = 0;  // in a row, as CheckFinite has found
+  std::unique_ptr<EmulatedCompute> emulated_;  // with options.compute
+  int64_t bad_steps_ = 0;                      // in a row, as CheckFinite has found
   int64_t step_ = 0;
   int64_t images_ = 0;  // of all workers, in this step
   Status status_;       // of `ready_`, in this step

@@ -71,6 +71,10 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
     print["--ratio"] = RatioOf(o);
   }
+  if (!o.compute.empty()) {
+    print["--compute"] = o.compute;
+    print["--replay"] = o.replay;
+  }
   if (NeedsShares(o)) print["--samples"] = o.samples;
   if (!o.bits_policy.empty()) print["--bits-policy"] = o.bits_policy;
   if (o.optimizer == "adamw") PrintAdamW(o, &print);

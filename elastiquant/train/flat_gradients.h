@@ -43,6 +43,11 @@ class FlatGradients {
   void Begin();
   // Expects one more backward, whose gradients are added.
   void Continue();
+  // Tells of a bucket that the caller has filled, in place of backward.
+  void SetFilled(size_t bucket) {
+    awaited_[bucket] = 0;
+    ready_(bucket);
+  }
   // Tells of the buckets that backward left unfilled because a parameter had no part in the
   // loss: its gradient is zero.
   void FinishBackward();

@@ -107,6 +107,9 @@ struct RunOptions {
   bool quiet = false;
   std::string dump_gradients;  // as ParseDumpSteps takes it; empty: none
   std::string inject;          // as ParseFaults takes it
+  // Whose time forward and backward take (ParseCompute), and the folder with gradients that
+  // stand in for theirs; empty: they are computed.
+  std::string compute, replay;
 };
 
 // All options, in the groups in which `train --help` shows them.

@@ -135,6 +135,24 @@ TEST(TrainOptionsTest, AlgorithmsThatSendPartsNameTheirCodec) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--ratio is for --algorithm uniform, dagc-r"));
 }
 
+TEST(TrainOptionsTest, EmulatedDevicesNeedGradientsAndTrainNothing) {
+  TrainOptions o = Valid();
+  o.replay = "gradients";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--replay is for --compute"));
+  o.compute = "250ms";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("give --steps"));
+  o.steps = 3;
+  EXPECT_EQ(ErrorOf(o), "");
+  EXPECT_EQ(Fingerprint(o, 2)["--compute"], "250ms");
+  o.checkpoint_every = 1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("trains nothing"));
+  o.checkpoint_every = 0;
+  o.replay = "";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--dump-gradients"));
+  o.compute = "quick";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("jetson-nano"));
+}
+
 TEST(TrainOptionsTest, PoliciesOfBitsAreCheckedBeforeAnythingStarts) {
   TrainOptions o = Valid();
   EXPECT_FALSE(Fingerprint(o, 2).contains("--bits-policy"));

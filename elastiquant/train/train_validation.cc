@@ -14,6 +14,7 @@
 #include "elastiquant/policy/worker_sparsity.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
+#include "elastiquant/train/emulated_compute.h"
 #include "elastiquant/train/gradient_dump.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/train_options.h"
@@ -345,6 +346,28 @@ Status ValidateOnLoss(const TrainOptions& o) {
                          codec->spec() + "' remembers alike on all: take another codec");
 }
 
+Status ValidateCompute(const TrainOptions& o) {
+  if (o.compute.empty()) {
+    if (o.replay.empty()) return Status::Ok();
+    return InvalidArgument("--replay is for --compute, which says how long devices take");
+  }
+  EQ_RETURN_IF_ERROR(ParseCompute(o.compute).status());
+  if (o.replay.empty()) {
+    return InvalidArgument(
+        "--compute needs gradients to send: give --replay FOLDER, which `elastiquant train "
+        "--dump-gradients` has written");
+  }
+  if (o.steps == 0) return InvalidArgument("--compute looks at no data: give --steps");
+  if (o.resume || !o.init.empty() || o.checkpoint_every > 0) {
+    return InvalidArgument(
+        "--compute trains nothing: leave out --resume, --init and --checkpoint-every");
+  }
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
+  if (algorithm.kind != AlgorithmKind::kQuantisedData) return Status::Ok();
+  return InvalidArgument("--algorithm " + o.algorithm +
+                         " sends samples, which --compute does not have");
+}
+
 Status ValidateRun(const TrainOptions& o) {
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
@@ -389,6 +412,7 @@ Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidatePartition(options));
   EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options));
   EQ_RETURN_IF_ERROR(ValidateOnLoss(options));
+  EQ_RETURN_IF_ERROR(ValidateCompute(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();
 }

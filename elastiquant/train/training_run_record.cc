@@ -60,7 +60,7 @@ Status TrainingRun::MeasureEpoch() {
   const bool due = state_.step == total_steps_ ||
                    (options_.eval_every > 0 && epoch % options_.eval_every == 0);
   evaluation_ = {};
-  if (due) {
+  if (due && options_.compute.empty()) {
     const Stopwatch watch;
     comm_.SetActivity("in an evaluation");
     runner_->Strike(FaultMoment::kEvaluation, last_step());

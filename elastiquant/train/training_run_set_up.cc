@@ -34,7 +34,8 @@ Status TrainingRun::OpenData() {
                             .generated_test = options_.generated_test,
                             .context = context};
   EQ_ASSIGN_OR_RETURN(dataset_, OpenDataset(options_.data, data));
-  loading_ = {.batch = options_.batch,
+  // Emulated devices look at no samples.
+  loading_ = {.batch = options_.compute.empty() ? options_.batch : 1,
               .rank = worker_,
               .world_size = workers_,
               .seed = options_.seed,
@@ -152,7 +153,8 @@ Status TrainingRun::SetUpHere() {
 
 // Collective: weights, momentum and place in the run become worker 0's.
 Status TrainingRun::ShareStart() {
-  EQ_RETURN_IF_ERROR(replica_->TakeOver(comm_));
+  // Emulated runs, which cannot be resumed, all begin with the weights of the seed.
+  if (options_.compute.empty()) EQ_RETURN_IF_ERROR(replica_->TakeOver(comm_));
   EQ_ASSIGN_OR_RETURN(const auto steps, comm_.AllGather(static_cast<uint64_t>(state_.step)));
   EQ_ASSIGN_OR_RETURN(const auto skipped,
                       comm_.AllGather(static_cast<uint64_t>(state_.skipped_in_a_row)));

@@ -1,0 +1,57 @@
+// `testbed`: rebuilds published experiments with unequal devices on shared air. That is the work
+// of the Python package python/elastiquant_testbed, which this command finds and becomes.
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "elastiquant/cli/command.h"
+#include "elastiquant/cli/python_package.h"
+
+namespace elastiquant::cli {
+namespace {
+
+struct TestbedOptions {
+  std::string experiment;
+  std::string out;
+  std::string python;
+  bool quick = false;
+};
+
+Status RunTestbed(const TestbedOptions& options) {
+  std::vector<std::string> words = {"run", options.experiment, "--out", options.out};
+  std::error_code unknown;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (!unknown) words.insert(words.end(), {"--program", program.string()});
+  if (options.quick) words.push_back("--quick");
+  return RunPythonPackage("elastiquant_testbed", options.python, words);
+}
+
+constexpr char kTestbedExample[] =
+    "  sudo elastiquant testbed run table3 --quick --out runs/testbed\n"
+    "Writes NAME.json, NAME.md and plots to the folder. Measurements are kept there, too: a run\n"
+    "that is stopped goes on where it was.";
+
+}  // namespace
+
+Command MakeTestbedCommand(CLI::App& program) {
+  auto options = std::make_shared<TestbedOptions>();
+  CLI::App* app = AddSubcommand(program, "testbed",
+                                "Rebuild published experiments on emulated devices and networks",
+                                kTestbedExample);
+  app->require_subcommand(1);
+  CLI::App* run = app->add_subcommand("run", "Run an experiment, or what is missing of it");
+  run->add_option("EXPERIMENT", options->experiment, "Which one: table3")
+      ->required()
+      ->check(CLI::IsMember({"table3"}));
+  run->add_option("--out", options->out, "Folder to write to, which is created if need be")
+      ->required();
+  run->add_flag("--quick", options->quick,
+                "What takes a few minutes on two cores; the result says what was left out");
+  run->add_option("--python", options->python,
+                  "Python with matplotlib; default: .venv/bin/python above this program, else "
+                  "python3");
+  return {app, [options] { return RunTestbed(*options); }};
+}
+
+}  // namespace elastiquant::cli

@@ -1,0 +1,96 @@
+#include "elastiquant/train/emulated_compute.h"
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "elastiquant/base/number.h"
+#include "elastiquant/models/flops.h"
+#include "elastiquant/train/device_class.h"
+
+namespace elastiquant {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of a step's operations; backward has about twice those of forward.
+constexpr double kForward = 1. / 3;
+
+Result<ComputeSpeed> ParseOne(std::string_view word) {
+  if (const DeviceClass* device = FindDeviceClass(word)) return ComputeSpeed{0, device->gflops};
+  constexpr struct {
+    std::string_view unit;
+    double seconds;  // 0: it is of a speed
+  } kUnits[] = {{"gflops", 0}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  for (const auto& [unit, seconds] : kUnits) {
+    double number = 0;
+    if (!word.ends_with(unit)) continue;
+    const std::string_view digits = word.substr(0, word.size() - unit.size());
+    if (!ParseNumber(digits, &number) || !(number > 0) || !std::isfinite(number)) continue;
+    return seconds > 0 ? ComputeSpeed{number * seconds, 0} : ComputeSpeed{0, number};
+  }
+  std::string names;
+  for (const DeviceClass& device : DeviceClasses()) names += ", " + std::string(device.name);
+  return InvalidArgument("--compute: '" + std::string(word) + "' is no time such as 250ms, no " +
+                         "speed such as 40gflops, and none of these devices" + names);
+}
+
+}  // namespace
+
+Result<std::vector<ComputeSpeed>> ParseCompute(std::string_view text) {
+  std::vector<ComputeSpeed> speeds;
+  while (true) {
+    const size_t comma = text.find(',');
+    EQ_ASSIGN_OR_RETURN(const ComputeSpeed speed, ParseOne(text.substr(0, comma)));
+    speeds.push_back(speed);
+    if (comma == std::string_view::npos) return speeds;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::unique_ptr<EmulatedCompute>> EmulatedCompute::Make(
+    const TrainOptions& options, int rank, int world_size,
+    std::span<const ParameterShape> shapes) {
+  EQ_ASSIGN_OR_RETURN(const std::vector<ComputeSpeed> speeds, ParseCompute(options.compute));
+  if (speeds.size() != 1 && speeds.size() != static_cast<size_t>(world_size)) {
+    return InvalidArgument("--compute has " + std::to_string(speeds.size()) +
+                           " devices, and there are " + std::to_string(world_size) +
+                           " workers: give one for all, or one for each");
+  }
+  const ComputeSpeed speed = speeds[speeds.size() == 1 ? 0 : static_cast<size_t>(rank)];
+  std::unique_ptr<EmulatedCompute> made(
+      new EmulatedCompute(speed, options.batch, rank, world_size));
+  EQ_ASSIGN_OR_RETURN(made->replay_, GradientReplay::Open(options.replay, shapes));
+  return made;
+}
+
+double EmulatedCompute::SecondsOfStep(Model& model, const Batch& batch) {
+  if (speed_.seconds > 0) return speed_.seconds;
+  const double flops = ForwardFlops(model, batch.inputs.narrow(0, 0, 1)) / kForward;
+  return flops * static_cast<double>(batch_) / (speed_.gflops * 1e9);
+}
+
+void EmulatedCompute::Run(Model& model, const Batch& batch, int64_t step,
+                          FlatGradients* gradients) {
+  const Clock::time_point begin = Clock::now();
+  if (seconds_ == 0) seconds_ = SecondsOfStep(model, batch);
+  const BucketPlan& plan = gradients->plan();
+  size_t all = 0, filled = 0;
+  for (const PlannedBucket& bucket : plan.buckets) {
+    if (!bucket.slots.empty()) all += bucket.elements;
+  }
+  const auto index = static_cast<uint64_t>(step * world_size_ + rank_);
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].slots.empty()) continue;
+    replay_->Fill(index, plan.buckets[b], gradients->bucket(b));
+    filled += plan.buckets[b].elements;
+    const double part = static_cast<double>(filled) / static_cast<double>(all);
+    const std::chrono::duration<double> due(seconds_ * (kForward + (1 - kForward) * part));
+    std::this_thread::sleep_until(begin +
+                                  std::chrono::duration_cast<Clock::duration>(due));
+    gradients->SetFilled(b);
+  }
+}
+
+}  // namespace elastiquant
