@@ -39,8 +39,8 @@ class Medium {
   std::optional<Time> next() const {
     return sent_ ? std::optional<Time>(sent_->end) : std::nullopt;
   }
-  // Returns the frame of next(), and begins with another one. Nothing if it was lost, because it
-  // has collided too often.
+  // Returns the frame of next(), and begins with another one. Nothing if it was lost, because
+  // it has collided too often.
   std::optional<Frame> Pop();
 
  private:
@@ -100,7 +100,8 @@ void Medium<Frame>::Begin(Time now) {
     if (!queues_[s].empty()) waiting.push_back(s);
   }
   if (waiting.empty()) return;
-  const size_t station = waiting[std::uniform_int_distribution<size_t>(0, waiting.size() - 1)(random_)];
+  const size_t station =
+      waiting[std::uniform_int_distribution<size_t>(0, waiting.size() - 1)(random_)];
   Queued queued = std::move(queues_[station].front());
   queues_[station].pop_front();
   queued_bytes_[station] -= queued.bytes;

@@ -30,7 +30,8 @@ TEST(RateTraceTest, BitsTakeWhatTheRatesOfTheirTimeGiveThem) {
 }
 
 TEST(RateTraceTest, WhatIsNoTraceIsRefused) {
-  for (const char* text : {"", "1", "0 5", "-1 5", "1 -5", "1 0\n2 0", "1 5 9", "a b", "1 inf"}) {
+  for (const char* text :
+       {"", "1", "0 5", "-1 5", "1 -5", "1 0\n2 0", "1 5 9", "a b", "1 inf"}) {
     RateTrace trace(1);
     EXPECT_NE(RateTrace::Parse(text, &trace), "") << text;
   }
@@ -61,7 +62,7 @@ TEST(MediumTest, AFullQueueLosesFrames) {
   Medium<int> link({.rate = RateTrace(8e6), .queue = milliseconds(10)}, 2);
   int taken = 0;
   while (link.Push(0, taken, 1000, Time(0))) ++taken;
-  EXPECT_EQ(taken, 11);  // one that is being sent, and ten
+  EXPECT_EQ(taken, 11);                         // one that is being sent, and ten
   EXPECT_TRUE(link.Push(1, 0, 1000, Time(0)));  // another station has a queue of its own
 }
 
@@ -96,7 +97,8 @@ TEST(MediumTest, CollisionsTakeAirFromAll) {
   SentOfEach(air, 20000);
   // The first try fails by 1/16, the second by 1/32 and so on.
   const double tries = 1 + 1. / 16 * (1 + 1. / 32 * (1 + 1. / 64));
-  EXPECT_NEAR(static_cast<double>(air.next()->count()) / (1e9 * 20001 * 1514 / 1e6), tries, .006);
+  EXPECT_NEAR(static_cast<double>(air.next()->count()) / (1e9 * 20001 * 1514 / 1e6), tries,
+              .006);
 }
 
 TEST(MediumTest, OneStationAloneNeverCollides) {

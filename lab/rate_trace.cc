@@ -45,7 +45,8 @@ Time RateTrace::EndOf(Time start, double bits) const {
   for (;;) {
     for (const Piece& piece : pieces_) {
       if (now >= piece.until) continue;
-      const double room = piece.rate * static_cast<double>((piece.until - now).count()) / kNanoseconds;
+      const double room =
+          piece.rate * static_cast<double>((piece.until - now).count()) / kNanoseconds;
       if (bits <= room && piece.rate > 0) {
         return begin + now + Time(std::llround(bits / piece.rate * kNanoseconds));
       }

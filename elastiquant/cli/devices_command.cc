@@ -38,9 +38,9 @@ constexpr char kDevicesExample[] =
 
 Command MakeDevicesCommand(CLI::App& program) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* app = AddSubcommand(
-      program, "devices", "List the devices that train --compute can stand in for",
-      kDevicesExample);
+  CLI::App* app =
+      AddSubcommand(program, "devices",
+                    "List the devices that train --compute can stand in for", kDevicesExample);
   app->add_flag("--json", *json, "Print a JSON object of names and what is known of each");
   return {app, [json] {
             *json ? PrintDevicesJson() : PrintDevices();

@@ -1,5 +1,5 @@
-// `testbed`: rebuilds published experiments with unequal devices on shared air. That is the work
-// of the Python package python/elastiquant_testbed, which this command finds and becomes.
+// `testbed`: rebuilds published experiments with unequal devices on shared air. That is the
+// work of the Python package python/elastiquant_testbed, which this command finds and becomes.
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -29,16 +29,17 @@ Status RunTestbed(const TestbedOptions& options) {
 
 constexpr char kTestbedExample[] =
     "  sudo elastiquant testbed run table3 --quick --out runs/testbed\n"
-    "Writes NAME.json, NAME.md and plots to the folder. Measurements are kept there, too: a run\n"
+    "Writes NAME.json, NAME.md and plots to the folder. Measurements are kept there, too: a "
+    "run\n"
     "that is stopped goes on where it was.";
 
 }  // namespace
 
 Command MakeTestbedCommand(CLI::App& program) {
   auto options = std::make_shared<TestbedOptions>();
-  CLI::App* app = AddSubcommand(program, "testbed",
-                                "Rebuild published experiments on emulated devices and networks",
-                                kTestbedExample);
+  CLI::App* app = AddSubcommand(
+      program, "testbed", "Rebuild published experiments on emulated devices and networks",
+      kTestbedExample);
   app->require_subcommand(1);
   CLI::App* run = app->add_subcommand("run", "Run an experiment, or what is missing of it");
   run->add_option("EXPERIMENT", options->experiment, "Which one: table3")

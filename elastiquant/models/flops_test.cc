@@ -8,8 +8,8 @@ namespace {
 
 double FlopsOf(const char* name, int64_t batch, ModelOptions options = {}) {
   const auto model = MakeModel(name, options).value();
-  return ForwardFlops(*model, at::randn({batch, options.channels, options.image_size,
-                                         options.image_size}));
+  return ForwardFlops(
+      *model, at::randn({batch, options.channels, options.image_size, options.image_size}));
 }
 
 TEST(FlopsTest, ALinearLayerHasTwoForEachWeight) {

@@ -9,9 +9,9 @@ namespace elastiquant {
 struct DeviceClass {
   std::string_view name;
   std::string_view hardware;
-  double gflops = 0;       // of fp32, that training attains, in 10^9 a second
-  double memory_gb = 0;    // GiB
-  double radio_watts = 0;  // while it sends
+  double gflops = 0;        // of fp32, that training attains, in 10^9 a second
+  double memory_gb = 0;     // GiB
+  double radio_watts = 0;   // while it sends
   std::string_view source;  // of these numbers, and which of them are assumed
 };
 

@@ -32,7 +32,8 @@ Result<ComputeSpeed> ParseOne(std::string_view word) {
   }
   std::string names;
   for (const DeviceClass& device : DeviceClasses()) names += ", " + std::string(device.name);
-  return InvalidArgument("--compute: '" + std::string(word) + "' is no time such as 250ms, no " +
+  return InvalidArgument("--compute: '" + std::string(word) +
+                         "' is no time such as 250ms, no " +
                          "speed such as 40gflops, and none of these devices" + names);
 }
 
@@ -87,8 +88,7 @@ void EmulatedCompute::Run(Model& model, const Batch& batch, int64_t step,
     filled += plan.buckets[b].elements;
     const double part = static_cast<double>(filled) / static_cast<double>(all);
     const std::chrono::duration<double> due(seconds_ * (kForward + (1 - kForward) * part));
-    std::this_thread::sleep_until(begin +
-                                  std::chrono::duration_cast<Clock::duration>(due));
+    std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(due));
     gradients->SetFilled(b);
   }
 }

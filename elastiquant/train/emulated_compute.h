@@ -39,8 +39,8 @@ class EmulatedCompute {
                                                        int world_size,
                                                        std::span<const ParameterShape> shapes);
 
-  // Fills the gradients, bucket after bucket in the order in which backward would, and each when
-  // it would. The batch tells only how large its samples are.
+  // Fills the gradients, bucket after bucket in the order in which backward would, and each
+  // when it would. The batch tells only how large its samples are.
   void Run(Model& model, const Batch& batch, int64_t step, FlatGradients* gradients);
 
  private:

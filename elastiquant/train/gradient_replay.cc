@@ -70,7 +70,8 @@ Result<std::unique_ptr<GradientReplay>> GradientReplay::Open(
     if (name.starts_with("gradient-") && name.ends_with(".npy")) paths.insert(entry.path());
   }
   if (paths.empty()) {
-    return NotFound(folder.string() + " has no gradients: `elastiquant train --dump-gradients " +
+    return NotFound(folder.string() +
+                    " has no gradients: `elastiquant train --dump-gradients " +
                     "1,2 --out OUT` with the same --model writes some to OUT/gradients");
   }
   for (const fs::path& path : paths) {
@@ -84,7 +85,8 @@ void GradientReplay::Fill(uint64_t index, const PlannedBucket& bucket,
                           std::span<float> values) const {
   const uint8_t* gradient = files_[index % files_.size()]->values();
   for (const BucketSlot& slot : bucket.slots) {
-    std::memcpy(values.data() + slot.offset, gradient + offsets_[slot.parameter] * sizeof(float),
+    std::memcpy(values.data() + slot.offset,
+                gradient + offsets_[slot.parameter] * sizeof(float),
                 elements_[slot.parameter] * sizeof(float));
   }
 }

@@ -14,9 +14,9 @@ namespace elastiquant {
 
 class GradientReplay {
  public:
-  // Opens all gradients of a folder. They are read as they are needed, and workers on one machine
-  // share what is read. Fails with NotFound if there is none, and with InvalidArgument if they
-  // are not of a model with these parameters.
+  // Opens all gradients of a folder. They are read as they are needed, and workers on one
+  // machine share what is read. Fails with NotFound if there is none, and with InvalidArgument
+  // if they are not of a model with these parameters.
   static Result<std::unique_ptr<GradientReplay>> Open(const std::filesystem::path& folder,
                                                       std::span<const ParameterShape> shapes);
 

@@ -1,0 +1,1 @@
+"""Published experiments, rebuilt on emulated devices and networks: `elastiquant testbed`."""

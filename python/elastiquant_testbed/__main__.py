@@ -1,0 +1,58 @@
+"""Command line of the testbed; `elastiquant testbed` runs it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+if not __package__:  # started by the folder's path, as `elastiquant testbed` does
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from elastiquant_testbed import show, testbed
+from elastiquant_testbed.table3 import Table3
+
+EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
+EXPERIMENTS = {"table3": Table3}
+SOURCES = Path(__file__).resolve().parent / "sources.toml"
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="elastiquant testbed", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="run an experiment, or what is missing of it")
+    run.add_argument("experiment", choices=EXPERIMENTS)
+    run.add_argument("--out", type=Path, required=True)
+    run.add_argument("--quick", action="store_true")
+    run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
+    run.add_argument("--program", help="the `elastiquant` to run")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    if options.program:
+        os.environ["ELASTIQUANT_PROGRAM"] = options.program
+    name = options.experiment
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        described = testbed.load(options.testbed)
+        result = EXPERIMENTS[name](described, options.out, options.quick).run()
+        (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        text = show.table3(result)
+        (options.out / f"{name}.md").write_text(text)
+        print(text, end="")
+        show.draw_table3(result, options.out / name)
+    except testbed.TestbedError as error:
+        print(f"elastiquant testbed: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        print("elastiquant testbed: stopped; what was measured is kept", file=sys.stderr)
+        return EXIT_FAILURE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

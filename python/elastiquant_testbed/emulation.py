@@ -1,0 +1,139 @@
+"""Runs `elastiquant train --compute` on as many emulated devices as wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from elastiquant_testbed.testbed import Network, TestbedError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LAB = ROOT / "lab"
+
+
+class Step(NamedTuple):
+    """Seconds of a step, means over the measured steps of worker 0."""
+
+    total: float
+    encode: float
+    decode: float
+    bytes_up: float
+    nmse: float | None  # of a worker's frames; None of those that lose nothing
+
+
+def program() -> Path:
+    """The `elastiquant` that started us, or that of this source tree."""
+    given = os.environ.get("ELASTIQUANT_PROGRAM")
+    return Path(given) if given else ROOT / "build/release/bin/elastiquant"
+
+
+def namespaces():
+    """The lab's module for networks of namespaces, or None where there is none."""
+    if not LAB.exists():
+        return None
+    if str(LAB) not in sys.path:
+        sys.path.append(str(LAB))
+    import namespaces as module
+
+    return module
+
+
+def has_namespaces() -> bool:
+    module = namespaces()
+    if module is None or not module.SWITCH.exists():
+        return False
+    try:
+        module.require_privileges()
+    except module.LabError:
+        return False
+    return True
+
+
+def run(words: list[object]) -> None:
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise TestbedError(done.stderr.strip() or f"`{words[0]}` failed")
+
+
+def record_gradients(model: str, steps: int, out: Path) -> Path:
+    """Trains `steps` steps and returns the folder with their gradients."""
+    folder = out / "gradients"
+    if not (folder / f"gradient-{steps:06}.npy").exists():
+        words = [program(), "train", "--model", model, "--batch", 8, "--generated-train", 64]
+        words += [
+            "--generated-test",
+            8,
+            "--eval-every",
+            0,
+            "--steps",
+            steps,
+            "--measure-every",
+            0,
+        ]
+        words += ["--dump-gradients", ",".join(str(s + 1) for s in range(steps))]
+        run([*words, "--out", out, "--overwrite", "--quiet"])
+    return folder
+
+
+def train_words(
+    model: str, gradients: Path, compute: str, steps: int, out: Path, options: list[object]
+) -> list[str]:
+    words = [program(), "train", "--model", model, "--generated-train", 64]
+    words += ["--generated-test", 8, "--eval-every", 0, "--steps", steps]
+    # The error is measured in the first step, whose time does not count.
+    words += ["--measure-every", 1000]
+    words += ["--compute", compute, "--replay", gradients, "--timeout", 120]
+    words += ["--stall-timeout", 0, "--threads", 1]
+    return [str(w) for w in [*words, *options, "--out", out, "--overwrite", "--quiet"]]
+
+
+def over_air(network: Network, devices: int, command: list[str], rate: int) -> None:
+    lab = namespaces()
+    air = rates = None
+    if network.kind == "air":
+        air = lab.Air(rate, lab.parse_delay(network.overhead), network.crossings)
+    else:
+        rates = rate
+    delay, jitter = lab.parse_delay(network.delay), lab.parse_delay(network.jitter)
+    try:
+        with lab.Network(
+            devices, rates, delay, jitter, lab.parse_loss(network.loss), air
+        ) as joined:
+            joined.run(command, quiet=True)
+    except lab.LabError as error:
+        raise TestbedError(str(error)) from error
+
+
+def over_paced_links(network: Network, devices: int, command: list[str], rate: int) -> None:
+    """Without privileges: each process paces what it sends by its part of the air."""
+    each = rate // devices if network.kind == "air" else rate
+    link = f"{each / 1000:.3f}kbit,{network.delay}"
+    run([*command, "--workers", devices, "--link", link])
+
+
+def measure(
+    network: Network, devices: int, command: list[str], rate: int, out: Path, in_air: bool
+) -> Step:
+    """The means over all steps but the first, in which connections begin slowly."""
+    (over_air if in_air else over_paced_links)(network, devices, command, rate)
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    first, *steps = [json.loads(line) for line in lines]
+    if not steps:
+        raise TestbedError(f"{out} has no steps to measure")
+
+    def mean(of) -> float:
+        return sum(of(step) for step in steps) / len(steps)
+
+    shutil.rmtree(out)
+    return Step(
+        mean(lambda s: s["seconds"]["total"]),
+        mean(lambda s: s["seconds"]["encode"]),
+        mean(lambda s: s["seconds"]["decode"]),
+        mean(lambda s: s["bytes_up"]),
+        first.get("nmse"),
+    )
