@@ -49,6 +49,7 @@ void InitialiseWeights(const torch::nn::Module& root, uint64_t seed) {
     if (auto* conv = module->as<torch::nn::Conv2d>()) {
       const auto fan_out = conv->weight.numel() / conv->weight.size(1);
       FillNormal(conv->weight, std::sqrt(2.0 / static_cast<double>(fan_out)), next_key());
+      if (conv->bias.defined()) conv->bias.data().zero_();
     } else if (auto* linear = module->as<torch::nn::Linear>()) {
       const double bound = 1.0 / std::sqrt(static_cast<double>(linear->weight.size(1)));
       FillUniform(linear->weight, bound, next_key());

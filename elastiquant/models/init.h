@@ -19,9 +19,9 @@ void FillNormal(const at::Tensor& values, double deviation, StreamKey key);
 void FillUniform(const at::Tensor& values, double bound, StreamKey key);
 
 // Initialises every parameter of `module`. Convolutions are normal with variance 2 / fan-out
-// (He et al. 2015, "Delving Deep into Rectifiers", eq. 14); linear layers are uniform within 1
-// / sqrt(inputs); norms have weight 1 and bias 0. Parameter number i draws from stream (seed,
-// i).
+// (He et al. 2015, "Delving Deep into Rectifiers", eq. 14), their biases 0; linear layers are
+// uniform within 1 / sqrt(inputs); norms have weight 1 and bias 0. Parameter number i draws
+// from stream (seed, i).
 void InitialiseWeights(const torch::nn::Module& module, uint64_t seed);
 
 // Initialises every parameter of a transformer with `layers` blocks: linear layers and

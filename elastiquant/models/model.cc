@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "elastiquant/models/convnet.h"
 #include "elastiquant/models/init.h"
 #include "elastiquant/models/model_spec.h"
 #include "elastiquant/models/resnet.h"
@@ -117,6 +118,18 @@ const std::vector<Entry>& Entries() {
       {"mlp", "two hidden layers of 128", {}, 411146, 1, Plain([](const ModelOptions& o) {
          return std::make_shared<Mlp>(o);
        })},
+      {"cnn3",
+       "two 5x5 convolutions and a hidden layer, as DAGC trains",
+       {},
+       235690,
+       16,
+       Plain(MakeCnn3)},
+      {"vgg11",
+       "VGG-11 for small images, with batch normalisation",
+       {},
+       9228362,
+       8,
+       Plain(MakeVgg11)},
       {"gpt",
        "language model on bytes: gpt:layers=4,width=128,heads=4,context=128",
        {},

@@ -20,9 +20,10 @@ std::shared_ptr<Model> Make(std::string_view name, const ModelOptions& options =
 
 TEST(ModelTest, ParameterCountsAreThePublishedOnes) {
   const std::map<std::string, int64_t> published = {
-      {"resnet20", 269722},   {"resnet32", 464154},        {"resnet44", 658586},
-      {"resnet56", 853018},   {"resnet110", 1727962},      {"resnet18", 11689512},
-      {"resnet34", 21797672}, {"resnet18-32px", 11173962}, {"resnet50", 25557032},
+      {"resnet20", 269722},   {"resnet32", 464154},   {"resnet44", 658586},
+      {"resnet56", 853018},   {"resnet110", 1727962}, {"resnet18", 11689512},
+      {"cnn3", 235690},       {"resnet34", 21797672}, {"resnet18-32px", 11173962},
+      {"resnet50", 25557032},
   };
   size_t found = 0;
   for (const ModelInfo& info : ListModels()) {
@@ -64,6 +65,18 @@ TEST(ModelTest, ResultDoesNotDependOnTheMemoryFormatOfTheInput) {
     const at::Tensor a = model->Forward(images);
     const at::Tensor b = model->Forward(images.contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_TRUE(a.equal(b)) << name;
+  }
+}
+
+TEST(ModelTest, WeightsAreAFunctionOfTheSeed) {
+  for (const char* name : {"linear", "mlp", "cnn3", "vgg11", "resnet20"}) {
+    const auto one = Make(name, {.seed = 5}), same = Make(name, {.seed = 5});
+    const auto other = Make(name, {.seed = 6});
+    for (const auto& item : one->named_parameters()) {
+      EXPECT_TRUE(item.value().equal(same->named_parameters()[item.key()])) << item.key();
+    }
+    const std::string first = one->named_parameters().front().key();
+    EXPECT_FALSE(one->named_parameters()[first].equal(other->named_parameters()[first]));
   }
 }
 

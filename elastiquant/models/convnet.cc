@@ -1,0 +1,93 @@
+#include "elastiquant/models/convnet.h"
+
+#include <torch/nn/functional/pooling.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <string>
+#include <vector>
+
+namespace elastiquant {
+namespace {
+
+namespace nn = torch::nn;
+
+class Cnn3 : public Model {
+ public:
+  explicit Cnn3(const ModelOptions& options)
+      : conv1_(register_module(
+            "conv1", nn::Conv2d(nn::Conv2dOptions(options.channels, kWidth, kKernel)))),
+        conv2_(register_module("conv2",
+                               nn::Conv2d(nn::Conv2dOptions(kWidth, kWidth, kKernel)))),
+        fc1_(register_module("fc1", nn::Linear(Inputs(options.image_size), kHidden))),
+        fc2_(register_module("fc2", nn::Linear(kHidden, options.classes))) {}
+
+  at::Tensor Forward(const at::Tensor& images) override {
+    at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
+    x = at::max_pool2d(conv1_->forward(x).relu_(), {2, 2});
+    x = at::max_pool2d(conv2_->forward(x).relu_(), {2, 2});
+    return fc2_->forward(fc1_->forward(x.contiguous().flatten(1)).relu_());
+  }
+
+ private:
+  static constexpr int64_t kWidth = 32, kKernel = 5, kHidden = 256;
+
+  static int64_t Inputs(int64_t image_size) {
+    const auto after = [](int64_t side) { return (side - kKernel + 1) / 2; };
+    const int64_t side = after(after(image_size));
+    return kWidth * side * side;
+  }
+
+  nn::Conv2d conv1_, conv2_;
+  nn::Linear fc1_, fc2_;
+};
+
+class Vgg11 : public Model {
+ public:
+  explicit Vgg11(const ModelOptions& options) {
+    int64_t channels = options.channels;
+    for (const Layer& layer : kLayers) {
+      const std::string number = std::to_string(convs_.size() + 1);
+      const auto shape = nn::Conv2dOptions(channels, layer.width, 3).padding(1).bias(false);
+      convs_.push_back(register_module("conv" + number, nn::Conv2d(shape)));
+      norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(layer.width)));
+      channels = layer.width;
+    }
+    fc_ = register_module("fc", nn::Linear(channels, options.classes));
+  }
+
+  at::Tensor Forward(const at::Tensor& images) override {
+    at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      x = norms_[i]->forward(convs_[i]->forward(x)).relu_();
+      if (kLayers[i].pools && x.size(2) > 1) x = at::max_pool2d(x, {2, 2});
+    }
+    return fc_->forward(x.mean({2, 3}));
+  }
+
+ private:
+  struct Layer {
+    int64_t width;
+    bool pools;
+  };
+  inline static const std::vector<Layer> kLayers = {
+      {64, true},   {128, true}, {256, false}, {256, true},
+      {512, false}, {512, true}, {512, false}, {512, true}};
+
+  std::vector<nn::Conv2d> convs_;
+  std::vector<nn::BatchNorm2d> norms_;
+  nn::Linear fc_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<Model> MakeCnn3(const ModelOptions& options) {
+  return std::make_shared<Cnn3>(options);
+}
+
+std::shared_ptr<Model> MakeVgg11(const ModelOptions& options) {
+  return std::make_shared<Vgg11>(options);
+}
+
+}  // namespace elastiquant
