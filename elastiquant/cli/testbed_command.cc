@@ -14,12 +14,14 @@ namespace {
 struct TestbedOptions {
   std::string experiment;
   std::string out;
+  std::string data = "generated";
   std::string python;
   bool quick = false;
 };
 
 Status RunTestbed(const TestbedOptions& options) {
-  std::vector<std::string> words = {"run", options.experiment, "--out", options.out};
+  std::vector<std::string> words = {"run",       options.experiment, "--out",
+                                    options.out, "--data",           options.data};
   std::error_code unknown;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (!unknown) words.insert(words.end(), {"--program", program.string()});
@@ -42,11 +44,15 @@ Command MakeTestbedCommand(CLI::App& program) {
       kTestbedExample);
   app->require_subcommand(1);
   CLI::App* run = app->add_subcommand("run", "Run an experiment, or what is missing of it");
-  run->add_option("EXPERIMENT", options->experiment, "Which one: table3")
+  run->add_option("EXPERIMENT", options->experiment, "table3, table4, curves or dagc")
       ->required()
-      ->check(CLI::IsMember({"table3"}));
+      ->check(CLI::IsMember({"table3", "table4", "curves", "dagc"}));
   run->add_option("--out", options->out, "Folder to write to, which is created if need be")
       ->required();
+  run->add_option(
+         "--data", options->data,
+         "Images that train, in all but table3: 'generated', or a folder with CIFAR-10")
+      ->capture_default_str();
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
   run->add_option("--python", options->python,

@@ -337,6 +337,10 @@ void AddRun(CLI::App& app, TrainFlags& flags) {
          "--max-skipped", o.max_skipped,
          "Steps in a row that may be skipped for NaN or infinity before the run gives up")
       ->capture_default_str();
+  app.add_option("--measure-variance", o.measure_variance,
+                 "Steps between measurements of the mean gradient's variance at fixed weights, "
+                 "by 20 more gradients each; 0: never")
+      ->capture_default_str();
   app.add_option("--compute", o.compute,
                  "Compute nothing, but wait as long as a device would: a time (250ms), a speed "
                  "(40gflops) or a class (`elastiquant devices` lists them), for all workers or "

@@ -235,6 +235,36 @@ class TrainTest(unittest.TestCase):
                     summary(broken)["weights_hash"], summary(whole)["weights_hash"]
                 )
 
+    def test_measuring_the_variance_leaves_the_run_as_it_is(self):
+        for codec, momentum in (
+            ("fp32", 0.9),
+            ("elastic:bits=2", 0.9),
+            ("elastic:bits=2|ef:lr=inside", 0.9),
+            ("elastic:bits=2|dgc", 0),
+        ):
+            with self.subTest(codec=codec):
+                plain, measured = self.out() / "plain", self.out() / "measured"
+                same = {"codec": codec, "momentum": momentum}
+                for out, every in ((plain, 0), (measured, 4)):
+                    done = train(out, "--overwrite", measure_variance=every, **same)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(
+                    summary(measured)["weights_hash"], summary(plain)["weights_hash"]
+                )
+                self.assertEqual(summary(measured)["bytes_up"], summary(plain)["bytes_up"])
+                lines = (measured / "metrics.jsonl").read_text().splitlines()
+                found = [json.loads(line).get("variance") for line in lines]
+                self.assertEqual([i for i, v in enumerate(found) if v is not None], [3, 7, 11])
+                for variance in (v for v in found if v is not None):
+                    self.assertEqual(variance["estimates"], 10)
+                    self.assertGreater(variance["exact"], 0)
+                    ratio = variance["compressed"] / variance["exact"]
+                    # Nothing is added to the noise of batches, or much of two bits.
+                    if codec == "fp32":
+                        self.assertAlmostEqual(ratio, 1, delta=0.8)
+                    elif codec == "elastic:bits=2":
+                        self.assertGreater(ratio, 1.5)
+
     def test_adamw_trains_in_its_metric_and_resumes_exactly(self):
         same = {
             "optimizer": "adamw",

@@ -18,8 +18,8 @@ class Cnn3 : public Model {
   explicit Cnn3(const ModelOptions& options)
       : conv1_(register_module(
             "conv1", nn::Conv2d(nn::Conv2dOptions(options.channels, kWidth, kKernel)))),
-        conv2_(register_module("conv2",
-                               nn::Conv2d(nn::Conv2dOptions(kWidth, kWidth, kKernel)))),
+        conv2_(
+            register_module("conv2", nn::Conv2d(nn::Conv2dOptions(kWidth, kWidth, kKernel)))),
         fc1_(register_module("fc1", nn::Linear(Inputs(options.image_size), kHidden))),
         fc2_(register_module("fc2", nn::Linear(kHidden, options.classes))) {}
 
@@ -71,9 +71,9 @@ class Vgg11 : public Model {
     int64_t width;
     bool pools;
   };
-  inline static const std::vector<Layer> kLayers = {
-      {64, true},   {128, true}, {256, false}, {256, true},
-      {512, false}, {512, true}, {512, false}, {512, true}};
+  inline static const std::vector<Layer> kLayers = {{64, true},   {128, true},  {256, false},
+                                                    {256, true},  {512, false}, {512, true},
+                                                    {512, false}, {512, true}};
 
   std::vector<nn::Conv2d> convs_;
   std::vector<nn::BatchNorm2d> norms_;

@@ -207,6 +207,7 @@ Status MetricsLog::Write(const StepRecord& r) {
   if (r.squared_norm > 0) line["nmse"] = r.squared_error / r.squared_norm;
   if (r.skipped) line["skipped"] = true;
   if (!r.decisions.is_null()) line["decisions"] = r.decisions;
+  if (!r.variance.is_null()) line["variance"] = r.variance;
   return Write(line);
 }
 

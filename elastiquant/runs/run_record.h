@@ -42,6 +42,7 @@ struct StepRecord {
   double squared_norm = 0;   // of what these frames encode
   // What the workers' policies decided for this step: "decisions" of docs/metrics.md.
   nlohmann::json decisions = nullptr;
+  nlohmann::json variance = nullptr;  // where it was measured, as that page has it
 };
 
 // Sums over many steps.

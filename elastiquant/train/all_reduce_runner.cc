@@ -1,5 +1,6 @@
 #include "elastiquant/train/all_reduce_runner.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 // What buckets travel under, in a LayerReduction.
 constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
+constexpr int kEstimates = 10;             // of which a variance is taken
 constexpr char kRate[] = "learning-rate";  // of what is remembered
 
 }  // namespace
@@ -26,6 +28,11 @@ Result<std::unique_ptr<Runner>> AllReduceRunner::Make(const TrainOptions& option
                                                       std::unique_ptr<GradientDump> dump) {
   std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, std::move(dump)));
   EQ_RETURN_IF_ERROR(runner->MakeLayers(options, place));
+  if (options.measure_variance > 0) {
+    LoaderOptions other = place.loading;
+    other.seed = Mix64(~other.seed);
+    EQ_ASSIGN_OR_RETURN(runner->other_batches_, TrainLoader::Make(place.dataset, other));
+  }
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
@@ -71,7 +78,8 @@ Status AllReduceRunner::MakeLayers(const TrainOptions& options, const RunnerPlac
       .reducer = reducer_options,
       .choose = [this](size_t b, auto codec) { return ChoiceOf(b, std::move(codec)); },
       .conversion = has_metric ? Conversion::kByReduction : Conversion::kNone,
-      .has_uncompressed = has_metric || algorithm.has_exact_steps(),
+      .has_uncompressed =
+          has_metric || algorithm.has_exact_steps() || options.measure_variance > 0,
       .before_sent = [this](size_t b) { Capture(b); }};
   if (own_) own_->AddTo(&layer_options, [this](size_t b) { return gradients().bucket(b); });
   EQ_ASSIGN_OR_RETURN(layers_, LayerReduction::Make(comm_, std::move(buckets), codecs_->Now(),
@@ -160,6 +168,7 @@ Status AllReduceRunner::OnReady(size_t bucket) {
 }
 
 void AllReduceRunner::Capture(size_t bucket) {
+  if (measures_variance_) return;
   const bool exact = plan().buckets[bucket].exact;
   codecs_->Capture(exact ? kExact : kCompressed, step_ + 1, gradients().bucket(bucket));
   if (own_) own_->BeforeSent(bucket, gradients().bucket(bucket), layers_->Remembered(bucket));
@@ -185,14 +194,67 @@ Result<StepOutcome> AllReduceRunner::Reduce(int64_t step, double learning_rate,
   if (HasLearningRate(codec())) {
     EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), learning_rate)));
   }
+  return Exchange(static_cast<uint64_t>(step), batch);
+}
+
+// `step` names the noise of this exchange.
+Result<StepOutcome> AllReduceRunner::Exchange(uint64_t step, const Batch& batch) {
   units_->BeforeStep(*layers_);
-  EQ_RETURN_IF_ERROR(layers_->BeginStep(static_cast<uint64_t>(step), uncompressed_));
+  EQ_RETURN_IF_ERROR(layers_->BeginStep(step, uncompressed_));
   units_->InStep(*layers_);
   if (own_) own_->BeginRound(own_scalars());
   EQ_RETURN_IF_ERROR(pass_->Run(batch));
   auto outcome = layers_->Finish();
   units_->AfterStep(*layers_);
   return outcome;
+}
+
+// At the weights as they are, over fresh batches and with fresh noise of the codec.
+Result<GradientVariance> AllReduceRunner::VarianceOf(bool uncompressed) {
+  size_t all = 0;
+  for (const PlannedBucket& bucket : plan().buckets) all += bucket.elements;
+  GradientVarianceSums sums(all - gradients().scalars().size());
+  uncompressed_ = uncompressed;
+  // Steps that no training step has, and after which no frame's error is measured.
+  const auto every = static_cast<uint64_t>(std::max<int64_t>(options_.measure_every, 1));
+  const uint64_t first = (uint64_t{1} << 40) / every * every + 1;
+  for (int i = 0; i < kEstimates; ++i) {
+    EQ_ASSIGN_OR_RETURN(const Batch batch, other_batches_->Next());
+    pass_->Begin(step_, /*inspect=*/false);
+    EQ_ASSIGN_OR_RETURN(const StepOutcome outcome,
+                        Exchange(first + every * estimates_++, batch));
+    if (outcome.skipped) return NonFinite("an estimate of the gradient had NaN or infinity");
+    size_t offset = 0;
+    for (size_t b = 0; b < plan().buckets.size(); ++b) {
+      if (plan().buckets[b].slots.empty()) continue;
+      const size_t values =
+          b == plan().scalars.bucket ? plan().scalars.offset : plan().buckets[b].elements;
+      sums.Add(offset, gradients().bucket(b).first(values));
+      offset += values;
+    }
+  }
+  return sums.Of(kEstimates);
+}
+
+// Leaves nothing behind: neither in what codecs remember, nor in running statistics.
+Status AllReduceRunner::MeasureVariance(StepRecord* record) {
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  measures_variance_ = true;
+  EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), 0.0)));
+  const auto compressed = VarianceOf(/*uncompressed=*/false);
+  const auto exact = compressed.ok() ? VarianceOf(/*uncompressed=*/true) : compressed;
+  measures_variance_ = false;
+  EQ_RETURN_IF_ERROR(units_->Set(std::vector<double>(shapes_.size(), 1.0)));
+  replica_->RestoreBuffers(buffers);
+  (void)layers_->TakeStats();
+  if (exact.status().code() == StatusCode::kNonFinite) return {};
+  EQ_RETURN_IF_ERROR(exact.status());
+  record->variance = {{"estimates", kEstimates},
+                      {"compressed", compressed->variance},
+                      {"exact", exact->variance},
+                      {"compressed_normalised", compressed->normalised},
+                      {"exact_normalised", exact->normalised}};
+  return {};
 }
 
 Result<StepResult> AllReduceRunner::Run(int64_t step, double learning_rate, bool inspect,
@@ -225,6 +287,9 @@ Result<StepResult> AllReduceRunner::Run(int64_t step, double learning_rate, bool
   record.seconds.total = watch.Seconds();
   AddCommunication(layers_->TakeStats(), comm_->traffic() - before, &record);
   ++rounds_;
+  if (options_.measure_variance > 0 && record.step % options_.measure_variance == 0) {
+    EQ_RETURN_IF_ERROR(MeasureVariance(&record));
+  }
   if (dumping_) EQ_RETURN_IF_ERROR(dump_->Write(record.step));
   return StepResult{record, std::move(outcome)};
 }

@@ -12,6 +12,7 @@
 #include "elastiquant/layers/memory_units.h"
 #include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/gradient_variance.h"
 #include "elastiquant/train/own_codecs.h"
 #include "elastiquant/train/runner.h"
 
@@ -71,6 +72,9 @@ class AllReduceRunner final : public Runner {
   Status OnReady(size_t bucket);
   void Capture(size_t bucket);
   Result<StepOutcome> Reduce(int64_t step, double learning_rate, const Batch& batch);
+  Result<StepOutcome> Exchange(uint64_t step, const Batch& batch);
+  Status MeasureVariance(StepRecord* record);
+  Result<GradientVariance> VarianceOf(bool uncompressed);
   FlatGradients& gradients() { return pass_->gradients(); }
   const BucketPlan& plan() const { return pass_->gradients().plan(); }
 
@@ -90,6 +94,10 @@ class AllReduceRunner final : public Runner {
   uint64_t rounds_ = 0;        // steps whose means were exchanged
   bool dumping_ = false;       // whether this step's gradient is dumped
   bool uncompressed_ = false;  // whether this step goes so
+  // With options.measure_variance: batches that no step sees.
+  std::unique_ptr<TrainLoader> other_batches_;
+  bool measures_variance_ = false;  // whether what is sent now is for that
+  uint64_t estimates_ = 0;          // made so far
 };
 
 }  // namespace elastiquant

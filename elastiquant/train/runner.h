@@ -46,6 +46,7 @@ struct RunnerPlace {
   // until the group changes.
   int worker = 0;
   int workers = 1;
+  LoaderOptions loading = {};  // of the run's loader
 };
 
 class Runner {

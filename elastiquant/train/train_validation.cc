@@ -346,6 +346,19 @@ Status ValidateOnLoss(const TrainOptions& o) {
                          codec->spec() + "' remembers alike on all: take another codec");
 }
 
+Status ValidateVariance(const TrainOptions& o) {
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-variance", o.measure_variance, 0));
+  if (o.measure_variance == 0) return Status::Ok();
+  if (!IsAllReduce(o) || !o.bits_policy.empty()) {
+    return InvalidArgument(
+        "--measure-variance is about mean gradients: it needs --algorithm allreduce, and no "
+        "--bits-policy");
+  }
+  if (o.compute.empty()) return Status::Ok();
+  return InvalidArgument("--compute has no batches whose gradients could vary: leave out " +
+                         std::string("--measure-variance"));
+}
+
 Status ValidateCompute(const TrainOptions& o) {
   if (o.compute.empty()) {
     if (o.replay.empty()) return Status::Ok();
@@ -412,6 +425,7 @@ Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidatePartition(options));
   EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options));
   EQ_RETURN_IF_ERROR(ValidateOnLoss(options));
+  EQ_RETURN_IF_ERROR(ValidateVariance(options));
   EQ_RETURN_IF_ERROR(ValidateCompute(options));
   if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
   return Status::Ok();

@@ -195,7 +195,7 @@ Status TrainingRun::SetUp() {
 
 Status TrainingRun::MakeTheRunner() {
   const RunnerPlace place{&comm_,    replica_.get(), own_data_, total_steps_,
-                          Weights(), worker_,        workers_};
+                          Weights(), worker_,        workers_,  loading_};
   EQ_ASSIGN_OR_RETURN(runner_, MakeRunner(options_, place, std::move(dump_)));
   return Status::Ok();
 }

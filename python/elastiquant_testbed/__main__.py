@@ -11,11 +11,20 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import show, testbed
+from elastiquant_testbed import curves, dagc, table3_show, table4, testbed
+from elastiquant_testbed.curves import Curves
+from elastiquant_testbed.dagc import Dagc
 from elastiquant_testbed.table3 import Table3
+from elastiquant_testbed.table4 import Table4
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
-EXPERIMENTS = {"table3": Table3}
+# What makes an experiment of a testbed, and what shows its result.
+EXPERIMENTS = {
+    "table3": (Table3, table3_show),
+    "table4": (Table4, table4),
+    "curves": (Curves, curves),
+    "dagc": (Dagc, dagc),
+}
 SOURCES = Path(__file__).resolve().parent / "sources.toml"
 
 
@@ -26,6 +35,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     run.add_argument("experiment", choices=EXPERIMENTS)
     run.add_argument("--out", type=Path, required=True)
     run.add_argument("--quick", action="store_true")
+    run.add_argument(
+        "--data", default="generated", help="images that train: a folder with CIFAR-10"
+    )
     run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
     run.add_argument("--program", help="the `elastiquant` to run")
     return parser.parse_args(arguments)
@@ -39,12 +51,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         described = testbed.load(options.testbed)
-        result = EXPERIMENTS[name](described, options.out, options.quick).run()
+        make, show = EXPERIMENTS[name]
+        result = make(described, options.out, options.quick, options.data).run()
         (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        text = show.table3(result)
+        text = show.text(result)
         (options.out / f"{name}.md").write_text(text)
         print(text, end="")
-        show.draw_table3(result, options.out / name)
+        show.draw(result, options.out / name)
     except testbed.TestbedError as error:
         print(f"elastiquant testbed: {error}", file=sys.stderr)
         return EXIT_FAILURE

@@ -23,11 +23,11 @@ How it is rebuilt, as the link, the batch and the portions of ImageNet are not p
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed import checks, emulation, published
+from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Network, Testbed, TestbedError
 
 STEP_SECONDS = 20.0
@@ -86,7 +86,8 @@ class Scale(NamedTuple):
 class Table3:
     """Measures what OUT does not have yet."""
 
-    def __init__(self, testbed: Testbed, out: Path, quick: bool):
+    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str = ""):
+        del data  # gradients are recorded on generated images
         self.network: Network = testbed.network
         self.most = len(testbed.devices)
         self.out, self.quick = out, quick
@@ -273,7 +274,3 @@ def parse_rate(text: str) -> int:
         if text.endswith(unit):
             return round(float(text.removesuffix(unit)) * bits)
     raise TestbedError(f"{text!r} is not a rate such as 20mbit")
-
-
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)

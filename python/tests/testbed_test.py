@@ -5,7 +5,18 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from elastiquant_testbed import checks, emulation, published, show, table3, testbed
+from elastiquant_testbed import (
+    checks,
+    curves,
+    dagc,
+    emulation,
+    published,
+    table3,
+    table3_show,
+    table4,
+    testbed,
+    training,
+)
 from elastiquant_testbed.__main__ import SOURCES
 
 
@@ -159,11 +170,128 @@ class Table3Test(unittest.TestCase):
 
     def test_the_table_and_the_plot_show_all_of_it(self):
         result, _ = self.run_fake()
-        text = show.table3(json.loads(json.dumps(result)))
+        text = table3_show.text(json.loads(json.dumps(result)))
         for words in ("| ResNet-34 | dither 1 | 7 |", "Left out", "with a cost of each step"):
             self.assertIn(words, text)
-        show.draw_table3(result, self.out / "table3")
+        table3_show.draw(result, self.out / "table3")
         self.assertGreater(os.path.getsize(self.out / "table3-resnet-34.png"), 10000)
+
+
+def outcome(accuracies, sent, per_epoch=20, workers=10):
+    """Of a run whose workers send so much in each epoch."""
+    epochs = [{"test_accuracy": a, "bytes_up": sent, "train_loss": 1 / a} for a in accuracies]
+    summary = {"epochs": epochs, "steps_per_epoch": per_epoch, "world_size": workers}
+    return training.Outcome(summary, [])
+
+
+class DagcTest(unittest.TestCase):
+    def test_rounds_are_counted_until_the_accuracy_that_all_reach(self):
+        setting = dagc.Setting(100, 0.05)
+        of = {scheme: [outcome([10, 20, 30, 50], 100)] for scheme in dagc.SCHEMES}
+        of[dagc.UNIFORM] = [outcome([10, 20, 25, 40], 100)]
+        of[dagc.DAGC_R] = [outcome([20, 40, 60, 60], 100)]
+        rows = {row["scheme"]: row for row in dagc.rows_of(setting, of)}
+        # An epoch is two rounds of ten steps.
+        self.assertEqual(rows[dagc.UNIFORM]["target"], 40)
+        self.assertEqual(rows[dagc.UNIFORM]["rounds"], 8)
+        self.assertEqual(rows[dagc.UNIFORM]["bytes"], 4 * 100 * 10)
+        self.assertEqual(rows[dagc.DAGC_R]["rounds"], 4)
+        self.assertAlmostEqual(rows[dagc.DAGC_A]["rounds"], 7)  # half of the fourth epoch
+        self.assertEqual(dagc.sooner(list(rows.values()), dagc.DAGC_R), [50])
+        held = {c.claim: c.holds for c in dagc.claims(list(rows.values()))}
+        self.assertTrue(held["DAGC-R needs up to 25.43 % fewer rounds than uniform ratios"])
+        self.assertFalse(held["DAGC-A needs up to 16.65 % fewer rounds than uniform ratios"])
+
+    def test_an_accuracy_that_is_never_reached_is_an_error(self):
+        with self.assertRaises(ValueError):
+            dagc.reached([(1, 1, 10)], 20)
+
+    def test_every_scheme_is_run_as_it_was_published(self):
+        experiment = dagc.Dagc(None, Path("unused"), True, "generated")
+        words = experiment.one("ACCORDION", dagc.Setting(10, 0.1), 2).options
+        pairs = dict(zip(words[::2], words[1::2], strict=True))
+        for name, value in (("every", "10"), ("batch", "64"), ("lr", "0.01"), ("ratio", "0.1")):
+            self.assertEqual(pairs["--" + name], value)
+        self.assertNotIn("--ratio", experiment.one("none", dagc.Setting(10, 0.1), 2).options)
+
+
+class Table4Test(unittest.TestCase):
+    def cells(self, **accuracies):
+        both = table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
+        return [
+            {
+                "network": table4.NAMES[c.network],
+                "scheme": c.scheme,
+                "devices": c.devices,
+                "accuracy": accuracies.get(c.scheme.replace("-", "_"), c.printed or 10.0),
+            }
+            for c in both
+        ]
+
+    def test_the_printed_cells_are_as_their_claims_say(self):
+        for claim in table4.claims(self.cells()):
+            self.assertTrue(claim.holds, claim)
+
+    def test_a_scheme_that_converges_breaks_the_claim_that_it_does_not(self):
+        wrong = [c.claim for c in table4.claims(self.cells(TernGrad=85)) if not c.holds]
+        self.assertIn("ResNet-20: TernGrad does not converge", wrong)
+
+    def test_runs_have_one_global_batch(self):
+        experiment = table4.Table4(None, Path("unused"), False, "cifar")
+        for cell in experiment.cells:
+            words = experiment.one(cell, 1).options
+            pairs = dict(zip(words[::2], words[1::2], strict=True))
+            self.assertLessEqual(int(pairs["--batch"]) * cell.devices, table4.GLOBAL_BATCH)
+            self.assertGreater((int(pairs["--batch"]) + 1) * cell.devices, table4.GLOBAL_BATCH)
+
+
+class CurvesTest(unittest.TestCase):
+    def series(self, loss, accuracy, variance):
+        return {"loss": [loss], "accuracy": [accuracy], "variance": [variance]}
+
+    def test_claims_are_about_4_bits_and_qsgd(self):
+        series = {
+            "FP-SGD": self.series(1.0, 90.0, 1.0),
+            "QSGD": self.series(1.1, 87.0, 1.2),
+            "QSGD-V": self.series(1.05, 89.0, 1.1),
+            "4-bit": self.series(1.05, 89.5, 1.1),
+        }
+        self.assertTrue(all(claim.holds for claim in curves.claims(series)))
+        series["QSGD"] = self.series(1.0, 90.0, 10.0)
+        self.assertFalse(any(claim.holds for claim in curves.claims(series)))
+
+
+class RunsTest(unittest.TestCase):
+    def test_a_run_is_made_once_and_its_failure_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = training.Run("a, b", training.options(steps=2, model="mlp"))
+            other = training.Run("a, b", training.options(steps=3, model="mlp"))
+            self.assertNotEqual(run.folder, other.folder)
+            runs = training.Runs(Path(folder), [run])
+            calls = []
+
+            def finished(words, **_):
+                calls.append(words)
+                out = Path(words[words.index("--out") + 1])
+                out.mkdir()
+                (out / "summary.json").write_text('{"steps": 2}')
+                (out / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+                return mock.Mock(returncode=0)
+
+            with (
+                mock.patch.object(training.subprocess, "run", finished),
+                mock.patch.object(training, "say"),
+            ):
+                for _ in range(2):
+                    self.assertEqual(len(runs.outcome(run).steps), 2)
+            self.assertEqual(len(calls), 1)
+            self.assertEqual(calls[0][2:6], ["--steps", "2", "--model", "mlp"])
+            failed = mock.Mock(returncode=2, stderr="invalid argument: no")
+            with (
+                mock.patch.object(training.subprocess, "run", return_value=failed),
+                self.assertRaisesRegex(testbed.TestbedError, "a, b: invalid argument: no"),
+            ):
+                runs.outcome(other)
 
 
 if __name__ == "__main__":

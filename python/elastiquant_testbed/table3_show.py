@@ -1,8 +1,10 @@
-"""What an experiment has found: tables in Markdown, and plots."""
+"""What table 3 has come to: tables in Markdown, and plots."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from elastiquant_testbed import words
 
 PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 
@@ -14,7 +16,7 @@ error of a frame, |g - decoded|^2 over |g|^2, which bits alone do not tell.
 """
 
 
-def table3(result: dict) -> str:
+def text(result: dict) -> str:
     return "\n".join(
         [
             "# Table 3 of ElastiQuant, rebuilt\n",
@@ -23,7 +25,7 @@ def table3(result: dict) -> str:
             NOTES,
             _step_cost(result["with_step_cost"]),
             _claims(result["checks"], result["with_step_cost"]["checks"]),
-            _left_out(result["left_out"]),
+            words.left_out(result),
         ]
     )
 
@@ -89,11 +91,7 @@ def _claims(checks: list[dict], second: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _left_out(words: list[str]) -> str:
-    return "Left out:\n\n" + "\n".join(f"- {word}" for word in words) + "\n"
-
-
-def draw_table3(result: dict, stem: Path) -> None:
+def draw(result: dict, stem: Path) -> None:
     """A panel for each number of devices, and in it a bar as printed beside ours."""
     import elastiquant_plot as look
 

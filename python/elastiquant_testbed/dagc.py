@@ -1,0 +1,246 @@
+"""DAGC's experiment: workers with unequal volumes of data, and a ratio for each.
+
+As the authors' code has it (Lu et al., "Data-aware gradient compression for distributed
+learning", and github.com/Jiang-Yutong/DAGC): CNN3 on CIFAR-10, 10 workers, rounds of 10 local
+steps with batches of 64, learning rate .01 without momentum, error feedback, top-k of what a
+worker has moved; a worker counts in the mean by its volume. Ratios are .01, .05 and .1 in the
+mean, volumes from 1 to 10, 100 or 1000. Their target accuracy is not published: ours is what
+the slowest scheme of a setting reaches, so that all reach it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from elastiquant_testbed import words
+from elastiquant_testbed.checks import Claim
+from elastiquant_testbed.testbed import Testbed
+from elastiquant_testbed.training import Outcome, Run, Runs, options
+
+WORKERS, LOCAL_STEPS = 10, 10
+NONE, UNIFORM = "none", "uniform"
+DAGC_R, DAGC_A = "DAGC-R", "DAGC-A"
+SCHEMES = {
+    NONE: {"algorithm": "local-sgd", "codec": "fp32"},
+    UNIFORM: {"algorithm": "uniform"},
+    "uniform threshold": {"algorithm": "dagc-a:exponent=0"},
+    "ACCORDION": {"algorithm": "accordion"},
+    DAGC_R: {"algorithm": "dagc-r"},
+    "DAGC-R as published": {"algorithm": "dagc-r:rule=published"},
+    DAGC_A: {"algorithm": "dagc-a"},
+}
+# The abstract's: how much sooner than uniform.
+CLAIMS = {DAGC_R: 25.43, DAGC_A: 16.65}
+
+
+class Setting:
+    """What is compared under the same conditions."""
+
+    def __init__(self, skew: int, ratio: float):
+        self.skew, self.ratio = skew, ratio
+
+    def __str__(self) -> str:
+        return f"skew {self.skew}, ratio {self.ratio:g}"
+
+
+class Dagc:
+    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str):
+        del testbed  # nothing is timed
+        self.out, self.quick, self.data = out / ("quick" if quick else "full"), quick, data
+        self.rounds = 20 if quick else 400
+        self.seeds = 1 if quick else 5
+        self.settings = (
+            [Setting(100, 0.05)]
+            if quick
+            else [
+                Setting(skew, ratio) for skew in (10, 100, 1000) for ratio in (0.01, 0.05, 0.1)
+            ]
+        )
+
+    def one(self, scheme: str, setting: Setting, seed: int) -> Run:
+        named = {"model": "cnn3", "data": self.data, "workers": WORKERS, "batch": 64}
+        named |= {"lr": 0.01, "momentum": 0, "weight-decay": 0, "schedule": "constant"}
+        named |= {"partition": f"volumes:skew={setting.skew}", "every": LOCAL_STEPS}
+        named |= {"exact": "none", "steps": self.rounds * LOCAL_STEPS, "eval-every": 1}
+        named |= {"threads": 1, "measure-every": 0, **SCHEMES[scheme]}
+        if self.data == "generated":
+            named |= {"generated-train": 12800, "generated-test": 1000}
+        if scheme != NONE:
+            named["ratio"] = setting.ratio
+        return Run(f"{scheme}, {setting}", options(**named), seed)
+
+    def run(self) -> dict:
+        wanted = [
+            self.one(scheme, setting, seed)
+            for setting in self.settings
+            for scheme in SCHEMES
+            for seed in range(1, self.seeds + 1)
+        ]
+        runs = Runs(self.out / "dagc", wanted)
+        rows = []
+        for setting in self.settings:
+            outcomes = {
+                scheme: [
+                    runs.outcome(self.one(scheme, setting, s + 1)) for s in range(self.seeds)
+                ]
+                for scheme in SCHEMES
+            }
+            rows += rows_of(setting, outcomes)
+        return {
+            "rows": rows,
+            "checks": words.as_dicts(claims(rows)),
+            "data": self.data,
+            "quick": self.quick,
+            "left_out": self.left_out(),
+        }
+
+    def left_out(self) -> list[str]:
+        if not self.quick:
+            return []
+        return [
+            "skews 10 and 1000, ratios .01 and .1, and four of five seeds",
+            f"all but the first {self.rounds} rounds",
+        ]
+
+
+def curve(outcome: Outcome) -> list[tuple[float, float, float]]:
+    """After each epoch: rounds so far, bytes that all workers have sent, and the accuracy."""
+    summary, sent, points = outcome.summary, 0.0, []
+    rounds = summary["steps_per_epoch"] / LOCAL_STEPS
+    for count, epoch in enumerate(summary["epochs"], start=1):
+        sent += epoch["bytes_up"] * summary["world_size"]
+        points.append((count * rounds, sent, epoch["test_accuracy"]))
+    return points
+
+
+def reached(points: list[tuple[float, float, float]], target: float) -> tuple[float, float]:
+    """Rounds and bytes at which the accuracy was reached first, between two evaluations by a
+    straight line."""
+    before = (0.0, 0.0, 0.0)
+    for point in points:
+        if point[2] >= target:
+            part = (target - before[2]) / (point[2] - before[2])
+            return tuple(b + part * (p - b) for b, p in zip(before[:2], point[:2], strict=True))
+        before = point
+    raise ValueError(f"{target} % was not reached")
+
+
+def rows_of(setting: Setting, outcomes: dict[str, list[Outcome]]) -> list[dict]:
+    curves = {scheme: [curve(o) for o in of] for scheme, of in outcomes.items()}
+    best = [
+        max(accuracy for _, _, accuracy in points) for of in curves.values() for points in of
+    ]
+    target = min(best)
+    rows = []
+    for scheme, of in curves.items():
+        both = [reached(points, target) for points in of]
+        last = [points[-1][2] for points in of]
+        rows.append(
+            {
+                "skew": setting.skew,
+                "ratio": setting.ratio,
+                "scheme": scheme,
+                "target": target,
+                "rounds": statistics.fmean(rounds for rounds, _ in both),
+                "rounds_by_seed": [rounds for rounds, _ in both],
+                "bytes": statistics.fmean(sent for _, sent in both),
+                "accuracy": statistics.fmean(last),
+            }
+        )
+    return rows
+
+
+def sooner(rows: list[dict], scheme: str) -> list[float]:
+    """By setting, per cent fewer rounds than uniform top-k needs."""
+    by = {(r["skew"], r["ratio"], r["scheme"]): r["rounds"] for r in rows}
+    settings = dict.fromkeys((r["skew"], r["ratio"]) for r in rows)
+    return [100 * (1 - by[(*s, scheme)] / by[(*s, UNIFORM)]) for s in settings]
+
+
+def claims(rows: list[dict]) -> list[Claim]:
+    found = []
+    for scheme, published in CLAIMS.items():
+        gains = sooner(rows, scheme)
+        found.append(
+            Claim(
+                f"{scheme} needs up to {published} % fewer rounds than uniform ratios",
+                max(gains) >= published,
+                f"{min(gains):.1f} to {max(gains):.1f} %",
+            )
+        )
+        found.append(
+            Claim(
+                f"{scheme} never needs more rounds than uniform ratios",
+                min(gains) >= 0,
+                f"{sum(g >= 0 for g in gains)} of {len(gains)} settings",
+            )
+        )
+    return found
+
+
+def text(result: dict) -> str:
+    rows = [
+        [
+            r["scheme"],
+            r["skew"],
+            f"{r['ratio']:g}",
+            f"{r['target']:.1f}",
+            f"{r['rounds']:.0f}",
+            f"{r['bytes'] / 1e6:,.2f}",
+            f"{r['accuracy']:.2f}",
+        ]
+        for r in result["rows"]
+    ]
+    heads = ["scheme", "skew", "ratio", "target %", "rounds", "MB of all", "last accuracy %"]
+    seeds = len(result["rows"][0]["rounds_by_seed"])
+    return "\n".join(
+        [
+            "# DAGC's experiment\n",
+            f"Rounds and bytes until the target accuracy, means over {seeds} seed(s); data: "
+            f"{result['data']}.\n",
+            words.table(heads, rows),
+            *([words.QUICK] if result["quick"] else []),
+            words.claims(result["checks"]),
+            words.left_out(result),
+        ]
+    )
+
+
+def draw(result: dict, stem: Path) -> None:
+    """Rounds to the target, over those of uniform top-k, by setting."""
+    import elastiquant_plot as look
+
+    rows = result["rows"]
+    settings = list(dict.fromkeys((r["skew"], r["ratio"]) for r in rows))
+    schemes = [s for s in SCHEMES if s not in (NONE, UNIFORM)]
+    with look.style():
+        fig, (axes,) = look.figure(
+            _point(rows),
+            "Rounds until the accuracy that all schemes of "
+            "a setting reach, against uniform top-k: below 0 is sooner",
+            height=4.6,
+        )
+        width = 0.8 / len(schemes)
+        for i, (scheme, colour) in enumerate(
+            zip(schemes, look.colours(len(schemes)), strict=True)
+        ):
+            at = [x + (i - len(schemes) / 2 + 0.5) * width for x in range(len(settings))]
+            values = [-gain for gain in sooner(rows, scheme)]
+            axes.bar(at, values, 0.9 * width, color=colour, label=scheme)
+        axes.axhline(0, color=look.INK, linewidth=1)
+        names = [f"skew {skew}\nratio {ratio:g}" for skew, ratio in settings]
+        axes.set_xticks(range(len(settings)), names)
+        axes.set_ylabel("rounds against uniform, %")
+        axes.legend(frameon=False, fontsize=8)
+        look.layout(fig)
+        look.save(fig, stem)
+
+
+def _point(rows: list[dict]) -> str:
+    parts = []
+    for scheme in CLAIMS:
+        gains = sooner(rows, scheme)
+        span = f"{gains[0]:.0f}" if len(gains) == 1 else f"{min(gains):.0f} to {max(gains):.0f}"
+        parts.append(f"{scheme} needs {span} % fewer rounds than uniform ratios")
+    return "; ".join(parts)

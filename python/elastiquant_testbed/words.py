@@ -1,0 +1,36 @@
+"""Pieces of Markdown that the pages of experiments have in common."""
+
+from __future__ import annotations
+
+from elastiquant_testbed.checks import Claim
+
+
+def table(heads: list[str], rows: list[list[object]], words: int = 1) -> str:
+    """The first `words` columns are words, the others numbers."""
+    rule = "| --- " * words + "| ---: " * (len(heads) - words) + "|"
+    lines = ["| " + " | ".join(heads) + " |", rule]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def claims(checks: list[dict]) -> str:
+    held = sum(check["holds"] for check in checks)
+    rows = [[c["claim"], "yes" if c["holds"] else "**no**", c["seen"]] for c in checks]
+    head = f"Of {len(checks)} published claims {held} hold here.\n\n"
+    return head + table(["claim", "holds", "seen"], rows, words=3)
+
+
+QUICK = (
+    "**A quick run**: it shows that everything works. After so little training the accuracies, "
+    "and what they say of the claims, are mostly noise.\n"
+)
+
+
+def left_out(result: dict) -> str:
+    if not result["left_out"]:
+        return ""
+    return "Left out:\n\n" + "\n".join(f"- {word}" for word in result["left_out"]) + "\n"
+
+
+def as_dicts(found: list[Claim]) -> list[dict]:
+    return [claim._asdict() for claim in found]
