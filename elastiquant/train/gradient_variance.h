@@ -19,7 +19,8 @@ struct GradientVariance {
 // quantization for data-parallel SGD", NeurIPS 2020; the sum over G estimates is divided by G.
 class GradientVarianceSums {
  public:
-  explicit GradientVarianceSums(size_t coordinates) : sums_(coordinates), squares_(coordinates) {}
+  explicit GradientVarianceSums(size_t coordinates)
+      : sums_(coordinates), squares_(coordinates) {}
 
   // Adds an estimate's values of the coordinates from `offset` on.
   void Add(size_t offset, std::span<const float> values);
