@@ -1,6 +1,7 @@
 // What frames wait for before they are on their way: a cable, or air that stations share.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -106,11 +107,10 @@ void Medium<Frame>::Begin(Time now) {
   queues_[station].pop_front();
   queued_bytes_[station] -= queued.bytes;
   Time end = EndOf(queued.bytes, now);
-  double alone = 1;  // the chance that nobody else draws the same slot
   int tries = 1;
   for (double window = options_.window; window > 0 && tries <= kTries; window *= 2, ++tries) {
-    alone = 1;
-    for (size_t s = 1; s < waiting.size(); ++s) alone *= 1 - 1 / window;
+    // The chance that nobody else draws the same slot.
+    const double alone = std::pow(1 - 1 / window, static_cast<double>(waiting.size() - 1));
     if (std::bernoulli_distribution(alone)(random_)) break;
     end = EndOf(queued.bytes, end);
   }

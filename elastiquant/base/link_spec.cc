@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <optional>
 #include <string>
 
 namespace elastiquant {
@@ -31,12 +30,14 @@ std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[n
 
 }  // namespace
 
+std::optional<double> ParseDelay(std::string_view text) { return ParseQuantity(text, kDelays); }
+
 Result<LinkSpec> ParseLink(std::string_view text) {
   const size_t comma = text.find(',');
   LinkSpec link;
   const std::optional<double> rate = ParseQuantity(text.substr(0, comma), kRates);
   std::optional<double> delay = 0.0;
-  if (comma != std::string_view::npos) delay = ParseQuantity(text.substr(comma + 1), kDelays);
+  if (comma != std::string_view::npos) delay = ParseDelay(text.substr(comma + 1));
   if (!rate || *rate <= 0 || !delay) {
     return InvalidArgument("link \"" + std::string(text) +
                            "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number "

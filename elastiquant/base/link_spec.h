@@ -1,6 +1,7 @@
 // A slow link between machines, as it is described on the command line.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "elastiquant/base/status.h"
@@ -16,5 +17,7 @@ struct LinkSpec {
 // mbit or gbit; DELAY is a number with us, ms or s, and 0 if it is left out. Fails with
 // kInvalidArgument for any other text.
 Result<LinkSpec> ParseLink(std::string_view text);
+// Parses DELAY alone. Returns seconds, which are not negative, or nothing for any other text.
+std::optional<double> ParseDelay(std::string_view text);
 
 }  // namespace elastiquant

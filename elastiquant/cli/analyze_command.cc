@@ -256,9 +256,7 @@ Command MakeAnalyzeCommand(CLI::App& program) {
       "--plot", options->plot,
       "Draw NMSE against bits: writes PLOT.json, and PLOT.png and .svg, one of each "
       "for every input");
-  app->add_option("--python", options->python,
-                  "Python with matplotlib, for --plot; default: .venv/bin/python above this "
-                  "program, else python3");
+  AddPythonOption(app, ", for --plot", &options->python);
   return {app, [options] { return Run(*options); }};
 }
 

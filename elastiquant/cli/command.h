@@ -44,8 +44,8 @@ Command MakeBenchCommand(CLI::App& program);
 Command MakeCodecsCommand(CLI::App& program);
 Command MakeDataCommand(CLI::App& program);
 Command MakeDecodeCommand(CLI::App& program);
+Command MakeDevicesCommand(CLI::App& program);  // needs libtorch
 Command MakeEncodeCommand(CLI::App& program);
-Command MakeDevicesCommand(CLI::App& program);
 Command MakeModelsCommand(CLI::App& program);
 Command MakeRatiosCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 // found from a build tree (build/release/bin) as well as from an installation (bin).
 fs::path FindAbove(const fs::path& relative) {
   std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) folder = fs::current_path();
+  fs::path folder = ThisProgram().parent_path();
+  if (folder.empty()) folder = fs::current_path();
   while (true) {
     if (fs::exists(folder / relative, error)) return folder / relative;
     if (folder == folder.root_path() || folder.empty()) return {};
@@ -52,6 +52,17 @@ Status Exec(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+fs::path ThisProgram() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);  // an empty path if that fails
+}
+
+void AddPythonOption(CLI::App* app, const std::string& what_for, std::string* python) {
+  app->add_option("--python", *python,
+                  "Python with matplotlib" + what_for +
+                      "; default: .venv/bin/python above this program, else python3");
+}
 
 Status RunPythonPackage(const std::string& package, const std::string& python,
                         const std::vector<std::string>& arguments) {

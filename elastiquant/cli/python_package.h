@@ -1,12 +1,20 @@
 // The Python packages of the project, which this program finds and becomes.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "elastiquant/base/status.h"
 
 namespace elastiquant::cli {
+
+// Returns the file of this program, or an empty path where the system does not tell.
+std::filesystem::path ThisProgram();
+
+// Adds --python, whose value RunPythonPackage takes. `what_for` is empty, or as ", for --plot".
+void AddPythonOption(CLI::App* app, const std::string& what_for, std::string* python);
 
 // Becomes `python FOLDER_OF(package) arguments...`; returns only if that fails. The package is
 // in python/ of a folder above this program, or in share/elastiquant/python of an installation.

@@ -47,9 +47,7 @@ Command MakeReportCommand(CLI::App& program) {
   app->add_option("--per", options->per, "What the table's seconds are for: step or epoch")
       ->check(CLI::IsMember({"step", "epoch"}))
       ->capture_default_str();
-  app->add_option("--python", options->python,
-                  "Python with matplotlib; default: .venv/bin/python above this program, "
-                  "else python3");
+  AddPythonOption(app, "", &options->python);
   app->add_flag("--no-plots", options->no_plots,
                 "Write tables only, for which matplotlib is not needed");
   return {app, [options] { return RunReport(*options); }};

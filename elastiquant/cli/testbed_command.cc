@@ -1,8 +1,6 @@
 // `testbed`: rebuilds published experiments with unequal devices on shared air. That is the
 // work of the Python package python/elastiquant_testbed, which this command finds and becomes.
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
@@ -22,18 +20,16 @@ struct TestbedOptions {
 Status RunTestbed(const TestbedOptions& options) {
   std::vector<std::string> words = {"run",       options.experiment, "--out",
                                     options.out, "--data",           options.data};
-  std::error_code unknown;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  if (!unknown) words.insert(words.end(), {"--program", program.string()});
+  const std::filesystem::path program = ThisProgram();
+  if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
   if (options.quick) words.push_back("--quick");
   return RunPythonPackage("elastiquant_testbed", options.python, words);
 }
 
 constexpr char kTestbedExample[] =
     "  sudo elastiquant testbed run table3 --quick --out runs/testbed\n"
-    "Writes NAME.json, NAME.md and plots to the folder. Measurements are kept there, too: a "
-    "run\n"
-    "that is stopped goes on where it was.";
+    "Writes NAME.json, NAME.md and plots to the folder. Measurements are kept there, too,\n"
+    "so that an experiment that was stopped goes on where it was.";
 
 }  // namespace
 
@@ -55,9 +51,7 @@ Command MakeTestbedCommand(CLI::App& program) {
       ->capture_default_str();
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
-  run->add_option("--python", options->python,
-                  "Python with matplotlib; default: .venv/bin/python above this program, else "
-                  "python3");
+  AddPythonOption(run, "", &options->python);
   return {app, [options] { return RunTestbed(*options); }};
 }
 

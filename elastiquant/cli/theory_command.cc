@@ -311,9 +311,7 @@ Command MakeTheoryCommand(CLI::App& program) {
   app->add_option("--plot", options->plot,
                   "Draw variance against bits for families of levels: PLOT.png and .svg, and "
                   "their figures in .json");
-  app->add_option("--python", options->python,
-                  "Python with matplotlib, for --plot; default: .venv/bin/python above this "
-                  "program, else python3");
+  AddPythonOption(app, ", for --plot", &options->python);
   return {app, [options] { return Run(*options); }};
 }
 

@@ -18,8 +18,10 @@ namespace {
 // What buckets travel under, in a LayerReduction.
 constexpr char kCompressed[] = "compressed";
 constexpr char kExact[] = "exact";
-constexpr int kEstimates = 10;             // of which a variance is taken
-constexpr char kRate[] = "learning-rate";  // of what is remembered
+
+constexpr char kRate[] = "learning-rate";  // section of a checkpoint: of what is remembered
+
+constexpr int kEstimates = 10;  // of which a variance is taken
 
 }  // namespace
 
@@ -211,9 +213,9 @@ Result<StepOutcome> AllReduceRunner::Exchange(uint64_t step, const Batch& batch)
 
 // At the weights as they are, over fresh batches and with fresh noise of the codec.
 Result<GradientVariance> AllReduceRunner::VarianceOf(bool uncompressed) {
-  size_t all = 0;
-  for (const PlannedBucket& bucket : plan().buckets) all += bucket.elements;
-  GradientVarianceSums sums(all - gradients().scalars().size());
+  size_t coordinates = 0;
+  for (const ParameterShape& shape : shapes_) coordinates += shape.elements;
+  GradientVarianceSums sums(coordinates);
   uncompressed_ = uncompressed;
   // Steps that no training step has, and after which no frame's error is measured.
   const auto every = static_cast<uint64_t>(std::max<int64_t>(options_.measure_every, 1));
@@ -226,11 +228,11 @@ Result<GradientVariance> AllReduceRunner::VarianceOf(bool uncompressed) {
     if (outcome.skipped) return NonFinite("an estimate of the gradient had NaN or infinity");
     size_t offset = 0;
     for (size_t b = 0; b < plan().buckets.size(); ++b) {
-      if (plan().buckets[b].slots.empty()) continue;
-      const size_t values =
-          b == plan().scalars.bucket ? plan().scalars.offset : plan().buckets[b].elements;
-      sums.Add(offset, gradients().bucket(b).first(values));
-      offset += values;
+      for (const BucketSlot& slot : plan().buckets[b].slots) {
+        const size_t elements = shapes_[slot.parameter].elements;
+        sums.Add(offset, gradients().bucket(b).subspan(slot.offset, elements));
+        offset += elements;
+      }
     }
   }
   return sums.Of(kEstimates);

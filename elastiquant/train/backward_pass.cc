@@ -139,9 +139,9 @@ StepRecord BackwardPass::Record(double learning_rate, bool skipped) {
   const std::span<float> scalars = gradients_->scalars();
   StepRecord record;
   record.step = step_ + 1;
-  const bool knows_loss = !skipped && emulated_ == nullptr;
-  record.loss = !knows_loss ? kNan : static_cast<double>(scalars[0]);
-  record.accuracy = !knows_loss ? kNan : 100.0 * static_cast<double>(scalars[1]);
+  const bool has_loss = !skipped && emulated_ == nullptr;
+  record.loss = has_loss ? static_cast<double>(scalars[0]) : kNan;
+  record.accuracy = has_loss ? 100.0 * static_cast<double>(scalars[1]) : kNan;
   record.learning_rate = learning_rate;
   record.skipped = skipped;
   record.images = images_;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/models/flops.h"
 #include "elastiquant/train/device_class.h"
@@ -19,16 +20,15 @@ constexpr double kForward = 1. / 3;
 
 Result<ComputeSpeed> ParseOne(std::string_view word) {
   if (const DeviceClass* device = FindDeviceClass(word)) return ComputeSpeed{0, device->gflops};
-  constexpr struct {
-    std::string_view unit;
-    double seconds;  // 0: it is of a speed
-  } kUnits[] = {{"gflops", 0}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-  for (const auto& [unit, seconds] : kUnits) {
-    double number = 0;
-    if (!word.ends_with(unit)) continue;
-    const std::string_view digits = word.substr(0, word.size() - unit.size());
-    if (!ParseNumber(digits, &number) || !(number > 0) || !std::isfinite(number)) continue;
-    return seconds > 0 ? ComputeSpeed{number * seconds, 0} : ComputeSpeed{0, number};
+  if (const auto seconds = ParseDelay(word); seconds && *seconds > 0) {
+    return ComputeSpeed{*seconds, 0};
+  }
+  constexpr std::string_view kUnit = "gflops";
+  double gflops = 0;
+  if (word.ends_with(kUnit) &&
+      ParseNumber(word.substr(0, word.size() - kUnit.size()), &gflops) && gflops > 0 &&
+      std::isfinite(gflops)) {
+    return ComputeSpeed{0, gflops};
   }
   std::string names;
   for (const DeviceClass& device : DeviceClasses()) names += ", " + std::string(device.name);

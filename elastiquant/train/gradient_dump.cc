@@ -101,14 +101,21 @@ Status GradientDump::Write(int64_t step) const {
   return WriteFileAtomically(folder_ / fmt::format("gradient-{:06}.npy", step), bytes_);
 }
 
-void RemoveGradientDumps(const fs::path& folder) {
-  std::error_code ignored;  // no folder; or the new files will say that it cannot be written
+std::vector<fs::path> GradientFilesIn(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    const bool ours =
-        name == kLayersFile || (name.starts_with("gradient-") && name.ends_with(".npy"));
-    if (ours) fs::remove(entry.path(), ignored);
+    if (name.starts_with("gradient-") && name.ends_with(".npy")) paths.push_back(entry.path());
   }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+void RemoveGradientDumps(const fs::path& folder) {
+  std::error_code ignored;  // no folder; or the new files will say that it cannot be written
+  for (const fs::path& path : GradientFilesIn(folder)) fs::remove(path, ignored);
+  fs::remove(folder / kLayersFile, ignored);
   fs::remove(folder, ignored);  // unless something else is in it
 }
 

@@ -53,6 +53,10 @@ class GradientDump {
   std::vector<uint8_t> bytes_;  // the file: NpyFront, then the elements
 };
 
+// Returns the gradients that a folder holds, in the order of their steps. There is none if it
+// cannot be read.
+std::vector<std::filesystem::path> GradientFilesIn(const std::filesystem::path& folder);
+
 // Removes the files of an earlier run from `folder`, if there is one.
 void RemoveGradientDumps(const std::filesystem::path& folder);
 

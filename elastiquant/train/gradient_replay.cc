@@ -1,58 +1,38 @@
 #include "elastiquant/train/gradient_replay.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <ATen/ops/from_file.h>
+#include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <set>
 #include <string>
 
 #include "elastiquant/base/npy_front.h"
+#include "elastiquant/c10d/torch_error.h"
+#include "elastiquant/train/gradient_dump.h"
 
 namespace elastiquant {
+namespace {
 
 namespace fs = std::filesystem;
 
-// One that is mapped into memory.
-class GradientReplay::File {
- public:
-  static Result<std::shared_ptr<File>> Open(const fs::path& path, size_t elements) {
-    const std::string front = NpyFront(elements);
-    auto file = std::make_shared<File>();
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return IoError("cannot open " + path.string() + ": " + std::strerror(errno));
-    struct stat about = {};
-    const bool known = fstat(fd, &about) == 0;
-    file->size_ = known ? static_cast<size_t>(about.st_size) : 0;
-    if (file->size_ == front.size() + elements * sizeof(float)) {
-      file->map_ = mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, fd, 0);
-    }
-    close(fd);
-    if (file->map_ == MAP_FAILED || std::memcmp(file->map_, front.data(), front.size()) != 0) {
-      return InvalidArgument(path.string() + " does not hold " + std::to_string(elements) +
-                             " values, as the model has: it is of another model");
-    }
-    file->front_ = front.size();
-    return file;
+// Returns the bytes of a file that begins with `front` and holds so many values.
+Result<at::Tensor> Map(const fs::path& path, const std::string& front, size_t elements) try {
+  const size_t bytes = front.size() + elements * sizeof(float);
+  std::error_code error;
+  if (fs::file_size(path, error) == bytes && !error) {
+    // Not "shared", which libtorch opens for writing: pages that nobody writes to are shared.
+    at::Tensor file =
+        at::from_file(path.string(), /*shared=*/false, static_cast<int64_t>(bytes), at::kByte);
+    if (std::memcmp(file.const_data_ptr(), front.data(), front.size()) == 0) return file;
   }
+  if (error) return IoError("cannot open " + path.string() + ": " + error.message());
+  return InvalidArgument(path.string() + " does not hold " + std::to_string(elements) +
+                         " values, as the model has: it is of another model");
+} catch (const c10::Error& error) {
+  return IoError("cannot open " + path.string() + ": " + Words(error));
+}
 
-  File() = default;
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (map_ != MAP_FAILED) munmap(map_, size_);
-  }
-
-  const uint8_t* values() const { return static_cast<const uint8_t*>(map_) + front_; }
-
- private:
-  void* map_ = MAP_FAILED;
-  size_t size_ = 0, front_ = 0;
-};
+}  // namespace
 
 Result<std::unique_ptr<GradientReplay>> GradientReplay::Open(
     const fs::path& folder, std::span<const ParameterShape> shapes) {
@@ -63,19 +43,16 @@ Result<std::unique_ptr<GradientReplay>> GradientReplay::Open(
     replay->elements_.push_back(shape.elements);
     total += shape.elements;
   }
-  std::set<fs::path> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("gradient-") && name.ends_with(".npy")) paths.insert(entry.path());
-  }
+  const std::vector<fs::path> paths = GradientFilesIn(folder);
   if (paths.empty()) {
     return NotFound(folder.string() +
                     " has no gradients: `elastiquant train --dump-gradients " +
                     "1,2 --out OUT` with the same --model writes some to OUT/gradients");
   }
+  const std::string front = NpyFront(total);
+  replay->front_ = front.size();
   for (const fs::path& path : paths) {
-    EQ_ASSIGN_OR_RETURN(std::shared_ptr<File> file, File::Open(path, total));
+    EQ_ASSIGN_OR_RETURN(at::Tensor file, Map(path, front, total));
     replay->files_.push_back(std::move(file));
   }
   return replay;
@@ -83,7 +60,7 @@ Result<std::unique_ptr<GradientReplay>> GradientReplay::Open(
 
 void GradientReplay::Fill(uint64_t index, const PlannedBucket& bucket,
                           std::span<float> values) const {
-  const uint8_t* gradient = files_[index % files_.size()]->values();
+  const uint8_t* gradient = files_[index % files_.size()].const_data_ptr<uint8_t>() + front_;
   for (const BucketSlot& slot : bucket.slots) {
     std::memcpy(values.data() + slot.offset,
                 gradient + offsets_[slot.parameter] * sizeof(float),

@@ -1,6 +1,8 @@
 // Gradients that an earlier run has written (gradient_dump.h), in place of those of a backward.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -15,8 +17,8 @@ namespace elastiquant {
 class GradientReplay {
  public:
   // Opens all gradients of a folder. They are read as they are needed, and workers on one
-  // machine share what is read. Fails with NotFound if there is none, and with InvalidArgument
-  // if they are not of a model with these parameters.
+  // machine share what is read. Fails with NotFound if there is none, with InvalidArgument if
+  // they are not of a model with these parameters, and with IoError if one cannot be read.
   static Result<std::unique_ptr<GradientReplay>> Open(const std::filesystem::path& folder,
                                                       std::span<const ParameterShape> shapes);
 
@@ -25,10 +27,9 @@ class GradientReplay {
   void Fill(uint64_t index, const PlannedBucket& bucket, std::span<float> values) const;
 
  private:
-  class File;
-
-  std::vector<std::shared_ptr<File>> files_;
-  std::vector<size_t> offsets_;  // by parameter
+  std::vector<at::Tensor> files_;  // their bytes, which libtorch maps into memory
+  size_t front_ = 0;               // bytes before the values
+  std::vector<size_t> offsets_;    // by parameter
   std::vector<size_t> elements_;
 };
 
