@@ -17,7 +17,7 @@ from elastiquant_testbed.dagc import Dagc
 from elastiquant_testbed.table3 import Table3
 from elastiquant_testbed.table4 import Table4
 
-EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
+EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
 # What makes an experiment of a testbed, and what shows its result.
 EXPERIMENTS = {
     "table3": (Table3, table3_show),

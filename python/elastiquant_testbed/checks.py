@@ -54,6 +54,9 @@ def _of_network(cells: Cells, network: str) -> list[Claim]:
     def claim(words: str, holds: bool, seen: str) -> Claim:
         return Claim(f"{network}: {words}", bool(holds), seen)
 
+    def listed(times: list[float]) -> str:
+        return ", ".join(f"{t:.0f}" for t in times) + " s"
+
     def change(scheme: str, before: int, after: int) -> str:
         return f"{100 * (total(scheme, after) / total(scheme, before) - 1):+.0f} %"
 
@@ -92,16 +95,12 @@ def _of_network(cells: Cells, network: str) -> list[Claim]:
         claim(
             "transmission takes SGD longest, then 8 bits, 4 bits and E",
             all(times == sorted(times, reverse=True) for times in ordered.values()),
-            "; ".join(
-                ", ".join(f"{t:.0f}" for t in times) + " s" for times in ordered.values()
-            ),
+            "; ".join(map(listed, ordered.values())),
         ),
         claim(
             "encoding takes 8 bits longest, then E, then 4 bits",
             all(times == sorted(times, reverse=True) for times in encoding.values()),
-            "; ".join(
-                ", ".join(f"{t:.0f}" for t in times) + " s" for times in encoding.values()
-            ),
+            "; ".join(map(listed, encoding.values())),
         ),
         claim(
             "SGD takes 2.5 times as long as E on 7 devices, or more",

@@ -17,7 +17,7 @@ from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.table4 import GLOBAL_BATCH, PUBLISHED
 from elastiquant_testbed.testbed import Testbed
-from elastiquant_testbed.training import Outcome, Run, Runs, options
+from elastiquant_testbed.training import Experiment, Outcome, Run, Runs, options
 
 WORKERS = 4
 LINK = 20e6  # bits a second
@@ -31,23 +31,23 @@ SCHEMES = {
 }
 
 
-class Curves:
-    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str):
-        del testbed  # seconds are computed
-        self.out, self.quick, self.data = out / ("quick" if quick else "full"), quick, data
+class Curves(Experiment):
+    name = "curves"
+
+    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
+        super().__init__(testbed, out, quick, data)
         self.epochs = 2 if quick else 30
 
     def one(self, scheme: str) -> Run:
-        named = {"model": "resnet20", "data": self.data, "workers": WORKERS, "lr": 0.1}
+        named = {"model": "resnet20", "workers": WORKERS, "lr": 0.1}
+        named |= self.images(2560, 1000)
         named |= {"batch": GLOBAL_BATCH // WORKERS, "epochs": self.epochs, "eval-every": 1}
         named |= {"measure-every": 0, "measure-variance": 10 if self.quick else 500}
-        if self.data == "generated":
-            named |= {"generated-train": 2560, "generated-test": 1000}
         return Run(scheme, options(**(named | SCHEMES[scheme])))
 
     def run(self) -> dict:
         wanted = {scheme: self.one(scheme) for scheme in SCHEMES}
-        runs = Runs(self.out / "curves", list(wanted.values()))
+        runs = Runs(self.folder, list(wanted.values()))
         outcomes = {scheme: runs.outcome(run) for scheme, run in wanted.items()}
         series = {scheme: series_of(outcome) for scheme, outcome in outcomes.items()}
         # Processes share two cores, so that what all of them took to compute is noise.
@@ -58,13 +58,7 @@ class Curves:
             sent = outcomes[scheme].summary["bytes_up"] / outcomes[scheme].summary["steps"]
             seconds = computing + 8 * sent / LINK
             of["seconds"] = [seconds * step for step in of["steps"]]
-        return {
-            "series": series,
-            "checks": words.as_dicts(claims(series)),
-            "data": self.data,
-            "quick": self.quick,
-            "left_out": self.left_out(),
-        }
+        return self.result(claims(series), series=series)
 
     def left_out(self) -> list[str]:
         gone = [
@@ -144,16 +138,11 @@ def text(result: dict) -> str:
         for scheme, of in result["series"].items()
     ]
     heads = ["scheme", "training loss", "accuracy %", "variance", "of batches alone", "seconds"]
-    return "\n".join(
-        [
-            "# The figures of ElastiQuant, rebuilt\n",
-            f"After the last epoch; variances are means over the run. Data: "
-            f"{result['data']}.\n",
-            words.table(heads, rows),
-            *([words.QUICK] if result["quick"] else []),
-            words.claims(result["checks"]),
-            words.left_out(result),
-        ]
+    return words.page(
+        "The figures of ElastiQuant, rebuilt",
+        "After the last epoch; variances are means over the run.",
+        words.table(heads, rows),
+        result,
     )
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import NamedTuple
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.testbed import Testbed
-from elastiquant_testbed.training import Outcome, Run, Runs, options
+from elastiquant_testbed.training import Experiment, Outcome, Run, Runs, options
 
 WORKERS, LOCAL_STEPS = 10, 10
 NONE, UNIFORM = "none", "uniform"
@@ -34,20 +35,21 @@ SCHEMES = {
 CLAIMS = {DAGC_R: 25.43, DAGC_A: 16.65}
 
 
-class Setting:
+class Setting(NamedTuple):
     """What is compared under the same conditions."""
 
-    def __init__(self, skew: int, ratio: float):
-        self.skew, self.ratio = skew, ratio
+    skew: int
+    ratio: float
 
     def __str__(self) -> str:
         return f"skew {self.skew}, ratio {self.ratio:g}"
 
 
-class Dagc:
-    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str):
-        del testbed  # nothing is timed
-        self.out, self.quick, self.data = out / ("quick" if quick else "full"), quick, data
+class Dagc(Experiment):
+    name = "dagc"
+
+    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
+        super().__init__(testbed, out, quick, data)
         self.rounds = 20 if quick else 400
         self.seeds = 1 if quick else 5
         self.settings = (
@@ -59,13 +61,11 @@ class Dagc:
         )
 
     def one(self, scheme: str, setting: Setting, seed: int) -> Run:
-        named = {"model": "cnn3", "data": self.data, "workers": WORKERS, "batch": 64}
+        named = {"model": "cnn3", "workers": WORKERS, "batch": 64, **self.images(12800, 1000)}
         named |= {"lr": 0.01, "momentum": 0, "weight-decay": 0, "schedule": "constant"}
         named |= {"partition": f"volumes:skew={setting.skew}", "every": LOCAL_STEPS}
         named |= {"exact": "none", "steps": self.rounds * LOCAL_STEPS, "eval-every": 1}
         named |= {"threads": 1, "measure-every": 0, **SCHEMES[scheme]}
-        if self.data == "generated":
-            named |= {"generated-train": 12800, "generated-test": 1000}
         if scheme != NONE:
             named["ratio"] = setting.ratio
         return Run(f"{scheme}, {setting}", options(**named), seed)
@@ -77,7 +77,7 @@ class Dagc:
             for scheme in SCHEMES
             for seed in range(1, self.seeds + 1)
         ]
-        runs = Runs(self.out / "dagc", wanted)
+        runs = Runs(self.folder, wanted)
         rows = []
         for setting in self.settings:
             outcomes = {
@@ -87,13 +87,7 @@ class Dagc:
                 for scheme in SCHEMES
             }
             rows += rows_of(setting, outcomes)
-        return {
-            "rows": rows,
-            "checks": words.as_dicts(claims(rows)),
-            "data": self.data,
-            "quick": self.quick,
-            "left_out": self.left_out(),
-        }
+        return self.result(claims(rows), rows=rows)
 
     def left_out(self) -> list[str]:
         if not self.quick:
@@ -194,16 +188,11 @@ def text(result: dict) -> str:
     ]
     heads = ["scheme", "skew", "ratio", "target %", "rounds", "MB of all", "last accuracy %"]
     seeds = len(result["rows"][0]["rounds_by_seed"])
-    return "\n".join(
-        [
-            "# DAGC's experiment\n",
-            f"Rounds and bytes until the target accuracy, means over {seeds} seed(s); data: "
-            f"{result['data']}.\n",
-            words.table(heads, rows),
-            *([words.QUICK] if result["quick"] else []),
-            words.claims(result["checks"]),
-            words.left_out(result),
-        ]
+    return words.page(
+        "DAGC's experiment",
+        f"Rounds and bytes until the target accuracy, means over {seeds} seed(s).",
+        words.table(heads, rows),
+        result,
     )
 
 

@@ -60,36 +60,30 @@ def run(words: list[object]) -> None:
         raise TestbedError(done.stderr.strip() or f"`{words[0]}` failed")
 
 
+def _train(model: str, steps: int, out: Path, *more: object) -> list[str]:
+    """The command of a run that is made for its gradients or its time."""
+    words = [program(), "train", "--model", model, "--generated-train", 64]
+    words += ["--generated-test", 8, "--eval-every", 0, "--steps", steps, *more]
+    return [str(word) for word in [*words, "--out", out, "--overwrite", "--quiet"]]
+
+
 def record_gradients(model: str, steps: int, out: Path) -> Path:
     """Trains `steps` steps and returns the folder with their gradients."""
     folder = out / "gradients"
     if not (folder / f"gradient-{steps:06}.npy").exists():
-        words = [program(), "train", "--model", model, "--batch", 8, "--generated-train", 64]
-        words += [
-            "--generated-test",
-            8,
-            "--eval-every",
-            0,
-            "--steps",
-            steps,
-            "--measure-every",
-            0,
-        ]
-        words += ["--dump-gradients", ",".join(str(s + 1) for s in range(steps))]
-        run([*words, "--out", out, "--overwrite", "--quiet"])
+        all_steps = ",".join(str(step + 1) for step in range(steps))
+        options = ["--batch", 8, "--measure-every", 0, "--dump-gradients", all_steps]
+        run(_train(model, steps, out, *options))
     return folder
 
 
 def train_words(
     model: str, gradients: Path, compute: str, steps: int, out: Path, options: list[object]
 ) -> list[str]:
-    words = [program(), "train", "--model", model, "--generated-train", 64]
-    words += ["--generated-test", 8, "--eval-every", 0, "--steps", steps]
+    words = ["--compute", compute, "--replay", gradients, "--timeout", 120]
     # The error is measured in the first step, whose time does not count.
-    words += ["--measure-every", 1000]
-    words += ["--compute", compute, "--replay", gradients, "--timeout", 120]
-    words += ["--stall-timeout", 0, "--threads", 1]
-    return [str(w) for w in [*words, *options, "--out", out, "--overwrite", "--quiet"]]
+    words += ["--measure-every", 1000, "--stall-timeout", 0, "--threads", 1]
+    return _train(model, steps, out, *words, *options)
 
 
 def over_air(network: Network, devices: int, command: list[str], rate: int) -> None:

@@ -53,15 +53,17 @@ SCHEMES = {
 
 class Model(NamedTuple):
     name: str  # for `train --model`
+    # Of gradients, with the ten classes of the images that they are recorded on.
+    coordinates: int
     gigaflops: float  # of an image's forward pass at 224 pixels
 
 
-# The sources', and a small one whose epochs are as much shorter as it is smaller.
 MODELS = {
-    "ResNet-34": Model("resnet34-imagenet", 7.3),
-    "ResNet-50": Model("resnet50-imagenet", 8.2),
+    "ResNet-34": Model("resnet34-imagenet", 21289802, 7.3),
+    "ResNet-50": Model("resnet50-imagenet", 23528522, 8.2),
 }
-QUICK_MODEL = "resnet110"
+# With --quick a small model's gradients stand in, and steps are shorter as it is smaller.
+QUICK_MODEL, QUICK_COORDINATES = "resnet110", 1727962
 
 
 class Scale(NamedTuple):
@@ -90,7 +92,7 @@ class Table3:
         del data  # gradients are recorded on generated images
         self.network: Network = testbed.network
         self.most = len(testbed.devices)
-        self.out, self.quick = out, quick
+        self.quick = quick
         self.in_air = emulation.has_namespaces()
         self.kept = out / ("quick" if quick else "full")
         self.kept.mkdir(parents=True, exist_ok=True)
@@ -101,7 +103,7 @@ class Table3:
         return ["ResNet-34"] if self.quick else list(MODELS)
 
     def devices(self, scheme: str) -> list[int]:
-        """18 of them hold fp32's frames of all others in memory only if it has 30 GB."""
+        """SGD has no row of all 18, whose fp32 frames of all others need 30 GB of memory."""
         return [*DEVICES] + ([self.most] if not self.quick and scheme != "SGD" else [])
 
     def model(self, network: str) -> str:
@@ -110,14 +112,8 @@ class Table3:
     def scale(self, network: str) -> Scale:
         seconds = STEP_SECONDS * MODELS[network].gigaflops / MODELS["ResNet-34"].gigaflops
         if self.quick:
-            seconds *= self.coordinates(QUICK_MODEL) / self.coordinates(MODELS[network].name)
+            seconds *= QUICK_COORDINATES / MODELS[network].coordinates
         return Scale(seconds)
-
-    def coordinates(self, model: str) -> int:
-        """Of gradients, with the ten classes of the images that they are recorded on."""
-        return {"resnet34-imagenet": 21289802, "resnet50-imagenet": 23528522}.get(
-            model, 1727962
-        )
 
     # What is measured.
 
@@ -187,11 +183,11 @@ class Table3:
             "En": steps * self.encoding(network, scheme, devices, rate),
             "Tx": steps * self.transmission(network, scheme, devices, rate),
         }
-        overlapped = self.step(network, scheme, devices, rate, overlapped=True)["total"]
+        really = self.step(network, scheme, devices, rate, overlapped=True)
         cell = {"network": network, "scheme": scheme, "devices": devices, **parts}
-        cell |= {"T": sum(parts.values()), "T_overlapped": steps * overlapped, "steps": steps}
-        sent = self.step(network, scheme, devices, rate, overlapped=True)
-        cell |= {"bytes_up": steps * sent["bytes_up"], "nmse": sent["nmse"]}
+        cell |= {"T": sum(parts.values()), "T_overlapped": steps * really["total"]}
+        cell |= {"steps": steps, "bytes_up": steps * really["bytes_up"]}
+        cell["nmse"] = really["nmse"]
         printed = published.TABLE_3.get((network, scheme, devices))
         if printed:
             cell["published"] = {k: 60 * v for k, v in printed._asdict().items()}

@@ -8,11 +8,11 @@ from elastiquant_testbed import words
 
 PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 
-NOTES = """
+NOTES = """\
 Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is given), encoding
-(En), transmission (Tx) and their sum (T). Then what SGD takes in sum over what the scheme
-takes; minutes as we really run, where encoding and sending overlap with computing; and the
-error of a frame, |g - decoded|^2 over |g|^2, which bits alone do not tell.
+(En), transmission (Tx) and their sum (T). The next column is what SGD takes in sum over what
+the scheme takes, and "T overlapped" is what a real run takes, in which encoding and sending
+overlap with computing. NMSE is the error of a frame, |g - decoded|^2 over |g|^2.
 """
 
 
@@ -47,7 +47,7 @@ def _minutes(cell: dict, part: str) -> str:
 
 def _cells(cells: list[dict]) -> str:
     heads = ["network", "scheme", "devices", *PARTS, "T", "SGD / T", "T overlapped", "NMSE"]
-    lines = ["| " + " | ".join(heads) + " |", "| --- | --- |" + " ---: |" * (len(heads) - 2)]
+    rows = []
     sums = {(c["network"], c["devices"]): c for c in cells if c["scheme"] == "SGD"}
     for c in cells:
         base, gain = sums.get((c["network"], c["devices"])), ""
@@ -55,12 +55,12 @@ def _cells(cells: list[dict]) -> str:
             gain = f"{base['T'] / c['T']:.2f}"
             if "published" in c:
                 gain += f" ({base['published']['T'] / c['published']['T']:.2f})"
-        words = [c["network"], c["scheme"], str(c["devices"])]
-        words += [_minutes(c, part) for part in (*PARTS, "T")]
-        words += [gain, f"{c['T_overlapped'] / 60:.1f}"]
-        words.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
-        lines.append("| " + " | ".join(words) + " |")
-    return "\n".join(lines)
+        row = [c["network"], c["scheme"], c["devices"]]
+        row += [_minutes(c, part) for part in (*PARTS, "T")]
+        row += [gain, f"{c['T_overlapped'] / 60:.1f}"]
+        row.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
+        rows.append(row)
+    return words.table(heads, rows, words=2)
 
 
 def _step_cost(cost: dict) -> str:
@@ -75,27 +75,23 @@ def _step_cost(cost: dict) -> str:
 
 def _claims(checks: list[dict], second: list[dict]) -> str:
     held = [sum(check["holds"] for check in of) for of in (checks, second)]
-    lines = [
-        f"What the printed table says beside its numbers: {held[0]} of {len(checks)} hold, and "
-        f"{held[1]} with a cost of each step.\n"
-    ]
-    lines += [
-        "| claim | holds | seen | with a cost of each step |",
-        "| --- | --- | --- | --- |",
-    ]
+    rows = []
     for check, also in zip(checks, second, strict=True):
-        words = ["yes" if c["holds"] else "**no**" for c in (check, also)]
-        lines.append(
-            f"| {check['claim']} | {words[0]} | {check['seen']} | {words[1]}: {also['seen']} |"
-        )
-    return "\n".join(lines) + "\n"
+        told = ["yes" if c["holds"] else "**no**" for c in (check, also)]
+        rows.append([check["claim"], told[0], check["seen"], f"{told[1]}: {also['seen']}"])
+    head = (
+        f"What the printed table says beside its numbers: {held[0]} of {len(checks)} hold, and "
+        f"{held[1]} with a cost of each step.\n\n"
+    )
+    return head + words.table(
+        ["claim", "holds", "seen", "with a cost of each step"], rows, words=4
+    )
 
 
 def draw(result: dict, stem: Path) -> None:
     """A panel for each number of devices, and in it a bar as printed beside ours."""
     import elastiquant_plot as look
 
-    colours = {"Cp": "compute", "En": "encode", "Tx": "transmit"}
     for network in dict.fromkeys(c["network"] for c in result["cells"]):
         cells = [c for c in result["cells"] if c["network"] == network]
         numbers = sorted({c["devices"] for c in cells})
@@ -108,36 +104,41 @@ def draw(result: dict, stem: Path) -> None:
                 columns=len(numbers),
                 height=4.6,
             )
-            top = 0.0
-            for axes, devices in zip(panels, numbers, strict=True):
-                here = [c for c in cells if c["devices"] == devices]
-                for x, cell in enumerate(here):
-                    pairs = [(x + 0.2, cell, 1.0)]
-                    if "published" in cell:
-                        pairs.append((x - 0.2, cell["published"], 0.4))
-                    for at, parts, alpha in pairs:
-                        bottom = 0.0
-                        for part, phase in colours.items():
-                            height = parts[part] / 60
-                            axes.bar(
-                                at,
-                                height,
-                                0.36,
-                                bottom,
-                                color=look.PHASES[phase],
-                                alpha=alpha,
-                                label=PARTS[part] if x == 0 and alpha == 1 else None,
-                            )
-                            bottom += height
-                        top = max(top, bottom)
-                axes.set_title(f"{devices} devices")
-                axes.set_xticks(range(len(here)), [c["scheme"] for c in here], rotation=45)
+            top = max(
+                _draw_devices(axes, [c for c in cells if c["devices"] == devices], devices)
+                for axes, devices in zip(panels, numbers, strict=True)
+            )
             for axes in panels:
                 axes.set_ylim(0, 1.05 * top)
             panels[0].set_ylabel("minutes")
             panels[0].legend(loc="upper right", frameon=False, fontsize=8)
             look.layout(fig)
             look.save(fig, stem.with_name(f"{stem.name}-{network.lower()}"))
+
+
+def _draw_devices(axes, cells: list[dict], devices: int) -> float:
+    """Draws a panel, and returns the height of its highest bar."""
+    top = 0.0
+    for x, cell in enumerate(cells):
+        top = max(top, _draw_bar(axes, x + 0.2, cell, alpha=1, named=x == 0))
+        if "published" in cell:
+            top = max(top, _draw_bar(axes, x - 0.2, cell["published"], alpha=0.4, named=False))
+    axes.set_title(f"{devices} devices")
+    axes.set_xticks(range(len(cells)), [c["scheme"] for c in cells], rotation=45)
+    return top
+
+
+def _draw_bar(axes, x: float, cell: dict, alpha: float, named: bool) -> float:
+    """Stacks a cell's parts, in minutes, and returns their sum."""
+    import elastiquant_plot as look
+
+    top = 0.0
+    for part, phase in (("Cp", "compute"), ("En", "encode"), ("Tx", "transmit")):
+        label = PARTS[part] if named else None
+        height, colour = cell[part] / 60, look.PHASES[phase]
+        axes.bar(x, height, 0.36, top, color=colour, alpha=alpha, label=label)
+        top += height
+    return top
 
 
 def _point(cells: list[dict], network: str) -> str:

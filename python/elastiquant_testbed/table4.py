@@ -15,7 +15,7 @@ from typing import NamedTuple
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.testbed import Testbed
-from elastiquant_testbed.training import Run, Runs, options
+from elastiquant_testbed.training import Experiment, Run, Runs, options
 
 GLOBAL_BATCH = 128
 PUBLISHED = {"exchange": "all-gather", "exact": "none"}
@@ -69,10 +69,11 @@ EPOCHS = {"resnet20": 30, "resnet18-32px": 5, "resnet110": 5}
 SEEDS = {"resnet20": 2, "resnet18-32px": 1, "resnet110": 1}
 
 
-class Table4:
-    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str):
-        del testbed  # nothing is timed
-        self.out, self.quick, self.data = out / ("quick" if quick else "full"), quick, data
+class Table4(Experiment):
+    name = "table4"
+
+    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
+        super().__init__(testbed, out, quick, data)
         self.cells = RESNET_20 if quick else RESNET_20 + RESNET_18 + RESNET_110
 
     def epochs(self, network: str) -> int:
@@ -82,26 +83,21 @@ class Table4:
         return 1 if self.quick else SEEDS[network]
 
     def one(self, cell: Cell, seed: int) -> Run:
-        named = {"model": cell.network, "data": self.data, "workers": cell.devices}
+        named = {"model": cell.network, "workers": cell.devices, **self.images(2560, 1000)}
         named |= {"batch": GLOBAL_BATCH // cell.devices, "lr": 0.1, "eval-every": 1}
         named |= {"epochs": self.epochs(cell.network), "measure-every": 0}
-        if self.data == "generated":
-            named |= {"generated-train": 2560, "generated-test": 1000}
         named |= SCHEMES[cell.scheme]
         return Run(f"{cell.network}, {cell.scheme}, {cell.devices}", options(**named), seed)
 
     def run(self) -> dict:
-        wanted = [
-            self.one(cell, seed + 1)
+        wanted = {
+            cell: [self.one(cell, seed + 1) for seed in range(self.seeds(cell.network))]
             for cell in self.cells
-            for seed in range(self.seeds(cell.network))
-        ]
-        runs = Runs(self.out / "table4", wanted)
+        }
+        runs = Runs(self.folder, [run for of_cell in wanted.values() for run in of_cell])
         cells = []
-        for cell in self.cells:
-            outcomes = [
-                runs.outcome(self.one(cell, s + 1)) for s in range(self.seeds(cell.network))
-            ]
+        for cell, of_cell in wanted.items():
+            outcomes = [runs.outcome(run) for run in of_cell]
             reached = [o.summary["test_accuracy"] for o in outcomes]
             cells.append(
                 {
@@ -115,13 +111,7 @@ class Table4:
                     "bytes_up": outcomes[0].summary["bytes_up"],
                 }
             )
-        return {
-            "cells": cells,
-            "checks": words.as_dicts(claims(cells)),
-            "data": self.data,
-            "quick": self.quick,
-            "left_out": self.left_out(),
-        }
+        return self.result(claims(cells), cells=cells)
 
     def left_out(self) -> list[str]:
         if self.quick:
@@ -182,15 +172,11 @@ def text(result: dict) -> str:
             ]
         )
     heads = ["network", "scheme", "devices", "accuracy %", "printed", "epochs", "MB a device"]
-    return "\n".join(
-        [
-            "# Table 4 of ElastiQuant, rebuilt\n",
-            f"Accuracy on the test images, data: {result['data']}.\n",
-            words.table([*heads, "by seed"], rows, words=2),
-            *([words.QUICK] if result["quick"] else []),
-            words.claims(result["checks"]),
-            words.left_out(result),
-        ]
+    return words.page(
+        "Table 4 of ElastiQuant, rebuilt",
+        "Accuracy on the test images.",
+        words.table([*heads, "by seed"], rows, words=2),
+        result,
     )
 
 

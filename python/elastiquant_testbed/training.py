@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import emulation
+from elastiquant_testbed import emulation, words
+from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
-from elastiquant_testbed.testbed import TestbedError
+from elastiquant_testbed.testbed import Testbed, TestbedError
 
 
 class Run(NamedTuple):
@@ -41,6 +42,35 @@ def options(**named: object) -> tuple[str, ...]:
     for name, value in named.items():
         words += ["--" + name.replace("_", "-"), str(value)]
     return tuple(words)
+
+
+class Experiment:
+    """One that trains, and times nothing: it has no use for a testbed."""
+
+    name = ""  # of its folder
+
+    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
+        del testbed
+        self.quick, self.data = quick, data
+        self.folder = out / ("quick" if quick else "full") / self.name
+
+    def images(self, train: int, test: int) -> dict[str, object]:
+        """Options of `train`: so many images, if they are generated."""
+        generated = {"generated-train": train, "generated-test": test}
+        return {"data": self.data, **(generated if self.data == "generated" else {})}
+
+    def result(self, claims: list[Claim], **found: object) -> dict:
+        """What every experiment tells, after what this one has found."""
+        return {
+            **found,
+            "checks": words.as_dicts(claims),
+            "data": self.data,
+            "quick": self.quick,
+            "left_out": self.left_out(),
+        }
+
+    def left_out(self) -> list[str]:
+        raise NotImplementedError
 
 
 class Runs:

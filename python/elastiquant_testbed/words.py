@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from elastiquant_testbed.checks import Claim
 
+QUICK = (
+    "**A quick run**: it shows that everything works. After so little training the accuracies, "
+    "and what they say of the claims, are mostly noise.\n"
+)
+
 
 def table(heads: list[str], rows: list[list[object]], words: int = 1) -> str:
     """The first `words` columns are words, the others numbers."""
@@ -20,10 +25,11 @@ def claims(checks: list[dict]) -> str:
     return head + table(["claim", "holds", "seen"], rows, words=3)
 
 
-QUICK = (
-    "**A quick run**: it shows that everything works. After so little training the accuracies, "
-    "and what they say of the claims, are mostly noise.\n"
-)
+def page(title: str, about: str, rows: str, result: dict) -> str:
+    """Of an experiment that trains; `rows` is its table."""
+    parts = [f"# {title}\n", f"{about} Data: {result['data']}.\n", rows]
+    parts += [QUICK] if result["quick"] else []
+    return "\n".join([*parts, claims(result["checks"]), left_out(result)])
 
 
 def left_out(result: dict) -> str:
