@@ -217,7 +217,8 @@ Result<GradientVariance> AllReduceRunner::VarianceOf(bool uncompressed) {
   for (const ParameterShape& shape : shapes_) coordinates += shape.elements;
   GradientVarianceSums sums(coordinates);
   uncompressed_ = uncompressed;
-  // Steps that no training step has, and after which no frame's error is measured.
+  // These numbers are those of no training step, and of no step whose frames are measured
+  // unless all are.
   const auto every = static_cast<uint64_t>(std::max<int64_t>(options_.measure_every, 1));
   const uint64_t first = (uint64_t{1} << 40) / every * every + 1;
   for (int i = 0; i < kEstimates; ++i) {

@@ -1,6 +1,6 @@
-// Forward and backward of a device that is not there: a wait as long as it would take, and
-// gradients that were recorded. So that many devices can be timed on few cores without taking
-// each other's time; what is sent, and how, is real.
+// Stands in for forward and backward on a device that is not there: waits as long as it would
+// take, and fills in gradients that were recorded. So many devices can be timed on few cores
+// without taking each other's time, while what they send, and how, is real.
 #pragma once
 
 #include <cstdint>

@@ -103,13 +103,13 @@ struct RunOptions {
   int64_t eval_every = 1;                // epochs; 0: at the end only
   std::string check_replicas = "epoch";  // or "every" (step)
   int64_t measure_every = 50;            // steps between measurements of the error; 0: never
-  int64_t measure_variance = 0;          // steps between measurements of it; 0: never
+  int64_t measure_variance = 0;          // the same of the mean gradient's variance
   int64_t max_skipped = 10;              // steps skipped in a row after which the run gives up
   bool quiet = false;
   std::string dump_gradients;  // as ParseDumpSteps takes it; empty: none
   std::string inject;          // as ParseFaults takes it
-  // Whose time forward and backward take (ParseCompute), and the folder with gradients that
-  // stand in for theirs; empty: they are computed.
+  // The device whose time forward and backward take (ParseCompute), and the folder with the
+  // gradients that stand in for theirs. Empty: gradients are computed.
   std::string compute, replay;
 };
 

@@ -4,8 +4,9 @@ As the authors' code has it (Lu et al., "Data-aware gradient compression for dis
 learning", and github.com/Jiang-Yutong/DAGC): CNN3 on CIFAR-10, 10 workers, rounds of 10 local
 steps with batches of 64, learning rate .01 without momentum, error feedback, top-k of what a
 worker has moved; a worker counts in the mean by its volume. Ratios are .01, .05 and .1 in the
-mean, volumes from 1 to 10, 100 or 1000. Their target accuracy is not published: ours is what
-the slowest scheme of a setting reaches, so that all reach it.
+mean, and the largest volume is 10, 100 or 1000 times the smallest. Their target accuracy is
+not published: ours is the highest that the least accurate run of a setting reaches, so that
+all reach it.
 """
 
 from __future__ import annotations
