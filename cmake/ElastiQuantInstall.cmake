@@ -29,8 +29,8 @@ function(eq_install component)
 endfunction()
 
 eq_install(core
-  TARGETS options base kernels coding codec theory stream net exchange c shared core
-  FOLDERS base kernels coding codec theory stream net exchange)
+  TARGETS options base kernels coding codec graph theory stream net exchange c shared core
+  FOLDERS base kernels coding codec graph theory stream net exchange)
 install(FILES elastiquant/elastiquant.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/elastiquant"
   COMPONENT core)
 if(ELASTIQUANT_TORCH)

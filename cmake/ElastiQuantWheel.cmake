@@ -41,7 +41,7 @@ if(NOT hwy_FOUND OR NOT Eigen3_FOUND OR NOT nlohmann_json_FOUND)
 endif()
 set(ELASTIQUANT_TESTS OFF)
 foreach(folder elastiquant/base elastiquant/kernels elastiquant/coding elastiquant/codec
-    elastiquant/theory elastiquant/stream elastiquant/protocol elastiquant/net elastiquant/exchange
-    elastiquant/layers elastiquant/c10d elastiquant/ddp python/bindings)
+    elastiquant/graph elastiquant/theory elastiquant/stream elastiquant/protocol elastiquant/net
+    elastiquant/exchange elastiquant/layers elastiquant/c10d elastiquant/ddp python/bindings)
   add_subdirectory(${folder})
 endforeach()

@@ -2,7 +2,7 @@
 // exchange compressed differences.
 #pragma once
 
-#include "elastiquant/theory/mixing.h"
+#include "elastiquant/graph/mixing.h"
 #include "elastiquant/theory/sgd_rate.h"
 
 namespace elastiquant::theory {

@@ -1,18 +1,25 @@
-#include "elastiquant/theory/mixing.h"
+#include "elastiquant/graph/mixing.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "elastiquant/codec/low_rank/symmetric_eigen.h"
 
-namespace elastiquant::theory {
+namespace elastiquant {
 namespace {
 
 Mixing Zeros(size_t workers) { return {workers, std::vector<double>(workers * workers, 0)}; }
 
 void Add(Mixing* mixing, size_t i, size_t j, double weight) {
   mixing->weights[i * mixing->workers + j % mixing->workers] += weight;
+}
+
+// The powers of two below n: the distances of exponential graphs.
+size_t HopsOf(size_t workers) {
+  return workers < 2 ? 0 : static_cast<size_t>(std::bit_width(workers - 1));
 }
 
 // Ascending; Eigen does not fail on finite matrices.
@@ -35,12 +42,19 @@ double Norm(const std::vector<double>& a, size_t n) {
 
 }  // namespace
 
-Mixing RingMixing(size_t workers) {
+Mixing IdentityMixing(size_t workers) {
   Mixing mixing = Zeros(workers);
-  for (size_t i = 0; i < workers; ++i) {
-    for (const size_t j : {i, i + 1, i + workers - 1}) Add(&mixing, i, j, 1.0 / 3);
-  }
+  for (size_t i = 0; i < workers; ++i) mixing(i, i) = 1;
   return mixing;
+}
+
+Mixing RingMixing(size_t workers) {
+  std::vector<bool> linked(workers * workers, false);
+  for (size_t i = 0; i < workers; ++i) {
+    const size_t next = (i + 1) % workers;
+    linked[i * workers + next] = linked[next * workers + i] = true;
+  }
+  return MetropolisMixing(workers, linked);
 }
 
 Mixing MetropolisMixing(size_t workers, const std::vector<bool>& linked) {
@@ -78,7 +92,7 @@ Mixing TorusMixing(size_t rows, size_t columns) {
 }
 
 Mixing ExponentialMixing(size_t workers) {
-  const auto hops = static_cast<size_t>(std::bit_width(workers)) - 1;
+  const size_t hops = HopsOf(workers);
   const double weight = 1 / static_cast<double>(hops + 1);
   Mixing mixing = Zeros(workers);
   for (size_t i = 0; i < workers; ++i) {
@@ -89,7 +103,8 @@ Mixing ExponentialMixing(size_t workers) {
 }
 
 Mixing OnePeerMixing(size_t workers, size_t step) {
-  const auto hops = static_cast<size_t>(std::bit_width(workers)) - 1;
+  const size_t hops = HopsOf(workers);
+  if (hops == 0) return IdentityMixing(workers);
   Mixing mixing = Zeros(workers);
   for (size_t i = 0; i < workers; ++i) {
     Add(&mixing, i, i, 0.5);
@@ -103,6 +118,53 @@ Mixing LazyMixing(const Mixing& mixing) {
   for (double& weight : lazy.weights) weight /= 2;
   for (size_t i = 0; i < mixing.workers; ++i) Add(&lazy, i, i, 0.5);
   return lazy;
+}
+
+Mixing ProductOf(const std::vector<Mixing>& steps) {
+  const size_t n = steps.front().workers;
+  Mixing product = IdentityMixing(n);
+  for (const Mixing& step : steps) {
+    Mixing next = Zeros(n);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t k = 0; k < n; ++k) {
+        if (step(i, k) == 0) continue;
+        for (size_t j = 0; j < n; ++j) next(i, j) += step(i, k) * product(k, j);
+      }
+    }
+    product = std::move(next);
+  }
+  return product;
+}
+
+Status CheckDoublyStochastic(const Mixing& mixing) {
+  constexpr double kSlack = 1e-6;
+  for (size_t i = 0; i < mixing.workers; ++i) {
+    double row = 0, column = 0;
+    for (size_t j = 0; j < mixing.workers; ++j) {
+      if (!(mixing(i, j) >= 0) || !std::isfinite(mixing(i, j))) {
+        return InvalidArgument("the weight that " + std::to_string(i) + " gives " +
+                               std::to_string(j) + " must be a number that is not negative");
+      }
+      row += mixing(i, j);
+      column += mixing(j, i);
+    }
+    const bool row_is_bad = std::abs(row - 1) > kSlack;
+    if (!row_is_bad && std::abs(column - 1) <= kSlack) continue;
+    return InvalidArgument("the weights are not doubly stochastic: " +
+                           std::string(row_is_bad ? "row " : "column ") + std::to_string(i) +
+                           " adds up to " + std::to_string(row_is_bad ? row : column) +
+                           " where it must be 1");
+  }
+  return {};
+}
+
+bool IsSymmetric(const Mixing& mixing) {
+  for (size_t i = 0; i < mixing.workers; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (std::abs(mixing(i, j) - mixing(j, i)) > 1e-12) return false;
+    }
+  }
+  return true;
 }
 
 MixingFactors FactorsOf(const Mixing& mixing) {
@@ -124,4 +186,4 @@ MixingFactors FactorsOf(const Mixing& mixing) {
   return factors;
 }
 
-}  // namespace elastiquant::theory
+}  // namespace elastiquant

@@ -1,0 +1,22 @@
+// A graph in a text file, an edge a line: "A B" or "A B WEIGHT", such as "0 3 0.25", where A and
+// B are numbers of workers from 0. Each edge stands once and joins both ways. What follows '#'
+// is a comment.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/graph/mixing.h"
+
+namespace elastiquant {
+
+// Reads the file. Edges have Metropolis weights unless all of them have weights of their own;
+// each worker keeps the rest for itself. Fails with kInvalidArgument, naming the line, for what
+// is no edge, and naming the row, if weights add up to more than 1 or not all workers can be
+// reached.
+Result<Mixing> ReadEdgeFile(const std::string& path, size_t workers);
+// The same of a text; `name` is what errors call it.
+Result<Mixing> ParseEdges(const std::string& text, size_t workers, const std::string& name);
+
+}  // namespace elastiquant

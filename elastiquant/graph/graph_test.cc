@@ -1,0 +1,175 @@
+#include "elastiquant/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "elastiquant/graph/edge_file.h"
+#include "elastiquant/graph/random_graphs.h"
+
+namespace elastiquant {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::shared_ptr<const Graph> GraphOf(const std::string& spec, size_t nodes, uint64_t seed = 1) {
+  auto graph = Graph::Parse(spec, nodes, seed);
+  EXPECT_TRUE(graph.ok()) << spec << ": " << graph.status().ToString();
+  return *graph;
+}
+
+std::string ErrorOf(const std::string& spec, size_t nodes) {
+  return Graph::Parse(spec, nodes, 1).status().message();
+}
+
+TEST(Graph, EveryStepOfEveryGraphIsDoublyStochastic) {
+  for (const std::string& name : GraphNames()) {
+    for (const size_t nodes : {1, 2, 3, 4, 5, 7, 8, 12, 16}) {
+      const auto graph = Graph::Parse(name, nodes, 7);
+      if (!graph.ok()) {
+        EXPECT_TRUE(name == "hypercube" || name == "random-regular") << graph.status().message();
+        continue;
+      }
+      for (uint64_t step = 0; step < 6; ++step) {
+        const Mixing mixing = (*graph)->At(step);
+        EXPECT_TRUE(CheckDoublyStochastic(mixing).ok()) << name << " of " << nodes;
+        EXPECT_TRUE(!(*graph)->is_symmetric() || IsSymmetric(mixing)) << name;
+        for (size_t i = 0; i < nodes; ++i) {
+          for (size_t j = 0; j < nodes; ++j) {
+            if (i == j || mixing(i, j) == 0) continue;
+            const auto& senders = (*graph)->senders(static_cast<int>(i));
+            EXPECT_NE(std::ranges::find(senders, static_cast<int>(j)), senders.end());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Graph, GapsAreThePublishedOnes) {
+  // Koloskova et al., ICML 2019, table 2, and Ying et al., NeurIPS 2021.
+  EXPECT_NEAR(GraphOf("ring", 16)->Factors().gap, .051, 1e-3);
+  EXPECT_NEAR(GraphOf("torus", 16)->Factors().gap, .4, 1e-9);
+  EXPECT_NEAR(GraphOf("complete", 9)->Factors().gap, 1, 1e-9);
+  EXPECT_NEAR(GraphOf("exponential", 16)->Factors().gap, .4, 1e-9);
+  // Exact after log2 n steps.
+  EXPECT_EQ(GraphOf("one-peer-exponential", 16)->Factors().gap, 1);
+  EXPECT_LT(GraphOf("one-peer-exponential", 6)->Factors().gap, 1);
+  EXPECT_NEAR(GraphOf("ring:lazy=1", 8)->Factors().gap, .195 / 2, 1e-3);
+  EXPECT_NEAR(GraphOf("hypercube", 8)->Factors().gap, .5, 1e-9);
+}
+
+TEST(Graph, PairsShrinkDifferencesAsFarAsTheySay) {
+  for (const size_t nodes : {4, 5, 8, 13}) {
+    const auto graph = GraphOf("random-pairs", nodes);
+    // E |W d|^2 / |d|^2 of a vector whose mean is 0, over many steps.
+    std::vector<double> d(nodes, -1 / static_cast<double>(nodes - 1));
+    d[0] = 1;
+    double before = 0;
+    for (const double v : d) before += v * v;
+    double ratio = 0;
+    constexpr int kSteps = 20000;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const Mixing mixing = graph->At(step);
+      double after = 0;
+      for (size_t i = 0; i < nodes; ++i) {
+        double sum = 0;
+        for (size_t j = 0; j < nodes; ++j) sum += mixing(i, j) * d[j];
+        after += sum * sum;
+      }
+      ratio += after / before / kSteps;
+    }
+    EXPECT_NEAR(std::sqrt(ratio), graph->Factors().contraction, .01) << nodes;
+  }
+}
+
+TEST(Graph, PairsDifferFromStepToStepAndAreTheSameForAll) {
+  const auto a = GraphOf("random-pairs", 8, 3), b = GraphOf("random-pairs", 8, 3);
+  EXPECT_EQ(a->At(5).weights, b->At(5).weights);
+  EXPECT_NE(a->At(5).weights, a->At(6).weights);
+  EXPECT_NE(a->At(5).weights, GraphOf("random-pairs", 8, 4)->At(5).weights);
+  EXPECT_EQ(a->senders(3).size(), 7u);
+}
+
+TEST(Graph, RandomRegularHasTheDegree) {
+  for (const size_t degree : {2, 3, 5, 8}) {
+    const auto graph = GraphOf("random-regular:degree=" + std::to_string(degree), 10);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(graph->senders(i).size(), degree);
+    EXPECT_GT(graph->Factors().gap, 0);
+  }
+}
+
+TEST(Graph, DirectedPeersTakeAndGive) {
+  const auto graph = GraphOf("one-peer-exponential", 8);
+  EXPECT_EQ(graph->period(), 3u);
+  EXPECT_FALSE(graph->is_symmetric());
+  EXPECT_THAT(graph->senders(0), ElementsAre(1, 2, 4));
+  EXPECT_THAT(graph->receivers(0), ElementsAre(4, 6, 7));
+}
+
+TEST(Graph, SidesAreThoseOfBipartiteGraphs) {
+  EXPECT_THAT(GraphOf("ring", 4)->Sides(), ElementsAre(true, false, true, false));
+  EXPECT_TRUE(GraphOf("ring", 5)->Sides().empty());
+  EXPECT_EQ(GraphOf("star", 5)->Sides().size(), 5u);
+  EXPECT_TRUE(GraphOf("complete", 3)->Sides().empty());
+  EXPECT_EQ(GraphOf("hypercube", 8)->Sides().size(), 8u);
+}
+
+TEST(Graph, ErrorsSayWhatToDo) {
+  EXPECT_THAT(ErrorOf("rings", 4), HasSubstr("valid are: ring, torus"));
+  EXPECT_THAT(ErrorOf("ring:p=.5", 4), HasSubstr("it has lazy"));
+  EXPECT_THAT(ErrorOf("torus:rows=3", 8), HasSubstr("cannot have 3 rows"));
+  EXPECT_THAT(ErrorOf("hypercube", 6), HasSubstr("2, 4, 8"));
+  EXPECT_THAT(ErrorOf("random-regular:degree=3", 5), HasSubstr("one of the two must be even"));
+  EXPECT_THAT(ErrorOf("erdos-renyi:p=2", 5), HasSubstr("up to 1"));
+  EXPECT_THAT(ErrorOf("erdos-renyi:p=0.001", 50), HasSubstr("a larger p"));
+  EXPECT_THAT(ErrorOf("ring", 2000), HasSubstr("1 to 1024"));
+  EXPECT_THAT(ErrorOf("no/such.file", 4), HasSubstr("cannot read"));
+}
+
+TEST(EdgeFile, HasMetropolisWeightsOrItsOwn) {
+  const auto plain = ParseEdges("# a path\n0 1\n1 2  # to the end\n\n", 3, "edges");
+  ASSERT_TRUE(plain.ok()) << plain.status().ToString();
+  EXPECT_NEAR((*plain)(0, 1), 1.0 / 3, 1e-12);
+  EXPECT_NEAR((*plain)(0, 0), 2.0 / 3, 1e-12);
+  const auto weighted = ParseEdges("0 1 .1\n1 2 .9\n", 3, "edges");
+  ASSERT_TRUE(weighted.ok()) << weighted.status().ToString();
+  EXPECT_NEAR((*weighted)(1, 1), 0, 1e-12);
+  EXPECT_TRUE(CheckDoublyStochastic(*weighted).ok());
+}
+
+TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
+  const auto error = [](const std::string& text) {
+    return ParseEdges(text, 3, "edges").status().message();
+  };
+  EXPECT_THAT(error("0 1\n1 3\n"), HasSubstr("edges, line 2"));
+  EXPECT_THAT(error("0 1\n1 0\n1 2"), HasSubstr("line 2: this edge has stood before"));
+  EXPECT_THAT(error("0 1 2\n"), HasSubstr("a weight is a number above 0 and below 1"));
+  EXPECT_THAT(error("0 1\n"), HasSubstr("not all of the 3 workers"));
+  EXPECT_THAT(error("0 1 .3\n1 2\n"), HasSubstr("or none"));
+  EXPECT_THAT(error("0 1 .6\n1 2 .6\n"), HasSubstr("row 1 add up to 1.2"));
+}
+
+TEST(Mixing, ChecksNameTheRow) {
+  Mixing mixing = RingMixing(4);
+  EXPECT_TRUE(CheckDoublyStochastic(mixing).ok());
+  mixing(2, 3) = .5;
+  EXPECT_THAT(CheckDoublyStochastic(mixing).message(), HasSubstr("row 2"));
+  EXPECT_FALSE(Graph::Of(mixing, "mine").ok());
+  EXPECT_TRUE(Graph::Of(RingMixing(4), "mine").ok());
+}
+
+TEST(RandomGraphs, ConnectednessIsSeen) {
+  std::vector<bool> linked(9, false);
+  linked[1] = linked[3] = true;
+  EXPECT_FALSE(IsConnected(3, linked));
+  linked[5] = linked[7] = true;
+  EXPECT_TRUE(IsConnected(3, linked));
+}
+
+}  // namespace
+}  // namespace elastiquant
