@@ -33,11 +33,32 @@ Result<Edge> ParseEdge(const std::vector<std::string>& words, size_t workers) {
     return InvalidArgument("an edge is two different numbers of workers below " +
                            std::to_string(workers) + ", and perhaps a weight");
   }
-  if (has_weight && (!ParseNumber(words[2], &edge.weight) || !(edge.weight > 0) ||
-                     !(edge.weight < 1))) {
+  if (has_weight &&
+      (!ParseNumber(words[2], &edge.weight) || !(edge.weight > 0) || !(edge.weight < 1))) {
     return InvalidArgument("a weight is a number above 0 and below 1");
   }
   return edge;
+}
+
+// `gives` has a row for each worker that takes.
+Mixing EqualParts(const std::vector<bool>& gives, size_t workers) {
+  Mixing mixing = IdentityMixing(workers);
+  for (size_t j = 0; j < workers; ++j) {
+    double parts = 1;
+    for (size_t i = 0; i < workers; ++i) parts += gives[i * workers + j] ? 1 : 0;
+    for (size_t i = 0; i < workers; ++i) {
+      if (i == j || gives[i * workers + j]) mixing(i, j) = 1 / parts;
+    }
+  }
+  return mixing;
+}
+
+std::vector<bool> Transposed(const std::vector<bool>& links, size_t workers) {
+  std::vector<bool> other(links.size());
+  for (size_t i = 0; i < workers; ++i) {
+    for (size_t j = 0; j < workers; ++j) other[j * workers + i] = links[i * workers + j];
+  }
+  return other;
 }
 
 Result<Mixing> Weighted(const std::vector<Edge>& edges, size_t workers) {
@@ -64,24 +85,33 @@ Result<Mixing> ParseEdges(const std::string& text, size_t workers, const std::st
   std::istringstream lines(text);
   std::vector<Edge> edges;
   std::vector<bool> linked(workers * workers, false);
-  size_t number = 0, weights = 0;
+  size_t number = 0, weights = 0, directed = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = name + ", line " + std::to_string(++number) + ": ";
-    const std::vector<std::string> words = WordsOf(line);
+    std::vector<std::string> words = WordsOf(line);
     if (words.empty()) continue;
+    const bool is_directed = words.size() == 3 && words[1] == ">";
+    if (is_directed) words.erase(words.begin() + 1);
+    directed += is_directed ? 1 : 0;
     const Result<Edge> edge = ParseEdge(words, workers);
     if (!edge.ok()) return InvalidArgument(where + edge.status().message());
     if (linked[edge->a * workers + edge->b]) {
       return InvalidArgument(where + "this edge has stood before");
     }
-    linked[edge->a * workers + edge->b] = linked[edge->b * workers + edge->a] = true;
+    linked[edge->a * workers + edge->b] = true;  // for now, a row for each that gives
+    if (!is_directed) linked[edge->b * workers + edge->a] = true;
     weights += edge->weight > 0 ? 1 : 0;
     edges.push_back(*edge);
   }
-  if (!IsConnected(workers, linked)) {
+  if (directed > 0 && directed < edges.size()) {
+    return InvalidArgument(name + ": either all edges are directed, as in '0 > 1', or none");
+  }
+  const std::vector<bool> gives = Transposed(linked, workers);
+  if (!IsConnected(workers, linked) || !IsConnected(workers, gives)) {
     return InvalidArgument(name + ": not all of the " + std::to_string(workers) +
                            " workers can be reached along its edges");
   }
+  if (directed > 0) return EqualParts(gives, workers);
   if (weights == 0) return MetropolisMixing(workers, linked);
   if (weights < edges.size()) {
     return InvalidArgument(name + ": either all edges have a weight, or none");

@@ -137,8 +137,8 @@ bool IsFile(std::string_view text) {
 
 const std::vector<std::string>& GraphNames() {
   static const std::vector<std::string> names = {
-      "ring", "torus",         "hypercube",      "star",   "complete", "exponential",
-      kOnePeer, "random-regular", "erdos-renyi", kPairs};
+      "ring",        "torus",  "hypercube",      "star",        "complete",
+      "exponential", kOnePeer, "random-regular", "erdos-renyi", kPairs};
   return names;
 }
 
@@ -150,6 +150,7 @@ Graph::Graph(std::string spec, size_t nodes, size_t period, bool symmetric,
       symmetric_(symmetric),
       at_(std::move(at)),
       first_(at_(0)) {
+  balanced_ = CheckDoublyStochastic(first_).ok();
   FindPeers();
 }
 
@@ -210,9 +211,8 @@ Result<Graph> Graph::Make(std::string_view text, size_t nodes, uint64_t seed) {
     return fixed(maybe_lazy(mixing));
   }
   if (part.name == kPairs) {
-    return Graph(spec, nodes, nodes < 3 ? 1 : 0, true, [=](uint64_t step) {
-      return maybe_lazy(RandomPairs(nodes, seed, step));
-    });
+    return Graph(spec, nodes, nodes < 3 ? 1 : 0, true,
+                 [=](uint64_t step) { return maybe_lazy(RandomPairs(nodes, seed, step)); });
   }
   const size_t period = std::max<size_t>(1, static_cast<size_t>(std::bit_width(nodes - 1)));
   return Graph(spec, nodes, period, nodes < 3,
@@ -226,7 +226,7 @@ Result<std::shared_ptr<const Graph>> Graph::Parse(std::string_view spec, size_t 
 }
 
 Result<std::shared_ptr<const Graph>> Graph::Of(Mixing mixing, std::string spec) {
-  EQ_RETURN_IF_ERROR(CheckDoublyStochastic(mixing));
+  EQ_RETURN_IF_ERROR(CheckColumns(mixing));
   const bool symmetric = IsSymmetric(mixing);
   const size_t nodes = mixing.workers;
   Graph graph(std::move(spec), nodes, 1, symmetric,
@@ -251,8 +251,7 @@ MixingFactors Graph::Factors() const {
     for (size_t t = 0; t < period_; ++t) steps.push_back(At(t));
     const double whole = FactorsOf(ProductOf(steps)).contraction;
     // Rounding leaves some 1e-16 of what is exactly 0.
-    factors.contraction =
-        whole < 1e-9 ? 0 : std::pow(whole, 1 / static_cast<double>(period_));
+    factors.contraction = whole < 1e-9 ? 0 : std::pow(whole, 1 / static_cast<double>(period_));
   }
   factors.gap = 1 - factors.contraction;
   return factors;

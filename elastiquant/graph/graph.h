@@ -30,7 +30,8 @@ class Graph {
   // kInvalidArgument for any other text, and for a number of nodes that the graph cannot have.
   static Result<std::shared_ptr<const Graph>> Parse(std::string_view spec, size_t nodes,
                                                     uint64_t seed);
-  // Makes a static graph of a mixing that is doubly stochastic.
+  // Makes a static graph of a mixing whose columns add up to 1: what workers give away is what
+  // others take.
   static Result<std::shared_ptr<const Graph>> Of(Mixing mixing, std::string spec);
 
   const std::string& spec() const { return spec_; }
@@ -39,8 +40,11 @@ class Graph {
   size_t period() const { return period_; }
   bool is_static() const { return period_ == 1; }
   bool is_symmetric() const { return symmetric_; }  // in each step
+  // Whether rows add up to 1, too. If not, only push-sum averages on it.
+  bool is_balanced() const { return balanced_; }
 
-  // The mixing of a step, which is doubly stochastic.
+  // The mixing of a step. AtFirst is that of step 0, and of all steps if the graph is static.
+  const Mixing& AtFirst() const { return first_; }
   Mixing At(uint64_t step) const { return is_static() ? first_ : at_(step); }
 
   // All whom worker i gives to, or takes from, in any step; ascending, without itself.
@@ -67,6 +71,7 @@ class Graph {
   size_t nodes_;
   size_t period_;
   bool symmetric_;
+  bool balanced_;
   std::function<Mixing(uint64_t)> at_;
   Mixing first_;
   std::vector<std::vector<int>> receivers_, senders_;

@@ -31,7 +31,8 @@ TEST(Graph, EveryStepOfEveryGraphIsDoublyStochastic) {
     for (const size_t nodes : {1, 2, 3, 4, 5, 7, 8, 12, 16}) {
       const auto graph = Graph::Parse(name, nodes, 7);
       if (!graph.ok()) {
-        EXPECT_TRUE(name == "hypercube" || name == "random-regular") << graph.status().message();
+        EXPECT_TRUE(name == "hypercube" || name == "random-regular")
+            << graph.status().message();
         continue;
       }
       for (uint64_t step = 0; step < 6; ++step) {
@@ -142,6 +143,21 @@ TEST(EdgeFile, HasMetropolisWeightsOrItsOwn) {
   EXPECT_TRUE(CheckDoublyStochastic(*weighted).ok());
 }
 
+TEST(EdgeFile, DirectedEdgesGiveEqualParts) {
+  const auto mixing = ParseEdges("0 > 1\n0 > 2\n1 > 2\n2 > 0\n", 3, "edges");
+  ASSERT_TRUE(mixing.ok()) << mixing.status().ToString();
+  EXPECT_NEAR((*mixing)(1, 0), 1.0 / 3, 1e-12);
+  EXPECT_NEAR((*mixing)(2, 1), 1.0 / 2, 1e-12);
+  EXPECT_EQ((*mixing)(0, 1), 0);
+  const auto graph = Graph::Of(*mixing, "edges");
+  ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+  EXPECT_FALSE((*graph)->is_balanced());
+  EXPECT_THAT((*graph)->senders(2), ElementsAre(0, 1));
+  // All can be reached from 0, but 0 from nobody.
+  EXPECT_FALSE(ParseEdges("0 > 1\n1 > 2\n2 > 1\n", 3, "edges").ok());
+  EXPECT_THAT(ParseEdges("0 > 1\n1 2\n", 3, "edges").status().message(), HasSubstr("or none"));
+}
+
 TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
   const auto error = [](const std::string& text) {
     return ParseEdges(text, 3, "edges").status().message();
@@ -157,6 +173,7 @@ TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
 TEST(Mixing, ChecksNameTheRow) {
   Mixing mixing = RingMixing(4);
   EXPECT_TRUE(CheckDoublyStochastic(mixing).ok());
+  EXPECT_TRUE(CheckColumns(mixing).ok());
   mixing(2, 3) = .5;
   EXPECT_THAT(CheckDoublyStochastic(mixing).message(), HasSubstr("row 2"));
   EXPECT_FALSE(Graph::Of(mixing, "mine").ok());

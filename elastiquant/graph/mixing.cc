@@ -17,6 +17,14 @@ void Add(Mixing* mixing, size_t i, size_t j, double weight) {
   mixing->weights[i * mixing->workers + j % mixing->workers] += weight;
 }
 
+constexpr double kSlack = 1e-6;
+
+Status BadSum(const char* what, size_t index, double sum) {
+  return InvalidArgument(std::string("the weights are not those of an average: ") + what + " " +
+                         std::to_string(index) + " adds up to " + std::to_string(sum) +
+                         " where it must be 1");
+}
+
 // The powers of two below n: the distances of exponential graphs.
 size_t HopsOf(size_t workers) {
   return workers < 2 ? 0 : static_cast<size_t>(std::bit_width(workers - 1));
@@ -136,26 +144,28 @@ Mixing ProductOf(const std::vector<Mixing>& steps) {
   return product;
 }
 
-Status CheckDoublyStochastic(const Mixing& mixing) {
-  constexpr double kSlack = 1e-6;
-  for (size_t i = 0; i < mixing.workers; ++i) {
-    double row = 0, column = 0;
-    for (size_t j = 0; j < mixing.workers; ++j) {
+Status CheckColumns(const Mixing& mixing) {
+  for (size_t j = 0; j < mixing.workers; ++j) {
+    double sum = 0;
+    for (size_t i = 0; i < mixing.workers; ++i) {
       if (!(mixing(i, j) >= 0) || !std::isfinite(mixing(i, j))) {
-        return InvalidArgument("the weight that " + std::to_string(i) + " gives " +
+        return InvalidArgument("the weight in row " + std::to_string(i) + ", column " +
                                std::to_string(j) + " must be a number that is not negative");
       }
-      row += mixing(i, j);
-      column += mixing(j, i);
+      sum += mixing(i, j);
     }
-    const bool row_is_bad = std::abs(row - 1) > kSlack;
-    if (!row_is_bad && std::abs(column - 1) <= kSlack) continue;
-    return InvalidArgument("the weights are not doubly stochastic: " +
-                           std::string(row_is_bad ? "row " : "column ") + std::to_string(i) +
-                           " adds up to " + std::to_string(row_is_bad ? row : column) +
-                           " where it must be 1");
+    if (std::abs(sum - 1) > kSlack) return BadSum("column", j, sum);
   }
   return {};
+}
+
+Status CheckDoublyStochastic(const Mixing& mixing) {
+  for (size_t i = 0; i < mixing.workers; ++i) {
+    double sum = 0;
+    for (size_t j = 0; j < mixing.workers; ++j) sum += mixing(i, j);
+    if (!(std::abs(sum - 1) <= kSlack)) return BadSum("row", i, sum);
+  }
+  return CheckColumns(mixing);
 }
 
 bool IsSymmetric(const Mixing& mixing) {

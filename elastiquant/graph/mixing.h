@@ -45,6 +45,8 @@ Mixing ProductOf(const std::vector<Mixing>& steps);
 // Fails with kInvalidArgument, naming the row or column, unless all weights are finite and not
 // negative, and each row and each column adds up to 1 within 1e-6.
 Status CheckDoublyStochastic(const Mixing& mixing);
+// The same of the columns only.
+Status CheckColumns(const Mixing& mixing);
 bool IsSymmetric(const Mixing& mixing);
 
 // What bounds on decentralised training depend on. Norms of matrices are spectral norms.

@@ -19,7 +19,8 @@ class Draw {
   size_t Below(size_t n) { return static_cast<size_t>(Next() % n); }
   double Share() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   void Shuffle(std::vector<size_t>* values) {
-    for (size_t i = values->size(); i > 1; --i) std::swap((*values)[i - 1], (*values)[Below(i)]);
+    for (size_t i = values->size(); i > 1; --i)
+      std::swap((*values)[i - 1], (*values)[Below(i)]);
   }
 
  private:
@@ -73,8 +74,8 @@ bool IsConnected(size_t workers, const std::vector<bool>& linked) {
 
 Result<std::vector<bool>> RandomRegularLinks(size_t workers, size_t degree, uint64_t seed) {
   if (degree >= workers || workers * degree % 2 != 0 || degree == 0) {
-    return InvalidArgument("there is no graph of " + std::to_string(workers) +
-                           " nodes with " + std::to_string(degree) +
+    return InvalidArgument("there is no graph of " + std::to_string(workers) + " nodes with " +
+                           std::to_string(degree) +
                            " neighbours each: the degree must be above 0 and below the number "
                            "of nodes, and one of the two must be even");
   }

@@ -1,0 +1,40 @@
+#include "elastiquant/protocol/gossip/gossip.h"
+
+#include <string>
+
+#include "elastiquant/codec/frame.h"
+#include "elastiquant/protocol/gossip/pairwise.h"
+#include "elastiquant/protocol/gossip/rounds.h"
+
+namespace elastiquant {
+namespace {
+
+Status CheckOptions(const GossipOptions& o, std::span<const float> start) {
+  if (!o.graph || o.rank < 0 || static_cast<size_t>(o.rank) >= o.graph->nodes()) {
+    return InvalidArgument("a worker's rank must be that of a node of the graph");
+  }
+  if (o.elements == 0 || o.elements > kMaxFrameElements || start.size() != o.elements) {
+    return InvalidArgument("a model must have at least one value, and fewer than 2^32");
+  }
+  if (!(o.step > 0 && o.step <= 1)) {
+    return InvalidArgument("the gossip step must be above 0 and at most 1");
+  }
+  if (o.delay < 0 || o.delay > 1) {
+    return InvalidArgument("messages can be waited for at once, or a round later");
+  }
+  if (o.graph->is_balanced() || o.kind == GossipKind::kPushSum) return {};
+  return InvalidArgument("only sgp can use a graph on which some take more than they give: "
+                         "the rows of " +
+                         o.graph->spec() + " do not add up to 1");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GossipNode>> GossipNode::Make(const GossipOptions& options,
+                                                     std::span<const float> start) {
+  EQ_RETURN_IF_ERROR(CheckOptions(options, start));
+  if (options.kind == GossipKind::kAdPsgd) return GossipPairs::Make(options, start);
+  return GossipRounds::Make(options, start);
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,119 @@
+// One worker of a decentralised run: whom it tells what, and how its weights move by what it is
+// told. It has no thread, clock or socket: a driver tells it of gradients and messages, and
+// sends what it says. Workers meet in *rounds*, by the graph of the round; each may be ahead of
+// another by as many rounds as they are apart on it.
+//
+// The bytes that it sends a neighbour are a compressed difference from what that neighbour
+// knows already, the replica, which both ends keep (replicas.h). On a graph that never changes
+// all neighbours get the same bytes and there is one replica of this worker's own; otherwise
+// there is one for each edge, in each direction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
+#include "elastiquant/graph/graph.h"
+#include "elastiquant/protocol/gossip/message.h"
+#include "elastiquant/protocol/gossip/replicas.h"
+#include "elastiquant/protocol/gossip/rules.h"
+
+namespace elastiquant {
+
+struct GossipOptions {
+  GossipKind kind = GossipKind::kChoco;
+  int rank = 0;
+  std::shared_ptr<const Graph> graph = nullptr;
+  size_t elements = 0;                   // of the weights, at least 1
+  std::string codec = "fp32";            // of what is shown
+  std::vector<TensorShape> shapes = {};  // of the tensors that the weights consist of, or empty
+  uint64_t seed = 0;                     // of the codec's random numbers, the same on all
+  int threads = 1;                       // the codec's
+  double step = 1;  // gamma: how far weights follow what is shown, in (0, 1]
+  // 1: a round waits for the messages of the round before it, which travel while the gradient
+  // is computed. Of CHOCO only.
+  int64_t delay = 0;
+  double outer_rate = .7, outer_momentum = .3;  // of NoLoCo
+};
+
+// A message that the driver must deliver. The bytes are valid until the next call that is not
+// const.
+struct GossipSend {
+  int to = 0;
+  std::span<const uint8_t> bytes;
+};
+using GossipSends = std::vector<GossipSend>;
+
+// All that must be saved between two rounds for a worker to go on exactly.
+struct GossipState {
+  uint64_t round = 0;
+  double weight = 1;
+  std::map<std::string, std::vector<float>> vectors = {};
+  std::map<std::string, uint64_t> counts = {};
+};
+
+class GossipNode {
+ public:
+  virtual ~GossipNode() = default;
+
+  // Makes a worker whose weights are `start`, which must be the same on all workers. Fails with
+  // kInvalidArgument for options out of range, for an algorithm that the graph does not suit
+  // (the message says what does), and as MakeCodec does.
+  static Result<std::unique_ptr<GossipNode>> Make(const GossipOptions& options,
+                                                  std::span<const float> start);
+
+  virtual uint64_t round() const = 0;  // the one that is under way, from 0
+  // Where the next gradient is to be computed. Valid until the round ends.
+  virtual std::span<const float> weights() const = 0;
+  virtual size_t MaxMessageBytes() const = 0;
+
+  // Must be called at the beginning of a round, before its gradient is computed.
+  virtual Result<GossipSends> OnRound() = 0;
+  // Takes how far this worker's optimiser moves weights() in the round, once in each round.
+  // Fails with kNonFinite where the codec does.
+  virtual Result<GossipSends> OnMoved(std::span<const float> moved) = 0;
+  // Takes a message. Fails with kCorruptData, and has changed nothing, for bytes that are no
+  // such message of that worker: a second one of a round, too.
+  virtual Result<GossipSends> OnMessage(int from, std::span<const uint8_t> bytes) = 0;
+
+  // Whether OnMoved was called and the round has not ended: it ends by messages.
+  virtual bool is_waiting() const = 0;
+  // Whether messages of rounds that have ended are still to come.
+  virtual bool is_owed() const = 0;
+  // The peers whose messages are missing, while it waits or is owed.
+  virtual std::vector<int> WaitsFor() const = 0;
+
+  // Return whether rounds are over from the point of view of pairs (pairwise.h): before workers
+  // meet otherwise, as to be evaluated, those who ask say that they pause.
+  virtual GossipSends OnPause() { return {}; }
+  virtual bool is_serving() const { return false; }
+
+  // The peer takes no part in rounds from `round` on: its weight goes back to the diagonal. All
+  // its neighbours must be told of the same round, and it must not have ended here. The round
+  // that is under way may end by it.
+  virtual Result<GossipSends> Drop(int peer, uint64_t round) = 0;
+  // The peer that was dropped is back from `round` on, which must not have begun here, with the
+  // replicas that it left: it has to be given what both ends of its edges know (ReplicaOf,
+  // ReplicaAt), as a state to load.
+  virtual Status Admit(int peer, uint64_t round) = 0;
+  // Returns how many rounds, from 0, have had a message of this peer here.
+  virtual uint64_t RoundsFrom(int peer) const = 0;
+
+  // What `peer` has shown this worker, and what this worker has shown it, as both ends know it;
+  // empty if there is no such replica. The stream is below the number that the rule shows.
+  virtual std::span<const float> ReplicaOf(int peer, size_t stream) const = 0;
+  virtual std::span<const float> ReplicaAt(int peer, size_t stream) const = 0;
+
+  // Save between rounds, when nothing is owed. Load fails with kInvalidArgument, and changes
+  // nothing, for a state of another algorithm, graph or size.
+  virtual Result<GossipState> Save() = 0;
+  virtual Status Load(const GossipState& state) = 0;
+};
+
+}  // namespace elastiquant

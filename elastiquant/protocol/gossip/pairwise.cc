@@ -1,0 +1,274 @@
+#include "elastiquant/protocol/gossip/pairwise.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "elastiquant/codec/frame.h"
+
+namespace elastiquant {
+namespace {
+
+Status Refuse(int from, const std::string& what) {
+  return CorruptData("the message of worker " + std::to_string(from) + " " + what);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GossipNode>> GossipPairs::Make(const GossipOptions& options,
+                                                      std::span<const float> start) {
+  EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
+  if (!options.shapes.empty()) {
+    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
+  }
+  const std::vector<bool> sides = options.graph->Sides();
+  if (sides.empty() || !options.graph->is_static() || !options.graph->is_symmetric()) {
+    return InvalidArgument(
+        "ad-psgd needs a graph that does not change and whose edges join two groups, so that "
+        "those of the one ask and those of the other answer: a ring of even length, a star, a "
+        "hypercube; not " +
+        options.graph->spec());
+  }
+  if (options.delay > 0) return InvalidArgument("ad-psgd has no rounds to be late by");
+  EdgeOptions edge{.codec = std::move(codec), .elements = options.elements};
+  const bool asks = sides[static_cast<size_t>(options.rank)];
+  return std::unique_ptr<GossipNode>(new GossipPairs(options, std::move(edge), asks, start));
+}
+
+GossipPairs::GossipPairs(const GossipOptions& options, EdgeOptions edge, bool asks,
+                         std::span<const float> start)
+    : options_(options),
+      edge_options_(std::move(edge)),
+      asks_(asks),
+      work_(std::make_unique<Workspace>(options.threads)),
+      start_(start.begin(), start.end()),
+      x_(start_),
+      moved_(options.elements) {
+  for (const int peer : options_.graph->receivers(options_.rank)) {
+    edges_.emplace(peer, Edge{Outlet(edge_options_, start_), Inlet(edge_options_, start_)});
+    if (!asks_) asking_[peer] = true;
+  }
+}
+
+size_t GossipPairs::MaxMessageBytes() const {
+  return GossipHeaderBytes(1) + edge_options_.codec->MaxFrameBytes(options_.elements);
+}
+
+StreamKey GossipPairs::KeyOf(const Edge& edge, int from) const {
+  return DeriveKey(options_.seed, edge.averages, static_cast<uint64_t>(from), 0);
+}
+
+// Returns a neighbour at random, or -1 if none is left.
+int GossipPairs::Pick() const {
+  std::vector<int> present;
+  for (const auto& [peer, edge] : edges_) {
+    if (edge.is_present) present.push_back(peer);
+  }
+  if (present.empty()) return -1;
+  const uint64_t draw =
+      DeriveKey(~options_.seed, round_, static_cast<uint64_t>(options_.rank), 0).value;
+  return present[draw % present.size()];
+}
+
+Status GossipPairs::Write(int peer, GossipPart part) {
+  GossipMessage message{.kind = GossipKind::kAdPsgd, .part = part};
+  if (part != GossipPart::kPause) {
+    Edge& edge = edges_.at(peer);
+    message.round = edge.averages;
+    EQ_ASSIGN_OR_RETURN(
+        const Outlet::Sent sent,
+        edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank), *work_));
+    message.streams.push_back({sent.scale, sent.frame});
+  }
+  WriteGossipMessage(message, &message_);
+  return {};
+}
+
+Result<GossipSends> GossipPairs::OnRound() {
+  if (is_serving() || asks_) return GossipSends();
+  for (const auto& [peer, edge] : edges_) {
+    if (edge.is_present) asking_[peer] = true;
+  }
+  return GossipSends();
+}
+
+void GossipPairs::Move() {
+  for (size_t e = 0; e < x_.size(); ++e) x_[e] += moved_[e];
+  ++round_;
+}
+
+Result<GossipSends> GossipPairs::OnMoved(std::span<const float> moved) {
+  if (moved.size() != options_.elements) {
+    return InvalidArgument("the weights have " + std::to_string(options_.elements) +
+                           " values, not " + std::to_string(moved.size()));
+  }
+  if (is_waiting()) return InvalidArgument("this round has had its step already");
+  std::ranges::copy(moved, moved_.begin());
+  const int peer = asks_ ? Pick() : -1;
+  if (peer < 0) {
+    Move();
+    return GossipSends();
+  }
+  EQ_RETURN_IF_ERROR(Write(peer, GossipPart::kAsk));
+  asked_ = peer;
+  return GossipSends{{peer, message_}};
+}
+
+Result<Decoded> GossipPairs::Read(int from, const GossipMessage& message) {
+  const Edge& edge = edges_.at(from);
+  if (message.streams.size() != 1 || message.round != edge.averages) {
+    return Refuse(from, "is of another average");
+  }
+  const std::span<const uint8_t> frame = message.streams[0].frame;
+  const auto view = ParseFrame(frame);
+  if (!view.ok()) return Refuse(from, "has a bad frame: " + view.status().message());
+  if (view->elements != options_.elements || view->key.value != KeyOf(edge, from).value) {
+    return Refuse(from, "has a frame of another average, worker or length");
+  }
+  Decoded decoded{message.streams[0].scale, std::vector<float>(options_.elements)};
+  const Status status = DecodeFrame(frame, *work_, decoded.values);
+  if (!status.ok()) return Refuse(from, "has a bad frame: " + status.message());
+  return decoded;
+}
+
+// Both have shown each other their weights.
+void GossipPairs::Average(int peer, const Decoded& theirs) {
+  Edge& edge = edges_.at(peer);
+  edge.inlet.Take(theirs, edge.averages);
+  const auto half = static_cast<float>(options_.step / 2);
+  const std::span<const float> other = edge.inlet.replica(), own = edge.outlet.replica();
+  for (size_t e = 0; e < x_.size(); ++e) x_[e] += half * (other[e] - own[e]);
+  ++edge.averages;
+}
+
+Result<GossipSends> GossipPairs::OnMessage(int from, std::span<const uint8_t> bytes) {
+  const auto found = edges_.find(from);
+  if (found == edges_.end()) return Refuse(from, "is of no neighbour");
+  EQ_ASSIGN_OR_RETURN(const GossipMessage message, ReadGossipMessage(bytes));
+  if (message.kind != GossipKind::kAdPsgd) return Refuse(from, "is of another algorithm");
+  if (!found->second.is_present) return GossipSends();
+  if (!asks_ && message.part == GossipPart::kPause) {
+    asking_.erase(from);
+    return GossipSends();
+  }
+  const bool is_due = asks_ ? message.part == GossipPart::kAnswer && from == asked_
+                            : message.part == GossipPart::kAsk;
+  if (!is_due) return Refuse(from, "is not what is due");
+  EQ_ASSIGN_OR_RETURN(const Decoded theirs, Read(from, message));
+  if (asks_) {
+    Average(from, theirs);
+    asked_ = -1;
+    Move();
+    return GossipSends();
+  }
+  EQ_RETURN_IF_ERROR(Write(from, GossipPart::kAnswer));
+  Average(from, theirs);
+  return GossipSends{{from, message_}};
+}
+
+std::vector<int> GossipPairs::WaitsFor() const {
+  if (asked_ >= 0) return {asked_};
+  return {};
+}
+
+GossipSends GossipPairs::OnPause() {
+  GossipSends sends;
+  if (!asks_) return sends;
+  // It has no frame, so that it cannot fail.
+  (void)Write(-1, GossipPart::kPause);
+  for (const auto& [peer, edge] : edges_) {
+    if (edge.is_present) sends.push_back({peer, message_});
+  }
+  return sends;
+}
+
+Result<GossipSends> GossipPairs::Drop(int peer, uint64_t /*round*/) {
+  const auto found = edges_.find(peer);
+  if (found == edges_.end()) return GossipSends();
+  found->second.is_present = false;
+  asking_.erase(peer);
+  if (asked_ != peer) return GossipSends();
+  asked_ = -1;
+  Move();  // alone
+  return GossipSends();
+}
+
+Status GossipPairs::Admit(int peer, uint64_t /*round*/) {
+  const auto found = edges_.find(peer);
+  if (found == edges_.end() || found->second.is_present) {
+    return InvalidArgument("worker " + std::to_string(peer) + " is not absent");
+  }
+  found->second.is_present = true;
+  if (!asks_) asking_[peer] = true;
+  return {};
+}
+
+uint64_t GossipPairs::RoundsFrom(int peer) const {
+  const auto found = edges_.find(peer);
+  return found == edges_.end() ? 0 : found->second.averages;
+}
+
+std::span<const float> GossipPairs::ReplicaOf(int peer, size_t stream) const {
+  const auto found = edges_.find(peer);
+  if (found == edges_.end() || stream > 0) return {};
+  return found->second.inlet.replica();
+}
+
+std::span<const float> GossipPairs::ReplicaAt(int peer, size_t stream) const {
+  const auto found = edges_.find(peer);
+  if (found == edges_.end() || stream > 0) return {};
+  return found->second.outlet.replica();
+}
+
+Result<GossipState> GossipPairs::Save() {
+  if (is_waiting()) return InvalidArgument("an answer is waited for");
+  GossipState state{.round = round_};
+  state.vectors["x"] = x_;
+  for (auto& [peer, edge] : edges_) {
+    const std::string name = std::to_string(peer);
+    const auto keep = [&](const std::string& end) {
+      return [&state, end](std::string_view field, std::span<float> values) {
+        state.vectors[end + std::string(field)].assign(values.begin(), values.end());
+      };
+    };
+    edge.outlet.ForEachField(keep("out/" + name + "/"));
+    edge.inlet.ForEachField(keep("in/" + name + "/"));
+    state.counts[name] = edge.averages;
+  }
+  return state;
+}
+
+Status GossipPairs::Load(const GossipState& state) {
+  GossipPairs loaded(options_, edge_options_, asks_, start_);
+  size_t taken = 0;
+  Status status;
+  const auto put = [&](const std::string& end) {
+    return [&, end](std::string_view field, std::span<float> values) {
+      const auto found = state.vectors.find(end + std::string(field));
+      if (found == state.vectors.end() || found->second.size() != values.size()) {
+        status = InvalidArgument("the state is of another graph, codec or model: it lacks " +
+                                 end + std::string(field));
+        return;
+      }
+      std::ranges::copy(found->second, values.begin());
+      ++taken;
+    };
+  };
+  put("x")("", loaded.x_);
+  for (auto& [peer, edge] : loaded.edges_) {
+    const std::string name = std::to_string(peer);
+    edge.outlet.ForEachField(put("out/" + name + "/"));
+    edge.inlet.ForEachField(put("in/" + name + "/"));
+    const auto count = state.counts.find(name);
+    if (count != state.counts.end()) edge.averages = count->second;
+  }
+  EQ_RETURN_IF_ERROR(status);
+  if (taken != state.vectors.size() || state.counts.size() != edges_.size()) {
+    return InvalidArgument("the state is of another algorithm, graph or codec");
+  }
+  loaded.round_ = state.round;
+  *this = std::move(loaded);
+  return {};
+}
+
+}  // namespace elastiquant

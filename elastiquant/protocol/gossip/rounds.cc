@@ -1,0 +1,499 @@
+#include "elastiquant/protocol/gossip/rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "elastiquant/codec/frame.h"
+
+namespace elastiquant {
+namespace {
+
+// The key of the outlet to all receivers, where there is one.
+constexpr int kAll = -1;
+
+Status BadMessage(int from, const std::string& what) {
+  return CorruptData("the message of worker " + std::to_string(from) + " " + what);
+}
+
+StreamKey KeyOf(const GossipOptions& options, uint64_t round, int from, int to, size_t stream) {
+  const auto edge = static_cast<uint64_t>(to - kAll) * 2 + stream;
+  return DeriveKey(options.seed, round, static_cast<uint64_t>(from), edge);
+}
+
+Status CheckGraph(const GossipOptions& o, const GossipRule& rule) {
+  const Graph& graph = *o.graph;
+  if (rule.needs_static_graph() && !graph.is_static()) {
+    return InvalidArgument("this algorithm needs a graph that does not change, because it "
+                           "averages what all neighbours have shown last: not " +
+                           graph.spec());
+  }
+  if (o.kind == GossipKind::kD2) {
+    const double least = graph.Factors().least_eigenvalue;
+    // A ring of even length lies just at the limit.
+    if (!graph.is_static() || !(least > -1.0 / 3 + 1e-9)) {
+      return InvalidArgument(
+          "d2 needs a graph that does not change and whose least eigenvalue is above -1/3; " +
+          graph.spec() + " has " + std::to_string(least) + ": take (I + W) / 2, which is '" +
+          graph.spec() + (graph.spec().find(':') == std::string::npos ? ":" : ",") +
+          "lazy=1'");
+    }
+  }
+  if (o.delay > 0 && o.kind != GossipKind::kChoco) {
+    return InvalidArgument("only choco can wait for the messages of the round before");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GossipNode>> GossipRounds::Make(const GossipOptions& options,
+                                                       std::span<const float> start) {
+  EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
+  if (!options.shapes.empty()) {
+    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
+  }
+  EdgeOptions edge{.codec = std::move(codec), .elements = options.elements};
+  std::unique_ptr<GossipRounds> node(new GossipRounds(options, edge, start));
+  EQ_RETURN_IF_ERROR(CheckGraph(options, *node->rule_));
+  return std::unique_ptr<GossipNode>(std::move(node));
+}
+
+GossipRounds::GossipRounds(const GossipOptions& options, EdgeOptions edge,
+                           std::span<const float> start)
+    : options_(options),
+      edge_(std::move(edge)),
+      rule_(MakeGossipRule(options.kind, {.elements = options.elements,
+                                          .outer_rate = options.outer_rate,
+                                          .outer_momentum = options.outer_momentum})),
+      work_(std::make_unique<Workspace>(options.threads)),
+      start_(start.begin(), start.end()),
+      x_(start_),
+      weights_(start_),
+      moved_(options.elements),
+      shown_(rule_->streams(), Vector(options.elements)),
+      mixed_(rule_->streams(), Vector(options.elements)),
+      sum_(options.elements) {
+  edge_.update = rule_->update();
+  edge_.shrinks = rule_->shrinks();
+  if (!options_.graph->is_static()) return;
+  OutletsTo(kAll);
+  for (const int peer : options_.graph->senders(rank())) InletsOf(peer);
+}
+
+size_t GossipRounds::MaxMessageBytes() const {
+  const size_t streams = rule_->streams();
+  return GossipHeaderBytes(streams) + streams * edge_.codec->MaxFrameBytes(options_.elements);
+}
+
+bool GossipRounds::is_present(int peer, uint64_t round) const {
+  const auto found = absent_.find(peer);
+  return found == absent_.end() || std::ranges::none_of(found->second, [&](const Absence& a) {
+           return a.from <= round && round < a.until;
+         });
+}
+
+const Mixing& GossipRounds::MixingAt(uint64_t round) const {
+  if (options_.graph->is_static()) return options_.graph->AtFirst();
+  const auto found = mixings_.find(round);
+  if (found != mixings_.end()) return found->second;
+  if (mixings_.size() > options_.graph->nodes() + 2) mixings_.erase(mixings_.begin());
+  return mixings_.emplace(round, options_.graph->At(round)).first->second;
+}
+
+double GossipRounds::TakesFrom(const Mixing& mixing, int peer, uint64_t round) const {
+  if (peer == rank() || !is_present(peer, round)) return 0;
+  return mixing(static_cast<size_t>(rank()), static_cast<size_t>(peer));
+}
+
+double GossipRounds::GivesTo(const Mixing& mixing, int peer, uint64_t round) const {
+  if (peer == rank() || !is_present(peer, round)) return 0;
+  return mixing(static_cast<size_t>(peer), static_cast<size_t>(rank()));
+}
+
+std::span<const float> GossipRounds::StartOf(size_t stream) const {
+  return rule_->starts_at_weights(stream) ? std::span<const float>(start_)
+                                          : std::span<const float>();
+}
+
+std::vector<Outlet>& GossipRounds::OutletsTo(int peer) {
+  std::vector<Outlet>& outlets = outlets_[has_one_outlet() ? kAll : peer];
+  while (outlets.size() < rule_->streams()) {
+    outlets.emplace_back(edge_, StartOf(outlets.size()));
+  }
+  return outlets;
+}
+
+std::vector<Inlet>& GossipRounds::InletsOf(int peer) {
+  std::vector<Inlet>& inlets = inlets_[peer];
+  while (inlets.size() < rule_->streams()) inlets.emplace_back(edge_, StartOf(inlets.size()));
+  return inlets;
+}
+
+// What is to be sent.
+
+Status GossipRounds::CheckMoved(std::span<const float> moved) const {
+  if (moved.size() != options_.elements) {
+    return InvalidArgument("the weights have " + std::to_string(options_.elements) +
+                           " values, not " + std::to_string(moved.size()));
+  }
+  if (has_moved_) return InvalidArgument("this round has had its step already");
+  return {};
+}
+
+GossipRule::Round GossipRounds::RoundNow() {
+  GossipRule::Round round{.number = round_, .x = x_, .moved = moved_};
+  if (!rule_->needs_static_graph()) return round;
+  round.replica_before = OutletsTo(kAll)[0].replica();
+  round.mixed_before = mixed_[0];
+  return round;
+}
+
+// Of the peer, or of all.
+Status GossipRounds::Encode(int peer, std::vector<uint8_t>* bytes) {
+  GossipMessage message{.kind = options_.kind, .round = round_, .weight = weight_};
+  std::vector<Outlet>& outlets = OutletsTo(peer);
+  for (size_t s = 0; s < outlets.size(); ++s) {
+    EQ_ASSIGN_OR_RETURN(const Outlet::Sent sent,
+                        outlets[s].Show(shown_[s], round_,
+                                        KeyOf(options_, round_, rank(), peer, s), *work_));
+    message.streams.push_back({sent.scale, sent.frame});
+  }
+  WriteGossipMessage(message, bytes);
+  return {};
+}
+
+Result<GossipSends> GossipRounds::Show() {
+  if (rule_->needs_static_graph()) Mix(round_);
+  rule_->Propose(RoundNow(), &shown_);
+  const Mixing& mixing = MixingAt(round_);
+  GossipSends sends;
+  messages_.clear();
+  if (options_.graph->is_static()) {
+    // Also if nobody is there to take it, as others may come back.
+    EQ_RETURN_IF_ERROR(Encode(kAll, &messages_[kAll]));
+  }
+  for (const int peer : options_.graph->receivers(rank())) {
+    if (GivesTo(mixing, peer, round_) == 0) continue;
+    const int key = has_one_outlet() ? kAll : peer;
+    if (!messages_.contains(key)) EQ_RETURN_IF_ERROR(Encode(key, &messages_[key]));
+    sends.push_back({peer, messages_[key]});
+  }
+  has_shown_ = true;
+  return sends;
+}
+
+Result<GossipSends> GossipRounds::OnRound() {
+  if (!rule_->is_early() || has_shown_) return GossipSends();
+  return Show();
+}
+
+Result<GossipSends> GossipRounds::OnMoved(std::span<const float> moved) {
+  EQ_RETURN_IF_ERROR(CheckMoved(moved));
+  std::ranges::copy(moved, moved_.begin());
+  GossipSends sends;
+  if (options_.delay == 0 && !has_shown_) {
+    EQ_ASSIGN_OR_RETURN(sends, Show());
+  }
+  has_moved_ = true;
+  EQ_ASSIGN_OR_RETURN(const GossipSends more, Advance());
+  sends.insert(sends.end(), more.begin(), more.end());
+  return sends;
+}
+
+// What comes.
+
+Result<GossipRounds::Received> GossipRounds::Decode(int from, const GossipMessage& message) {
+  Received received{.weight = message.weight};
+  for (size_t s = 0; s < message.streams.size(); ++s) {
+    const std::span<const uint8_t> frame = message.streams[s].frame;
+    const auto view = ParseFrame(frame);
+    if (!view.ok()) return BadMessage(from, "has a bad frame: " + view.status().message());
+    const int to = has_one_outlet() ? kAll : rank();
+    if (view->elements != options_.elements ||
+        view->key.value != KeyOf(options_, message.round, from, to, s).value) {
+      return BadMessage(from, "has a frame of another round, worker or length");
+    }
+    Decoded decoded{message.streams[s].scale, Vector(options_.elements)};
+    const Status status = DecodeFrame(frame, *work_, decoded.values);
+    if (!status.ok()) return BadMessage(from, "has a bad frame: " + status.message());
+    received.streams.push_back(std::move(decoded));
+  }
+  return received;
+}
+
+Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> bytes) {
+  if (from < 0 || static_cast<size_t>(from) >= options_.graph->nodes() || from == rank()) {
+    return BadMessage(from, "is of no neighbour");
+  }
+  EQ_ASSIGN_OR_RETURN(const GossipMessage message, ReadGossipMessage(bytes));
+  if (message.kind != options_.kind || message.part != GossipPart::kShow ||
+      message.streams.size() != rule_->streams()) {
+    return BadMessage(from, "is of another algorithm");
+  }
+  const uint64_t first = round_ - std::min<uint64_t>(round_, is_mixed_ ? 0 : 1);
+  if (message.round < first) return BadMessage(from, "is of a round that is over");
+  if (!is_present(from, message.round)) return GossipSends();
+  if (TakesFrom(MixingAt(message.round), from, message.round) == 0) {
+    return BadMessage(from, "is of a round in which nothing is taken from it");
+  }
+  std::map<uint64_t, Received>& slot = inbox_[from];
+  if (slot.contains(message.round)) return BadMessage(from, "is its second one of the round");
+  // Nobody can be further ahead, as all take from others that take from this worker in the end.
+  // (Of two who are paired, one may have been alone for many rounds; it sends nothing in them.)
+  if (slot.size() > options_.graph->nodes()) return BadMessage(from, "is of too late a round");
+  EQ_ASSIGN_OR_RETURN(Received received, Decode(from, message));
+  slot.emplace(message.round, std::move(received));
+  seen_[from] = std::max(seen_[from], message.round + 1);
+  return Advance();
+}
+
+bool GossipRounds::IsComplete(uint64_t round) const {
+  const Mixing& mixing = MixingAt(round);
+  return std::ranges::all_of(options_.graph->senders(rank()), [&](int peer) {
+    if (TakesFrom(mixing, peer, round) == 0) return true;
+    const auto slot = inbox_.find(peer);
+    return slot != inbox_.end() && slot->second.contains(round);
+  });
+}
+
+// How rounds end.
+
+// Moves the replicas of the neighbours by what has come of a round.
+void GossipRounds::TakeMessages(uint64_t round) {
+  const Mixing& mixing = MixingAt(round);
+  double weight = weight_;
+  for (const int peer : options_.graph->receivers(rank())) {
+    weight -= GivesTo(mixing, peer, round) * weight_;
+  }
+  for (auto& [peer, slot] : inbox_) {
+    const auto found = slot.find(round);
+    if (found == slot.end()) continue;
+    std::vector<Inlet>& inlets = InletsOf(peer);
+    for (size_t s = 0; s < inlets.size(); ++s) {
+      inlets[s].Take(found->second.streams[s], round);
+    }
+    weight += TakesFrom(mixing, peer, round) * found->second.weight;
+    slot.erase(found);
+  }
+  if (options_.kind == GossipKind::kPushSum) weight_ = weight;
+}
+
+// Sets mixed_ to what replicas, as they are, make of the weights of a round.
+void GossipRounds::Mix(uint64_t round) {
+  const Mixing& mixing = MixingAt(round);
+  const auto add = [this](double weight, std::span<const float> values) {
+    for (size_t e = 0; e < sum_.size(); ++e) sum_[e] += weight * static_cast<double>(values[e]);
+  };
+  for (size_t s = 0; s < mixed_.size(); ++s) {
+    std::ranges::fill(sum_, 0.0);
+    for (const int peer : options_.graph->senders(rank())) {
+      const double weight = TakesFrom(mixing, peer, round);
+      if (weight > 0) add(weight, InletsOf(peer)[s].replica());
+    }
+    double given = 0;  // of the one outlet
+    for (const int peer : options_.graph->receivers(rank())) {
+      const double weight = GivesTo(mixing, peer, round);
+      if (weight == 0) continue;
+      if (has_one_outlet()) {
+        given += weight;
+      } else {
+        add(-weight, OutletsTo(peer)[s].replica());
+      }
+    }
+    if (given > 0) add(-given, OutletsTo(kAll)[s].replica());
+    for (size_t e = 0; e < sum_.size(); ++e) {
+      mixed_[s][e] = static_cast<float>(options_.step * sum_[e]);
+    }
+  }
+}
+
+// Of the round before, if all of it has come.
+void GossipRounds::TakeOwed() {
+  if (is_mixed_ || !IsComplete(round_ - 1)) return;
+  TakeMessages(round_ - 1);
+  Mix(round_ - 1);
+  is_mixed_ = true;
+}
+
+Result<GossipSends> GossipRounds::Advance() {
+  GossipSends sends;
+  TakeOwed();
+  if (!has_moved_) return sends;
+  if (options_.delay > 0) {
+    if (!is_mixed_) return sends;
+    EQ_ASSIGN_OR_RETURN(sends, Show());
+    EndRound();
+    is_mixed_ = false;
+    TakeOwed();
+    return sends;
+  }
+  if (!IsComplete(round_)) return sends;
+  TakeMessages(round_);
+  Mix(round_);
+  EndRound();
+  return sends;
+}
+
+void GossipRounds::EndRound() {
+  const GossipRule::Round round = RoundNow();
+  std::span<const float> replica;
+  if (has_one_outlet()) replica = OutletsTo(kAll)[0].replica();
+  rule_->Absorb(round, shown_, mixed_, replica, x_);
+  ++round_;
+  has_shown_ = has_moved_ = false;
+  Debias();
+}
+
+void GossipRounds::Debias() {
+  const auto weight = static_cast<float>(weight_);
+  for (size_t e = 0; e < x_.size(); ++e) weights_[e] = x_[e] / weight;
+}
+
+bool GossipRounds::is_owed() const { return !is_mixed_; }
+
+std::vector<int> GossipRounds::WaitsFor() const {
+  std::vector<int> missing;
+  if (!has_moved_ && is_mixed_) return missing;
+  const uint64_t round = is_mixed_ ? round_ : round_ - 1;
+  const Mixing& mixing = MixingAt(round);
+  for (const int peer : options_.graph->senders(rank())) {
+    if (TakesFrom(mixing, peer, round) == 0) continue;
+    const auto slot = inbox_.find(peer);
+    if (slot == inbox_.end() || !slot->second.contains(round)) missing.push_back(peer);
+  }
+  return missing;
+}
+
+// Workers that are lost.
+
+Result<GossipSends> GossipRounds::Drop(int peer, uint64_t round) {
+  if (peer < 0 || static_cast<size_t>(peer) >= options_.graph->nodes() || peer == rank()) {
+    return InvalidArgument("worker " + std::to_string(peer) + " is no neighbour");
+  }
+  if (round < round_ - (is_mixed_ ? 0 : 1)) {
+    return InvalidArgument("round " + std::to_string(round) + " has ended here");
+  }
+  absent_[peer].push_back({round, std::numeric_limits<uint64_t>::max()});
+  std::erase_if(inbox_[peer], [round](const auto& entry) { return entry.first >= round; });
+  return Advance();
+}
+
+Status GossipRounds::Admit(int peer, uint64_t round) {
+  const auto found = absent_.find(peer);
+  if (found == absent_.end() || is_present(peer, std::numeric_limits<uint64_t>::max() - 1)) {
+    return InvalidArgument("worker " + std::to_string(peer) + " is not absent");
+  }
+  if (round < round_ + (has_shown_ ? 1 : 0)) {
+    return InvalidArgument("round " + std::to_string(round) + " has begun here");
+  }
+  found->second.back().until = round;
+  seen_[peer] = round;
+  return {};
+}
+
+uint64_t GossipRounds::RoundsFrom(int peer) const {
+  const auto found = seen_.find(peer);
+  return found == seen_.end() ? 0 : found->second;
+}
+
+std::span<const float> GossipRounds::ReplicaOf(int peer, size_t stream) const {
+  const auto found = inlets_.find(peer);
+  if (found == inlets_.end()) return {};
+  return found->second[stream].replica();
+}
+
+std::span<const float> GossipRounds::ReplicaAt(int peer, size_t stream) const {
+  const auto found = outlets_.find(has_one_outlet() ? kAll : peer);
+  if (found == outlets_.end()) return {};
+  return found->second[stream].replica();
+}
+
+// States.
+
+namespace {
+
+std::string NameOf(const char* end, int peer, size_t stream, std::string_view field) {
+  return std::string(end) + "/" + std::to_string(peer) + "/" + std::to_string(stream) + "/" +
+         std::string(field);
+}
+
+}  // namespace
+
+Result<GossipState> GossipRounds::Save() {
+  if (has_moved_ || has_shown_ || !is_mixed_) {
+    return InvalidArgument("a round is under way, or messages of the last one are owed");
+  }
+  GossipState state{.round = round_, .weight = weight_};
+  const auto keep = [&](const std::string& name) {
+    return [&state, name](std::string_view field, std::span<float> values) {
+      state.vectors[name + std::string(field)].assign(values.begin(), values.end());
+    };
+  };
+  state.vectors["x"] = x_;
+  rule_->ForEachField(keep("rule/"));
+  if (options_.delay > 0) keep("mixed/")("0", mixed_[0]);
+  for (auto& [peer, outlets] : outlets_) {
+    for (size_t s = 0; s < outlets.size(); ++s) {
+      outlets[s].ForEachField(keep(NameOf("out", peer, s, "")));
+    }
+  }
+  for (auto& [peer, inlets] : inlets_) {
+    for (size_t s = 0; s < inlets.size(); ++s) {
+      inlets[s].ForEachField(keep(NameOf("in", peer, s, "")));
+    }
+  }
+  return state;
+}
+
+Status GossipRounds::Load(const GossipState& state) {
+  GossipRounds loaded(options_, edge_, start_);
+  size_t taken = 0;
+  Status status;
+  const auto put = [&](const std::string& name) {
+    return [&, name](std::string_view field, std::span<float> values) {
+      const auto found = state.vectors.find(name + std::string(field));
+      const bool fits = found != state.vectors.end() && found->second.size() == values.size();
+      if (!fits) {
+        status = InvalidArgument("the state is of another algorithm, codec or model: it lacks " +
+                                 name + std::string(field));
+        return;
+      }
+      std::ranges::copy(found->second, values.begin());
+      ++taken;
+    };
+  };
+  put("x")("", loaded.x_);
+  loaded.rule_->ForEachField(put("rule/"));
+  if (options_.delay > 0) put("mixed/")("0", loaded.mixed_[0]);
+  for (int peer = kAll; peer < static_cast<int>(options_.graph->nodes()); ++peer) {
+    const auto has = [&](const char* end) {
+      return state.vectors.contains(NameOf(end, peer, 0, "replica"));
+    };
+    if (has("out")) {
+      std::vector<Outlet>& outlets = loaded.OutletsTo(peer);
+      for (size_t s = 0; s < outlets.size(); ++s) {
+        outlets[s].ForEachField(put(NameOf("out", peer, s, "")));
+      }
+    }
+    if (has("in")) {
+      std::vector<Inlet>& inlets = loaded.InletsOf(peer);
+      for (size_t s = 0; s < inlets.size(); ++s) {
+        inlets[s].ForEachField(put(NameOf("in", peer, s, "")));
+      }
+    }
+  }
+  EQ_RETURN_IF_ERROR(status);
+  if (taken != state.vectors.size() || !(state.weight > 0) || !std::isfinite(state.weight)) {
+    return InvalidArgument("the state is of another algorithm, graph or codec");
+  }
+  loaded.round_ = state.round;
+  loaded.weight_ = state.weight;
+  loaded.Debias();
+  *this = std::move(loaded);
+  return {};
+}
+
+}  // namespace elastiquant

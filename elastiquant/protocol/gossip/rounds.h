@@ -1,0 +1,102 @@
+// The worker of algorithms that meet in rounds: all but AD-PSGD.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "elastiquant/protocol/gossip/gossip.h"
+
+namespace elastiquant {
+
+class GossipRounds final : public GossipNode {
+ public:
+  static Result<std::unique_ptr<GossipNode>> Make(const GossipOptions& options,
+                                                  std::span<const float> start);
+
+  uint64_t round() const override { return round_; }
+  std::span<const float> weights() const override { return weights_; }
+  size_t MaxMessageBytes() const override;
+
+  Result<GossipSends> OnRound() override;
+  Result<GossipSends> OnMoved(std::span<const float> moved) override;
+  Result<GossipSends> OnMessage(int from, std::span<const uint8_t> bytes) override;
+
+  bool is_waiting() const override { return has_moved_; }
+  bool is_owed() const override;
+  std::vector<int> WaitsFor() const override;
+
+  Result<GossipSends> Drop(int peer, uint64_t round) override;
+  Status Admit(int peer, uint64_t round) override;
+  uint64_t RoundsFrom(int peer) const override;
+
+  std::span<const float> ReplicaOf(int peer, size_t stream) const override;
+  std::span<const float> ReplicaAt(int peer, size_t stream) const override;
+
+  Result<GossipState> Save() override;
+  Status Load(const GossipState& state) override;
+
+ private:
+  using Vector = std::vector<float>;
+  // What has come of a round and does not count yet.
+  struct Received {
+    double weight = 1;
+    std::vector<Decoded> streams = {};
+  };
+
+  GossipRounds(const GossipOptions& options, EdgeOptions edge, std::span<const float> start);
+
+  int rank() const { return options_.rank; }
+  bool is_present(int peer, uint64_t round) const;
+  const Mixing& MixingAt(uint64_t round) const;
+  double TakesFrom(const Mixing& mixing, int peer, uint64_t round) const;
+  double GivesTo(const Mixing& mixing, int peer, uint64_t round) const;
+  bool IsComplete(uint64_t round) const;
+
+  bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
+  std::span<const float> StartOf(size_t stream) const;
+  std::vector<Outlet>& OutletsTo(int peer);
+  std::vector<Inlet>& InletsOf(int peer);
+  Result<Received> Decode(int from, const GossipMessage& message);
+
+  Status CheckMoved(std::span<const float> moved) const;
+  GossipRule::Round RoundNow();
+  Result<GossipSends> Show();
+  Status Encode(int peer, std::vector<uint8_t>* bytes);
+  void TakeMessages(uint64_t round);
+  void Mix(uint64_t round);
+  void TakeOwed();
+  Result<GossipSends> Advance();
+  void EndRound();
+  void Debias();
+
+  GossipOptions options_;
+  EdgeOptions edge_;
+  std::unique_ptr<GossipRule> rule_;
+  std::unique_ptr<Workspace> work_;
+  Vector start_;
+
+  uint64_t round_ = 0;
+  double weight_ = 1;             // push-sum's
+  Vector x_;                      // the weights; push-sum's numerators
+  Vector weights_;                // x_ / weight_
+  std::map<int, std::vector<Outlet>> outlets_;  // by receiver; of all if the graph is static
+  std::map<int, std::vector<Inlet>> inlets_;    // by sender
+  struct Absence {
+    uint64_t from = 0, until = 0;
+  };
+  std::map<int, std::vector<Absence>> absent_;
+  std::map<int, uint64_t> seen_;                // rounds of which a message has been taken
+
+  bool has_shown_ = false, has_moved_ = false;  // in this round
+  bool is_mixed_ = true;  // whether mixed_ is that of the messages that were sent last
+  Vector moved_;
+  GossipRule::Vectors shown_, mixed_;
+  std::vector<double> sum_;
+  mutable std::map<uint64_t, Mixing> mixings_;  // of a graph that changes: the last ones asked
+  std::map<int, std::map<uint64_t, Received>> inbox_;  // by sender and round
+  std::map<int, std::vector<uint8_t>> messages_;       // by receiver; of all if static
+};
+
+}  // namespace elastiquant
