@@ -110,6 +110,9 @@ class GossipNode {
   virtual std::span<const float> ReplicaOf(int peer, size_t stream) const = 0;
   virtual std::span<const float> ReplicaAt(int peer, size_t stream) const = 0;
 
+  // Returns the errors since the last call.
+  virtual GossipErrors TakeErrors() = 0;
+
   // Save between rounds, when nothing is owed. Load fails with kInvalidArgument, and changes
   // nothing, for a state of another algorithm, graph or size.
   virtual Result<GossipState> Save() = 0;

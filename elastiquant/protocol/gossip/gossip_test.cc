@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elastiquant/protocol/gossip/message.h"
+#include "elastiquant/protocol/gossip/step_search.h"
 
 namespace elastiquant {
 namespace {
@@ -249,6 +250,20 @@ TEST(GossipTest, MessagesThatAreNotDueAreRefused) {
   EXPECT_TRUE(node->OnMoved(Vector{0, 0}).ok());
   EXPECT_THAT(node->WaitsFor(), ElementsAre(3));
   EXPECT_FALSE(node->OnMoved(Vector{0, 0}).ok());
+}
+
+TEST(StepSearchTest, FineCodecsMayStepFarAndCoarseOnesMayNot) {
+  GossipOptions options{.graph = GraphOf("ring", 8), .codec = "fp32"};
+  const StepSearch exact = SearchGossipStep(options).value();
+  EXPECT_EQ(exact.best, 1);
+  // Without compression it is the square of the graph's contraction.
+  const double expected = options.graph->Factors().contraction;
+  EXPECT_NEAR(exact.trials[0].contraction, expected * expected, .02);
+  options.codec = "topk:ratio=0.01";
+  const StepSearch coarse = SearchGossipStep(options).value();
+  EXPECT_LT(coarse.best, .3);
+  EXPECT_GT(coarse.trials[0].contraction, 1);
+  EXPECT_EQ(SearchGossipStep(options)->best, coarse.best);
 }
 
 }  // namespace

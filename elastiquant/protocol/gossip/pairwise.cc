@@ -78,6 +78,7 @@ Status GossipPairs::Write(int peer, GossipPart part) {
     EQ_ASSIGN_OR_RETURN(
         const Outlet::Sent sent,
         edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank), *work_));
+    errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
   WriteGossipMessage(message, &message_);

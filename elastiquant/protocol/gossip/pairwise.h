@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -47,6 +48,8 @@ class GossipPairs final : public GossipNode {
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
   std::span<const float> ReplicaAt(int peer, size_t stream) const override;
 
+  GossipErrors TakeErrors() override { return std::exchange(errors_, {}); }
+
   Result<GossipState> Save() override;
   Status Load(const GossipState& state) override;
 
@@ -78,6 +81,7 @@ class GossipPairs final : public GossipNode {
   uint64_t round_ = 0;
   int asked_ = -1;  // whose answer is waited for
   std::vector<uint8_t> message_;
+  GossipErrors errors_;
 };
 
 }  // namespace elastiquant

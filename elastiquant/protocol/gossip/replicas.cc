@@ -24,6 +24,17 @@ float NearestScale(std::span<const float> v, std::span<const float> q) {
   return static_cast<float>(std::clamp(product / squares, 0.0, 1.0));
 }
 
+GossipErrors ErrorsOf(std::span<const float> v, const Decoded& decoded) {
+  GossipErrors errors;
+  for (size_t e = 0; e < v.size(); ++e) {
+    const auto value = static_cast<double>(v[e]);
+    const double error = value - static_cast<double>(decoded.scale * decoded.values[e]);
+    errors.squared_error += error * error;
+    errors.squared_norm += value * value;
+  }
+  return errors;
+}
+
 // Both ends do this.
 void MoveReplica(const EdgeOptions& options, const Decoded& decoded, uint64_t round,
                  std::vector<float>* replica) {
@@ -73,11 +84,12 @@ Result<Outlet::Sent> Outlet::Show(std::span<const float> values, uint64_t round,
   if (options_.shrinks && !options_.is_lossless()) {
     decoded.scale = NearestScale(message_, decoded.values);
   }
+  const GossipErrors errors = ErrorsOf(message_, decoded);
   stream_.Commit();
   MoveReplica(options_, decoded, round, &replica_);
   for (size_t e = 0; e < lost_.size(); ++e) lost_[e] = message_[e] - replica_[e];
   decoded_ = std::move(decoded.values);
-  return Sent{decoded.scale, frame};
+  return Sent{decoded.scale, frame, errors};
 }
 
 void Outlet::ForEachField(const FieldVisitor& fn) {

@@ -30,6 +30,18 @@ struct EdgeOptions {
 
 using FieldVisitor = std::function<void(std::string_view name, std::span<float> values)>;
 
+// Of the messages that a worker has encoded.
+struct GossipErrors {
+  double squared_error = 0;  // of what replicas are moved by, against what is encoded
+  double squared_norm = 0;   // of what is encoded
+
+  GossipErrors& operator+=(const GossipErrors& other) {
+    squared_error += other.squared_error;
+    squared_norm += other.squared_norm;
+    return *this;
+  }
+};
+
 // The sender's end.
 class Outlet {
  public:
@@ -39,6 +51,7 @@ class Outlet {
   struct Sent {
     float scale = 1;
     std::span<const uint8_t> frame;  // valid until the next Show
+    GossipErrors errors;
   };
   // Encodes what the replica lacks of `values`, as `update` says, and moves the replica as the
   // receiver will. `round` counts from 0. Fails where the codec does, and has changed nothing

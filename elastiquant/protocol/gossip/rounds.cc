@@ -159,6 +159,7 @@ Status GossipRounds::Encode(int peer, std::vector<uint8_t>* bytes) {
     EQ_ASSIGN_OR_RETURN(const Outlet::Sent sent,
                         outlets[s].Show(shown_[s], round_,
                                         KeyOf(options_, round_, rank(), peer, s), *work_));
+    errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
   WriteGossipMessage(message, bytes);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <optional>
 #include <vector>
 
@@ -33,6 +34,8 @@ class GossipRounds final : public GossipNode {
 
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
   std::span<const float> ReplicaAt(int peer, size_t stream) const override;
+
+  GossipErrors TakeErrors() override { return std::exchange(errors_, {}); }
 
   Result<GossipState> Save() override;
   Status Load(const GossipState& state) override;
@@ -89,6 +92,7 @@ class GossipRounds final : public GossipNode {
   std::map<int, std::vector<Absence>> absent_;
   std::map<int, uint64_t> seen_;                // rounds of which a message has been taken
 
+  GossipErrors errors_;
   bool has_shown_ = false, has_moved_ = false;  // in this round
   bool is_mixed_ = true;  // whether mixed_ is that of the messages that were sent last
   Vector moved_;

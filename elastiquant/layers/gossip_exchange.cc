@@ -1,0 +1,143 @@
+#include "elastiquant/layers/gossip_exchange.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "elastiquant/base/stopwatch.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr uint32_t kGossipTag = 7;
+
+}  // namespace
+
+Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
+                                                             GossipOptions options,
+                                                             std::span<const float> start) {
+  options.rank = comm->rank();
+  if (options.graph && options.graph->nodes() != static_cast<size_t>(comm->world_size())) {
+    return InvalidArgument("the graph has " + std::to_string(options.graph->nodes()) +
+                           " nodes, and there are " + std::to_string(comm->world_size()) +
+                           " workers");
+  }
+  EQ_ASSIGN_OR_RETURN(std::unique_ptr<GossipNode> node, GossipNode::Make(options, start));
+  return std::unique_ptr<GossipExchange>(new GossipExchange(comm, std::move(node)));
+}
+
+GossipExchange::~GossipExchange() { (void)JoinServer(); }
+
+// Sends what the node says. The communicator copies the bytes.
+Status GossipExchange::Deliver(const Result<GossipSends>& sends) {
+  EQ_RETURN_IF_ERROR(sends.status());
+  if (sends->empty()) return {};
+  EQ_RETURN_IF_ERROR(FlushSent());
+  for (const GossipSend& send : *sends) {
+    sent_.push_back(comm_->Send(send.to, kGossipTag, send.bytes));
+  }
+  return {};
+}
+
+// Waits until the messages before have left: so no more than two rounds of them are in memory.
+Status GossipExchange::FlushSent() {
+  for (const auto& transfer : std::exchange(sent_, {})) {
+    EQ_RETURN_IF_ERROR(transfer->Wait().status());
+  }
+  return {};
+}
+
+void GossipExchange::SayWhomItWaitsFor() {
+  std::string list;
+  for (const int peer : node_->WaitsFor()) {
+    list += (list.empty() ? "" : ", ") + std::to_string(peer);
+  }
+  comm_->SetActivity("waiting for its neighbours " + list);
+}
+
+// The next message, whoever sent it.
+Status GossipExchange::TakeOne() {
+  SayWhomItWaitsFor();
+  const Stopwatch waiting;
+  const auto incoming = comm_->Receive(kAnyPeer, kGossipTag, node_->MaxMessageBytes());
+  EQ_RETURN_IF_ERROR(incoming->Wait().status());
+  stats_.wait_seconds += waiting.Seconds();
+  const Stopwatch decoding;
+  const Result<GossipSends> sends = node_->OnMessage(incoming->from(), incoming->bytes());
+  stats_.decode_seconds += decoding.Seconds();
+  return Deliver(sends);
+}
+
+void GossipExchange::Serve() {
+  while (true) {
+    size_t room = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!node_->is_serving()) return;
+      room = node_->MaxMessageBytes();
+    }
+    const auto incoming = comm_->Receive(kAnyPeer, kGossipTag, room);
+    Status status = incoming->Wait().status();
+    const std::lock_guard lock(mutex_);
+    const Stopwatch decoding;
+    if (status.ok()) status = Deliver(node_->OnMessage(incoming->from(), incoming->bytes()));
+    stats_.decode_seconds += decoding.Seconds();
+    if (!status.ok()) {
+      server_status_ = std::move(status);
+      return;
+    }
+  }
+}
+
+Status GossipExchange::JoinServer() {
+  if (server_.joinable()) server_.join();
+  return server_status_;
+}
+
+Status GossipExchange::Begin() {
+  const std::lock_guard lock(mutex_);
+  EQ_RETURN_IF_ERROR(server_status_);
+  EQ_RETURN_IF_ERROR(Deliver(node_->OnRound()));
+  if (node_->is_serving() && !server_.joinable()) server_ = std::thread([this] { Serve(); });
+  return {};
+}
+
+void GossipExchange::CopyWeights(std::span<float> weights) {
+  const std::lock_guard lock(mutex_);
+  std::ranges::copy(node_->weights(), weights.begin());
+}
+
+Status GossipExchange::Finish(std::span<const float> moved) {
+  const std::lock_guard lock(mutex_);
+  EQ_RETURN_IF_ERROR(server_status_);
+  const Stopwatch encoding;
+  const Result<GossipSends> sends = node_->OnMoved(moved);
+  stats_.encode_seconds += encoding.Seconds();
+  EQ_RETURN_IF_ERROR(Deliver(sends));
+  // Who answers never waits here, so that its thread is not locked out.
+  while (node_->is_waiting()) EQ_RETURN_IF_ERROR(TakeOne());
+  ++rounds_;
+  return {};
+}
+
+Status GossipExchange::Pause() {
+  if (server_.joinable()) {
+    comm_->SetActivity("waiting for its neighbours to come to an end");
+    const Status status = JoinServer();
+    server_ = {};
+    EQ_RETURN_IF_ERROR(status);
+  }
+  EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
+  while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
+  return FlushSent();
+}
+
+ReducerStats GossipExchange::TakeStats() {
+  const std::lock_guard lock(mutex_);
+  const GossipErrors errors = node_->TakeErrors();
+  stats_.squared_error = errors.squared_error;
+  stats_.squared_norm = errors.squared_norm;
+  return std::exchange(stats_, {});
+}
+
+}  // namespace elastiquant
