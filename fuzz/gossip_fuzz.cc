@@ -1,4 +1,5 @@
-// Arbitrary bytes as a neighbour's message: what is not refused must leave a worker that goes on.
+// Arbitrary bytes as a neighbour's message: what is not refused must leave a worker that goes
+// on.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

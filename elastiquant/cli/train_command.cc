@@ -179,21 +179,31 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
          "what workers have learnt alone: local-sgd, diloco or sparseloco; or "
          "gradients whose means come later: delayed; or those that have changed enough: "
          "lag-wk, lag-ps, laq or lasg; or the samples themselves: "
-         "quantised-data[:cache=1,refine=0,central=0,skip=0,unbiased=0]")
+         "quantised-data[:cache=1,refine=0,central=0,skip=0,unbiased=0]; "
+         "or weights, to neighbours only: dpsgd, d2, gradient-tracking, dcd, ecd, "
+         "choco[:delay=0], deepsqueeze, ad-psgd, sgp or noloco[:lr=0.7,momentum=0.3]")
       ->capture_default_str();
   app.add_option(
          "--ratio", o.ratio,
          "Part of the coordinates that uniform, dagc-r and dagc-a send in the mean over "
          "workers, and accordion at most; 0.1 by default")
       ->check(CLI::PositiveNumber);
+  app.add_option("--graph", o.graph,
+                 "Who the neighbours are: ring, torus, hypercube, star, complete, exponential, "
+                 "one-peer-exponential, random-regular, erdos-renyi, random-pairs, or a file "
+                 "of edges (`elastiquant graph --help`)");
+  app.add_option("--gossip-step", o.gossip_step,
+                 "How far weights follow what neighbours show, above 0 and up to 1; auto "
+                 "searches for it if the codec loses anything")
+      ->capture_default_str();
   app.add_option("--samples", o.samples,
                  "How images travel under quantised-data: jpeg:quality=1..100, or "
                  "pixels:bits=1..8,rounding=dither|nearest")
       ->capture_default_str();
   app.add_option(
          "--every", o.every,
-         "Steps from one exchange to the next; by default 32, 30 of sparseloco, 1 of delayed "
-         "and of the algorithms with --ratio")
+         "Steps from one exchange to the next; by default 32, 30 of sparseloco, and 1 of "
+         "delayed, of the algorithms with --ratio and of those with --graph but noloco")
       ->check(CLI::PositiveNumber);
   app.add_option("--every-later", o.every_later,
                  "Rounds of other lengths later, as 8@500,4@800: of 8 steps once 500 are made");

@@ -30,8 +30,8 @@ class GossipExchange {
   Status Begin();
   // Copies the weights at which the next gradient is to be computed.
   void CopyWeights(std::span<float> weights);
-  // Takes how far the optimiser has moved them, and returns when the round has ended here. Fails
-  // with kUnavailable if a worker was lost.
+  // Takes how far the optimiser has moved them, and returns when the round has ended here.
+  // Fails with kUnavailable if a worker was lost.
   Status Finish(std::span<const float> moved);
   // Collective, between two rounds: returns when nothing is under way any more. Must be called
   // before the last weights are read, and before Save.

@@ -121,19 +121,17 @@ TEST(GossipExchangeTest, TheGraphMustHaveAsManyNodesAsThereAreWorkers) {
 
 TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   std::vector<Status> ends(4);
-  RunWorld(
-      WorldOptions(4),
-      [&](Communicator& comm) {
-        const auto gossip = MakeExchange(&comm, {GossipKind::kDpsgd, "ring", "fp32"});
-        Vector x(kGossipElements);
-        const auto w = static_cast<size_t>(comm.rank());
-        if (comm.rank() == 2) {
-          ASSERT_TRUE(Rounds(gossip.get(), 2, 3, .1f, &x).ok());
-          comm.Abort(Unavailable("it was told to"));
-          return;
-        }
-        ends[w] = Rounds(gossip.get(), comm.rank(), 1000, .1f, &x);
-      });
+  RunWorld(WorldOptions(4), [&](Communicator& comm) {
+    const auto gossip = MakeExchange(&comm, {GossipKind::kDpsgd, "ring", "fp32"});
+    Vector x(kGossipElements);
+    const auto w = static_cast<size_t>(comm.rank());
+    if (comm.rank() == 2) {
+      ASSERT_TRUE(Rounds(gossip.get(), 2, 3, .1f, &x).ok());
+      comm.Abort(Unavailable("it was told to"));
+      return;
+    }
+    ends[w] = Rounds(gossip.get(), comm.rank(), 1000, .1f, &x);
+  });
   for (const size_t w : {0, 1, 3}) {
     EXPECT_EQ(ends[w].code(), StatusCode::kUnavailable) << ends[w].ToString();
   }

@@ -127,11 +127,13 @@ void RunRecord::SetMeanBytes(const WorkerBytes& mean) {
   own_ = {};
 }
 
-void RunRecord::EndEpoch(int64_t epoch, double test_accuracy, double test_loss) {
+void RunRecord::EndEpoch(int64_t epoch, double test_accuracy, double test_loss,
+                         const json& more) {
   json entry = epoch_.ToJson();
   entry["epoch"] = epoch;
   entry["test_accuracy"] = NumberOrNull(test_accuracy);
   entry["test_loss"] = NumberOrNull(test_loss);
+  entry.update(more);
   epochs_.push_back(std::move(entry));
   epoch_ = {};
 }

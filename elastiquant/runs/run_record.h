@@ -74,8 +74,9 @@ class RunRecord {
  public:
   void AddStep(const StepRecord& step);
   // Closes the epoch that the steps since the last call make up. `test_accuracy` is in per
-  // cent, NaN if there was no evaluation.
-  void EndEpoch(int64_t epoch, double test_accuracy, double test_loss);
+  // cent, NaN if there was no evaluation; `more` has further fields of the epoch.
+  void EndEpoch(int64_t epoch, double test_accuracy, double test_loss,
+                const nlohmann::json& more = nlohmann::json::object());
   void AddOverhead(double evaluate_seconds, double checkpoint_seconds);
 
   // own_bytes returns this worker's bytes of the steps since the last SetMeanBytes.

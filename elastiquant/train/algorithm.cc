@@ -33,6 +33,21 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
   return kinds;
 }
 
+const std::map<std::string_view, GossipKind>& GossipKinds() {
+  static const std::map<std::string_view, GossipKind> kinds = {
+      {"dpsgd", GossipKind::kDpsgd},
+      {"d2", GossipKind::kD2},
+      {"gradient-tracking", GossipKind::kTracking},
+      {"dcd", GossipKind::kDcd},
+      {"ecd", GossipKind::kEcd},
+      {"choco", GossipKind::kChoco},
+      {"deepsqueeze", GossipKind::kDeepSqueeze},
+      {"ad-psgd", GossipKind::kAdPsgd},
+      {"sgp", GossipKind::kPushSum},
+      {"noloco", GossipKind::kNoLoCo}};
+  return kinds;
+}
+
 // Where the value of a parameter goes: one of the pointers is set.
 struct Parameter {
   int64_t* count = nullptr;
@@ -51,6 +66,17 @@ std::map<std::string_view, Parameter> LazyParametersOf(Algorithm& a) {
   return {{"history", {.count = &a.history, .most = 1000}},
           {"xi", {.rate = &a.xi}},
           {"silence", {.count = &a.silence, .least = 0}}};
+}
+
+std::map<std::string_view, Parameter> GossipParametersOf(Algorithm& a) {
+  if (a.gossip == GossipKind::kChoco) {
+    a.delay = 0;
+    return {{"delay", {.count = &a.delay, .least = 0, .most = 1}}};
+  }
+  if (a.gossip != GossipKind::kNoLoCo) return {};
+  a.outer_rate = .7;
+  a.outer_momentum = .3;
+  return {{"lr", {.rate = &a.outer_rate}}, {"momentum", {.share = &a.outer_momentum}}};
 }
 
 std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
@@ -95,6 +121,8 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
               {"skip", {.share = &a.skipped}},
               {"unbiased", flag(&a.unbiased)}};
     }
+    case AlgorithmKind::kGossip:
+      return GossipParametersOf(a);
     case AlgorithmKind::kDemo:
       a.decay = .999;
       a.block = 64;
@@ -139,16 +167,19 @@ Status SetValue(const std::string& owner, const std::string& key, std::string_vi
 Result<Algorithm> ParseAlgorithm(std::string_view text) {
   EQ_ASSIGN_OR_RETURN(const Spec spec, ParseSpec(text));
   const auto kind = Kinds().find(spec.codec.name);
-  if (kind == Kinds().end() || !spec.modifiers.empty()) {
-    return InvalidArgument("algorithm '" + std::string(text) +
-                           "' is not known; valid are: " + Listed(Kinds()));
+  const auto gossip = GossipKinds().find(spec.codec.name);
+  const bool is_gossip = gossip != GossipKinds().end();
+  if ((kind == Kinds().end() && !is_gossip) || !spec.modifiers.empty()) {
+    return InvalidArgument("algorithm '" + std::string(text) + "' is not known; valid are: " +
+                           Listed(Kinds()) + ", " + Listed(GossipKinds()));
   }
-  if (kind->second == AlgorithmKind::kSparsity) {
+  if (!is_gossip && kind->second == AlgorithmKind::kSparsity) {
     EQ_RETURN_IF_ERROR(policy::ParseSparsity(text).status());
     return Algorithm{.kind = AlgorithmKind::kSparsity};
   }
   const std::string owner = "algorithm '" + spec.codec.name + "'";
-  Algorithm algorithm{.kind = kind->second};
+  Algorithm algorithm{.kind = is_gossip ? AlgorithmKind::kGossip : kind->second};
+  if (is_gossip) algorithm.gossip = gossip->second;
   const auto parameters = ParametersOf(algorithm);
   for (const auto& [key, value] : spec.codec.pairs) {
     const auto found = parameters.find(key);
@@ -161,11 +192,46 @@ Result<Algorithm> ParseAlgorithm(std::string_view text) {
   return algorithm;
 }
 
-std::string_view CodecOf(AlgorithmKind kind) {
+namespace {
+
+std::string_view GossipCodecOf(GossipKind kind) {
   switch (kind) {
+    case GossipKind::kChoco:
+      return "dither:bits=1";
+    case GossipKind::kDcd:
+    case GossipKind::kEcd:
+    case GossipKind::kDeepSqueeze:
+      return "qsgd:bits=8";
+    default:
+      return "fp32";
+  }
+}
+
+}  // namespace
+
+std::string_view GraphOf(GossipKind kind) {
+  switch (kind) {
+    case GossipKind::kD2:
+      return "ring:lazy=1";
+    case GossipKind::kDcd:
+    case GossipKind::kEcd:
+    case GossipKind::kDeepSqueeze:
+    case GossipKind::kAdPsgd:
+      return "ring";
+    case GossipKind::kNoLoCo:
+      return "random-pairs";
+    default:
+      return "one-peer-exponential";
+  }
+}
+
+std::string_view CodecOf(const Algorithm& algorithm) {
+  switch (algorithm.kind) {
     case AlgorithmKind::kAllReduce:
     case AlgorithmKind::kSparsity:  // it depends on how much is sent: UsualCodecOf
       return "";
+    case AlgorithmKind::kGossip:
+      return GossipCodecOf(algorithm.gossip);
     case AlgorithmKind::kOneBitAdam:
     case AlgorithmKind::kZeroOneAdam:
       return "efsign|ef:lr=outside";
@@ -189,8 +255,10 @@ std::string_view CodecOf(AlgorithmKind kind) {
   return "";
 }
 
-int64_t EveryOf(AlgorithmKind kind) {
+int64_t EveryOf(const Algorithm& algorithm) {
+  const AlgorithmKind kind = algorithm.kind;
   if (kind == AlgorithmKind::kDelayed || kind == AlgorithmKind::kSparsity) return 1;
+  if (algorithm.is_gossip()) return algorithm.gossip == GossipKind::kNoLoCo ? 32 : 1;
   return kind == AlgorithmKind::kSparseLoCo ? 30 : 32;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/protocol/gossip/rules.h"
 
 namespace elastiquant {
 
@@ -24,6 +25,7 @@ enum class AlgorithmKind : uint8_t {
   kLasg,
   kSparsity,       // worker_codecs.h: uniform, dagc-r, dagc-a and accordion
   kQuantisedData,  // data_runner.h
+  kGossip,         // gossip_runner.h: those of GossipKind
 };
 
 struct Algorithm {
@@ -46,6 +48,8 @@ struct Algorithm {
   int64_t unbiased = 0;  // 1: samples are skipped by chance, and others weigh more
   double skipped = 0;    // the share of samples that is skipped
 
+  GossipKind gossip = GossipKind::kDpsgd;  // of kGossip
+
   // Of algorithms that reuse what was sent before, as LazyOptions has them.
   int64_t history = 0, silence = 0;
   double xi = 0;
@@ -58,6 +62,7 @@ struct Algorithm {
     return kind == AlgorithmKind::kLocalSgd || kind == AlgorithmKind::kDiLoCo ||
            kind == AlgorithmKind::kSparseLoCo;
   }
+  bool is_gossip() const { return kind == AlgorithmKind::kGossip; }
   bool is_adam() const {
     return kind == AlgorithmKind::kOneBitAdam || kind == AlgorithmKind::kZeroOneAdam;
   }
@@ -72,15 +77,20 @@ struct Algorithm {
 // "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
 // "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
 // "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
-// "lasg" (xi=0.1), or "quantised-data:cache=1,refine=0,central=0,skip=0,unbiased=0", or what
-// policy::ParseSparsity takes. Fails with kInvalidArgument, which lists what is valid.
+// "lasg" (xi=0.1), or "quantised-data:cache=1,refine=0,central=0,skip=0,unbiased=0", or
+// "dpsgd", "d2", "gradient-tracking", "dcd", "ecd", "choco:delay=0", "deepsqueeze", "ad-psgd",
+// "sgp" or "noloco:lr=0.7,momentum=0.3", or what policy::ParseSparsity takes. Fails with
+// kInvalidArgument, which lists what is valid.
 Result<Algorithm> ParseAlgorithm(std::string_view text);
 
 // Returns the steps that workers train alone for, as published.
-int64_t EveryOf(AlgorithmKind kind);
+int64_t EveryOf(const Algorithm& algorithm);
 
 // Returns the codec that was published with it, or an empty text for "allreduce", which has
 // none, and for those of which it depends on options (UsualCodecOf).
-std::string_view CodecOf(AlgorithmKind kind);
+std::string_view CodecOf(const Algorithm& algorithm);
+
+// Returns the graph that is usual for a gossip algorithm.
+std::string_view GraphOf(GossipKind kind);
 
 }  // namespace elastiquant

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <bit>
+#include <utility>
 
 #include "elastiquant/train/prediction.h"
 
@@ -41,12 +42,16 @@ Result<Evaluation> Evaluate(Replica& replica, TestLoader& loader, Communicator& 
   EQ_ASSIGN_OR_RETURN(const auto correct, comm.AllGather(static_cast<uint64_t>(own.correct)));
   EQ_ASSIGN_OR_RETURN(const auto losses, comm.AllGather(std::bit_cast<uint64_t>(own.loss)));
   double n = 0, hits = 0, loss = 0;
+  std::vector<double> by_worker;
   for (size_t rank = 0; rank < samples.size(); ++rank) {
     n += static_cast<double>(samples[rank]);
     hits += static_cast<double>(correct[rank]);
     loss += std::bit_cast<double>(losses[rank]);
+    by_worker.push_back(100.0 * static_cast<double>(correct[rank]) /
+                        static_cast<double>(samples[rank]));
   }
-  return Evaluation{.accuracy = 100.0 * hits / n, .loss = loss / n};
+  return Evaluation{
+      .accuracy = 100.0 * hits / n, .loss = loss / n, .by_worker = std::move(by_worker)};
 }
 
 }  // namespace elastiquant

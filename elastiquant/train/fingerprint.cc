@@ -71,6 +71,11 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (ParseAlgorithm(o.algorithm)->kind == AlgorithmKind::kSparsity) {
     print["--ratio"] = RatioOf(o);
   }
+  if (algorithm.is_gossip()) {
+    print["--every"] = RoundOf(o);
+    print["--graph"] = GraphOf(o);
+    print["--gossip-step"] = o.gossip_step;
+  }
   if (!o.compute.empty()) {
     print["--compute"] = o.compute;
     print["--replay"] = o.replay;

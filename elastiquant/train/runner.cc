@@ -6,6 +6,7 @@
 #include "elastiquant/train/all_reduce_runner.h"
 #include "elastiquant/train/data_runner.h"
 #include "elastiquant/train/delayed_runner.h"
+#include "elastiquant/train/gossip_runner.h"
 #include "elastiquant/train/lazy_runner.h"
 #include "elastiquant/train/local_runner.h"
 
@@ -18,6 +19,7 @@ Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
   if (TrainsAlone(options)) return LocalRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kDelayed) return DelayedRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kQuantisedData) return DataRunner::Make(options, place);
+  if (algorithm.is_gossip()) return GossipRunner::Make(options, place);
   if (algorithm.is_lazy()) return LazyRunner::Make(options, place);
   return AllReduceRunner::Make(options, place, std::move(dump));
 }

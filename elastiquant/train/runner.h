@@ -81,6 +81,8 @@ class Runner {
   // Whether the shared model is on all workers after each step. If not, ShareBuffers brings it
   // there.
   virtual bool has_replicas() const { return true; }
+  // Whether each worker trains a model of its own, of which the shared one is the mean.
+  virtual bool has_own_models() const { return false; }
   // The replica, as it is now on all workers, is what the run starts from.
   virtual void StartFromReplica() {}
 
@@ -114,6 +116,10 @@ class Runner {
   // Returns what the messages of this worker were made of since the runner was made, where
   // samples travel ("samples" in docs/metrics.md), or null.
   virtual nlohmann::json Samples() const { return nullptr; }
+
+  // Returns what the summary has of the graph that workers meet on ("graph" and what goes with
+  // it in docs/metrics.md), or null.
+  virtual nlohmann::json Network() const { return nullptr; }
 
   // Returns the runner as one of rounds, or null if it has none. A Run of such a runner that
   // fails because a worker was lost may be called again, for the same step, in another group.

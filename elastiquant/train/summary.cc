@@ -44,12 +44,15 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
     if (options.bits_policy.empty()) summary["policy"]["ratio"] = RatioOf(options);
   }
   if (!facts.samples.is_null()) summary["samples"] = facts.samples;
+  if (!facts.network.is_null()) summary.update(facts.network);
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
   summary["codec"] = options.codec;
   const std::shared_ptr<const Codec> codec = MakeCodec(options.codec).value();
   summary["codec_spec"] = codec->spec();
-  summary["exchange"] = ExchangeOf(options, codec, facts.world_size).value().Describe();
+  summary["exchange"] = facts.network.is_null()
+                            ? ExchangeOf(options, codec, facts.world_size).value().Describe()
+                            : "gossip";
   summary["world_size"] = facts.world_size;
   summary["batch"] = options.batch;
   summary["seed"] = options.seed;

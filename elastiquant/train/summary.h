@@ -32,6 +32,7 @@ struct RunFacts {
   std::vector<uint64_t> uploads;     // by worker: how often it sent values in them
   nlohmann::json policy = nullptr;   // Runner::Policy
   nlohmann::json samples = nullptr;  // Runner::Samples
+  nlohmann::json network = nullptr;  // Runner::Network
   nlohmann::json losses = nlohmann::json::array();  // of workers, as docs/metrics.md has them
   const Shares* shares = nullptr;                   // null if no worker has a share of its own
 };

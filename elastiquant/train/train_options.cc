@@ -35,7 +35,7 @@ std::string UsualCodecOf(const TrainOptions& options) {
   if (!options.bits_policy.empty()) return "dither";
   const auto algorithm = ParseAlgorithm(options.algorithm);
   if (!algorithm.ok()) return "";
-  if (algorithm->kind != AlgorithmKind::kSparsity) return std::string(CodecOf(algorithm->kind));
+  if (algorithm->kind != AlgorithmKind::kSparsity) return std::string(CodecOf(*algorithm));
   return policy::TopKOf(policy::ParseSparsity(options.algorithm).value(), RatioOf(options));
 }
 
@@ -61,7 +61,22 @@ bool TrainsAlone(const TrainOptions& options) {
 
 int64_t RoundOf(const TrainOptions& options) {
   if (options.every != 0) return options.every;
-  return EveryOf(ParseAlgorithm(options.algorithm).value().kind);
+  return EveryOf(ParseAlgorithm(options.algorithm).value());
+}
+
+std::string GraphOf(const TrainOptions& options) {
+  if (!options.graph.empty()) return options.graph;
+  return std::string(GraphOf(ParseAlgorithm(options.algorithm).value().gossip));
+}
+
+Result<std::optional<double>> GossipStepOf(const TrainOptions& options) {
+  double step = 0;
+  if (options.gossip_step == "auto") return std::optional<double>();
+  if (ParseNumber(options.gossip_step, &step) && step > 0 && step <= 1) {
+    return std::optional<double>(step);
+  }
+  return InvalidArgument("--gossip-step is '" + options.gossip_step +
+                         "'; give a number above 0, up to 1, or auto");
 }
 
 int64_t DelayOf(const TrainOptions& options) {

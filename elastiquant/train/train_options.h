@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,10 @@ struct UpdateOptions {
   std::string every_later;
   // The power of peak / rate by which rounds grow (GrowingRounds), 0 to 3.
   int64_t every_growth = 0;
+  // Who averages with whom, as Graph::Parse takes it, and how far weights follow what is shown
+  // (GossipStepOf). For algorithms without a centre; an empty graph is the usual one (GraphOf).
+  std::string graph;
+  std::string gossip_step = "auto";
   // Of algorithms by which workers send unequal parts: the part of the coordinates that is sent
   // in the mean. 0: RatioOf has the default.
   double ratio = 0;
@@ -141,6 +146,12 @@ std::string UsualCodecOf(const TrainOptions& options);
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size);
+
+// Returns the graph of a gossip algorithm.
+std::string GraphOf(const TrainOptions& options);
+// Returns the step, or nothing if it is to be searched for. Fails with kInvalidArgument if
+// options.gossip_step is neither.
+Result<std::optional<double>> GossipStepOf(const TrainOptions& options);
 
 // Whether workers train alone between two exchanges: an algorithm that is_local(), or one by
 // which workers send unequal parts, if they do so every few steps.

@@ -1,4 +1,5 @@
 // What `train` refuses before it does anything, and what to give instead.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/policy/bit_policy.h"
 #include "elastiquant/policy/worker_sparsity.h"
+#include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/emulated_compute.h"
@@ -164,6 +166,27 @@ Status ValidateLazy(const TrainOptions& o) {
   return ValidatePlainCodec(o);
 }
 
+// What is needed where there is no centre.
+Status ValidateGossip(const TrainOptions& o, const Algorithm& algorithm) {
+  const std::string given = "--algorithm " + o.algorithm;
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
+  if (!o.codec_down.empty() || o.exchange != "auto" || o.fragments != 1) {
+    return InvalidArgument(given + " sends weights to neighbours: it has neither --exchange " +
+                           "nor --codec-down nor --fragments");
+  }
+  EQ_ASSIGN_OR_RETURN(const std::optional<double> step, GossipStepOf(o));
+  const auto graph = Graph::Parse(GraphOf(o), static_cast<size_t>(o.workers), o.seed);
+  if (!graph.ok()) return InvalidArgument("--graph: " + graph.status().message());
+  GossipOptions options{.kind = algorithm.gossip, .graph = *graph, .elements = 1};
+  options.codec = o.codec;
+  options.step = step.value_or(1);
+  options.delay = std::max<int64_t>(algorithm.delay, 0);
+  const float start = 0;
+  const auto node = GossipNode::Make(options, {&start, 1});
+  if (!node.ok()) return InvalidArgument(given + ": " + node.status().message());
+  return ValidatePlainCodec(o);
+}
+
 // What is needed where samples travel.
 Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
@@ -201,6 +224,11 @@ Status ValidateAlgorithm(const TrainOptions& o) {
         "(local-sgd, diloco, sparseloco, and with --every those that send unequal parts)");
   }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
+  if (algorithm->is_gossip()) return ValidateGossip(o, *algorithm);
+  if (!o.graph.empty() || o.gossip_step != "auto") {
+    return InvalidArgument("--graph and --gossip-step are for algorithms without a centre, " +
+                           std::string("such as dpsgd and choco"));
+  }
   const bool has_every = algorithm->kind == AlgorithmKind::kSparsity;
   if (has_every) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
   if ((o.every != 0 && !has_every) || o.fragments != 1) {

@@ -123,6 +123,7 @@ class TrainingRun {
   Status SaveAll();
   Status ShareBytes();
   Status EndEpoch();
+  Status EvaluateOwn();
   Status MeasureEpoch();
   Status Certify(int64_t epoch);
   Status CheckReplicas();
@@ -161,9 +162,10 @@ class TrainingRun {
   Station station_ = Station::kStep;  // that is next
   uint64_t furthest_ = 0;             // what some worker of the group has passed already
   bool between_rounds_ = false;
-  std::vector<int> group_;  // as this worker has last gone on in one
-  bool is_over_ = false;    // the others have finished the run
-  Evaluation evaluation_;   // the last one
+  std::vector<int> group_;         // as this worker has last gone on in one
+  bool is_over_ = false;           // the others have finished the run
+  nlohmann::json own_accuracies_;  // by worker, of the evaluation that was made last
+  Evaluation evaluation_;          // the last one
 };
 
 }  // namespace elastiquant

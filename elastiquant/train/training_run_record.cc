@@ -48,8 +48,24 @@ Status TrainingRun::EndEpoch() {
   EQ_RETURN_IF_ERROR(At(Station::kEpoch, [this] { return MeasureEpoch(); }));
   const int64_t epoch = epoch_of(state_.step - 1);
   if (is_first()) progress_->Epoch(epoch, state_.record.epoch(), evaluation_.accuracy);
-  state_.record.EndEpoch(epoch, evaluation_.accuracy, evaluation_.loss);
+  nlohmann::json more = nlohmann::json::object();
+  if (!own_accuracies_.is_null()) {
+    more["own_accuracy"] = std::exchange(own_accuracies_, nullptr);
+    more["consensus_distance"] = runner_->Network().at("consensus_distance");
+  }
+  state_.record.EndEpoch(epoch, evaluation_.accuracy, evaluation_.loss, more);
   return is_first() ? Certify(epoch) : Status::Ok();
+}
+
+// Collective. Where each worker has a model of its own: how good these are, each on its
+// worker's share of the test set.
+Status TrainingRun::EvaluateOwn() {
+  own_accuracies_ = nullptr;
+  if (!runner_->has_own_models()) return {};
+  EQ_ASSIGN_OR_RETURN(const Evaluation own,
+                      Evaluate(*replica_, *test_loader_, comm_, agreement_));
+  own_accuracies_ = own.by_worker;
+  return {};
 }
 
 // Collective.
@@ -64,6 +80,7 @@ Status TrainingRun::MeasureEpoch() {
     const Stopwatch watch;
     comm_.SetActivity("in an evaluation");
     runner_->Strike(FaultMoment::kEvaluation, last_step());
+    EQ_RETURN_IF_ERROR(EvaluateOwn());
     const SharedModel shared(runner_.get());
     EQ_RETURN_IF_ERROR(runner_->ShareBuffers());
     EQ_ASSIGN_OR_RETURN(evaluation_, Evaluate(*replica_, *test_loader_, comm_, agreement_));
@@ -133,6 +150,7 @@ RunFacts TrainingRun::Facts() const {
           .uploads = {},
           .policy = runner_->Policy(),
           .samples = runner_->Samples(),
+          .network = runner_->Network(),
           .losses = state_.losses,
           .shares = shares_.samples.empty() ? nullptr : &shares_};
 }

@@ -23,9 +23,10 @@ Status CheckOptions(const GossipOptions& o, std::span<const float> start) {
     return InvalidArgument("messages can be waited for at once, or a round later");
   }
   if (o.graph->is_balanced() || o.kind == GossipKind::kPushSum) return {};
-  return InvalidArgument("only sgp can use a graph on which some take more than they give: "
-                         "the rows of " +
-                         o.graph->spec() + " do not add up to 1");
+  return InvalidArgument(
+      "only sgp can use a graph on which some take more than they give: "
+      "the rows of " +
+      o.graph->spec() + " do not add up to 1");
 }
 
 }  // namespace

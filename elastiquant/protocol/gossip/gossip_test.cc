@@ -38,7 +38,9 @@ class Few {
   }
 
   GossipNode& operator[](size_t w) { return *nodes_[w]; }
-  Vector x(size_t w) const { return {nodes_[w]->weights().begin(), nodes_[w]->weights().end()}; }
+  Vector x(size_t w) const {
+    return {nodes_[w]->weights().begin(), nodes_[w]->weights().end()};
+  }
 
   void Round(const std::vector<Vector>& moved) {
     std::vector<std::tuple<int, int, std::vector<uint8_t>>> mail;

@@ -1,6 +1,6 @@
 // Many workers in a network in memory that delays, reorders and loses messages, and on which
-// workers die and come back: 1,000 random schedules of each algorithm. A failing seed can be run
-// alone: GOSSIP_SEED=N build/release/bin/protocol_test --gtest_filter='*GossipWorld*'.
+// workers die and come back: 1,000 random schedules of each algorithm. A failing seed can be
+// run alone: GOSSIP_SEED=N build/release/bin/protocol_test --gtest_filter='*GossipWorld*'.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,9 @@ struct World {
   void Post(int from, const Result<GossipSends>& sends) {
     ASSERT_TRUE(sends.ok()) << "worker " << from << ": " << sends.status().ToString();
     for (const GossipSend& send : *sends) {
-      mail.push_back({from, send.to, ReadGossipMessage(send.bytes)->round,
+      mail.push_back({from,
+                      send.to,
+                      ReadGossipMessage(send.bytes)->round,
                       {send.bytes.begin(), send.bytes.end()}});
     }
   }
@@ -227,9 +229,8 @@ struct Case {
 };
 
 const std::vector<std::string>& Undirected() {
-  static const std::vector<std::string> graphs = {"ring",        "torus",
-                                                  "complete",    "star",
-                                                  "erdos-renyi", "random-regular:degree=2"};
+  static const std::vector<std::string> graphs = {
+      "ring", "torus", "complete", "star", "erdos-renyi", "random-regular:degree=2"};
   return graphs;
 }
 std::vector<std::string> AllGraphs() {
@@ -241,7 +242,8 @@ std::vector<std::string> AllGraphs() {
 }
 
 std::vector<Case> Cases() {
-  const std::vector<std::string> fine = {"fp32", "dither:bits=4", "elastic:bits=8,levels=uniform"};
+  const std::vector<std::string> fine = {"fp32", "dither:bits=4",
+                                         "elastic:bits=8,levels=uniform"};
   const std::vector<std::string> coarse = {"dither:bits=1", "topk:ratio=0.2", "efsign",
                                            "qsgd:bits=4"};
   return {
@@ -252,10 +254,20 @@ std::vector<Case> Cases() {
       {"ecd", GossipKind::kEcd, Undirected(), {"fp32"}, 1, 0, false},
       {"choco", GossipKind::kChoco, AllGraphs(), coarse, .1},
       {"choco-late", GossipKind::kChoco, Undirected(), coarse, .05, 1},
-      {"deepsqueeze", GossipKind::kDeepSqueeze, Undirected(), {"fp32", "elastic:bits=8,levels=uniform"}, .5, 0, true, .5},  // it sends weights, not differences
+      {"deepsqueeze",
+       GossipKind::kDeepSqueeze,
+       Undirected(),
+       {"fp32", "elastic:bits=8,levels=uniform"},
+       .5,
+       0,
+       true,
+       .5},  // it sends weights, not differences
       {"sgp", GossipKind::kPushSum, AllGraphs(), fine},
       {"noloco", GossipKind::kNoLoCo, {"random-pairs"}, {"fp32", "dither:bits=4"}, 1, 0, false},
-      {"ad-psgd", GossipKind::kAdPsgd, {"ring", "star", "hypercube"}, {"fp32", "dither:bits=4"}},
+      {"ad-psgd",
+       GossipKind::kAdPsgd,
+       {"ring", "star", "hypercube"},
+       {"fp32", "dither:bits=4"}},
   };
 }
 
@@ -313,7 +325,8 @@ TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
     for (int a = 0; a < static_cast<int>(world.size()); ++a) {
       for (const int b : world.options.graph->receivers(a)) {
         const auto at = world.node(a).ReplicaAt(b, 0), of = world.node(b).ReplicaOf(a, 0);
-        const bool is_exact = world.options.codec == "fp32" && !world.options.graph->is_static();
+        const bool is_exact =
+            world.options.codec == "fp32" && !world.options.graph->is_static();
         if (at.empty() || of.empty() || is_exact) continue;  // then there is no replica
         ASSERT_TRUE(std::ranges::equal(at, of)) << "edge " << a << " to " << b;
       }
@@ -414,7 +427,9 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
       world.Run(30);
       if (testing::Test::HasFailure()) return;
       // Rules with a momentum of their own still move then, and so does what is owed.
-      if (!c.conserves || c.delay > 0 || c.kind == GossipKind::kD2 || c.kind == GossipKind::kTracking) continue;
+      if (!c.conserves || c.delay > 0 || c.kind == GossipKind::kD2 ||
+          c.kind == GossipKind::kTracking)
+        continue;
       for (size_t e = 0; e < kElements; ++e) ASSERT_NEAR(world.Mean()[e], mean[e], 2e-3);
     }
   }

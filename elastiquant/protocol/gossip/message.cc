@@ -15,9 +15,7 @@ constexpr size_t kFixed = 32;
 constexpr size_t kEach = 8;  // of a stream
 constexpr size_t kMostStreams = 2;
 
-Status Bad(const char* what) {
-  return CorruptData(std::string("a gossip message ") + what);
-}
+Status Bad(const char* what) { return CorruptData(std::string("a gossip message ") + what); }
 
 }  // namespace
 

@@ -1,12 +1,12 @@
 // AD-PSGD: workers that wait for nobody but the one they average with (Lian et al.,
 // "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018).
 //
-// The graph is bipartite. The workers of one side ask: with the gradient of a step ready, such a
-// worker picks a neighbour at random, both move to the mean of their weights, and then it moves
-// by its gradient, which it has computed at weights from before. Those of the other side answer
-// at any time, also while they compute, and move by their own gradients when these are ready.
-// Nobody who has asked answers before it has the answer, so that averages are atomic; and since
-// no two who ask wait for each other, nobody waits for ever.
+// The graph is bipartite. The workers of one side ask: with the gradient of a step ready, such
+// a worker picks a neighbour at random, both move to the mean of their weights, and then it
+// moves by its gradient, which it has computed at weights from before. Those of the other side
+// answer at any time, also while they compute, and move by their own gradients when these are
+// ready. Nobody who has asked answers before it has the answer, so that averages are atomic;
+// and since no two who ask wait for each other, nobody waits for ever.
 #pragma once
 
 #include <map>

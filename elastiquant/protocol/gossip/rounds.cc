@@ -26,9 +26,10 @@ StreamKey KeyOf(const GossipOptions& options, uint64_t round, int from, int to, 
 Status CheckGraph(const GossipOptions& o, const GossipRule& rule) {
   const Graph& graph = *o.graph;
   if (rule.needs_static_graph() && !graph.is_static()) {
-    return InvalidArgument("this algorithm needs a graph that does not change, because it "
-                           "averages what all neighbours have shown last: not " +
-                           graph.spec());
+    return InvalidArgument(
+        "this algorithm needs a graph that does not change, because it "
+        "averages what all neighbours have shown last: not " +
+        graph.spec());
   }
   if (o.kind == GossipKind::kD2) {
     const double least = graph.Factors().least_eigenvalue;
@@ -37,8 +38,7 @@ Status CheckGraph(const GossipOptions& o, const GossipRule& rule) {
       return InvalidArgument(
           "d2 needs a graph that does not change and whose least eigenvalue is above -1/3; " +
           graph.spec() + " has " + std::to_string(least) + ": take (I + W) / 2, which is '" +
-          graph.spec() + (graph.spec().find(':') == std::string::npos ? ":" : ",") +
-          "lazy=1'");
+          graph.spec() + (graph.spec().find(':') == std::string::npos ? ":" : ",") + "lazy=1'");
     }
   }
   if (o.delay > 0 && o.kind != GossipKind::kChoco) {
@@ -156,9 +156,9 @@ Status GossipRounds::Encode(int peer, std::vector<uint8_t>* bytes) {
   GossipMessage message{.kind = options_.kind, .round = round_, .weight = weight_};
   std::vector<Outlet>& outlets = OutletsTo(peer);
   for (size_t s = 0; s < outlets.size(); ++s) {
-    EQ_ASSIGN_OR_RETURN(const Outlet::Sent sent,
-                        outlets[s].Show(shown_[s], round_,
-                                        KeyOf(options_, round_, rank(), peer, s), *work_));
+    EQ_ASSIGN_OR_RETURN(
+        const Outlet::Sent sent,
+        outlets[s].Show(shown_[s], round_, KeyOf(options_, round_, rank(), peer, s), *work_));
     errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
@@ -458,8 +458,9 @@ Status GossipRounds::Load(const GossipState& state) {
       const auto found = state.vectors.find(name + std::string(field));
       const bool fits = found != state.vectors.end() && found->second.size() == values.size();
       if (!fits) {
-        status = InvalidArgument("the state is of another algorithm, codec or model: it lacks " +
-                                 name + std::string(field));
+        status =
+            InvalidArgument("the state is of another algorithm, codec or model: it lacks " +
+                            name + std::string(field));
         return;
       }
       std::ranges::copy(found->second, values.begin());

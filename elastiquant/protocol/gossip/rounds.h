@@ -3,8 +3,8 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -81,16 +81,16 @@ class GossipRounds final : public GossipNode {
   Vector start_;
 
   uint64_t round_ = 0;
-  double weight_ = 1;             // push-sum's
-  Vector x_;                      // the weights; push-sum's numerators
-  Vector weights_;                // x_ / weight_
+  double weight_ = 1;                           // push-sum's
+  Vector x_;                                    // the weights; push-sum's numerators
+  Vector weights_;                              // x_ / weight_
   std::map<int, std::vector<Outlet>> outlets_;  // by receiver; of all if the graph is static
   std::map<int, std::vector<Inlet>> inlets_;    // by sender
   struct Absence {
     uint64_t from = 0, until = 0;
   };
   std::map<int, std::vector<Absence>> absent_;
-  std::map<int, uint64_t> seen_;                // rounds of which a message has been taken
+  std::map<int, uint64_t> seen_;  // rounds of which a message has been taken
 
   GossipErrors errors_;
   bool has_shown_ = false, has_moved_ = false;  // in this round

@@ -57,9 +57,9 @@ class GossipRule {
   virtual bool starts_at_weights(size_t stream) const { return stream == 0; }
 
   struct Round {
-    uint64_t number = 0;            // from 0
-    std::span<const float> x;       // the weights at its beginning
-    std::span<const float> moved;   // d; empty in Propose if is_early()
+    uint64_t number = 0;           // from 0
+    std::span<const float> x;      // the weights at its beginning
+    std::span<const float> moved;  // d; empty in Propose if is_early()
     // If needs_static_graph(), for Propose: what the neighbours have of this worker's stream 0
     // before the round, and what is mixed of those replicas.
     std::span<const float> replica_before = {}, mixed_before = {};
@@ -72,8 +72,7 @@ class GossipRule {
                       std::span<const float> replica, std::span<float> x) = 0;
 
   // Calls fn(name, values) for all that it remembers between rounds.
-  virtual void ForEachField(
-      const std::function<void(std::string_view, std::span<float>)>& fn) {
+  virtual void ForEachField(const std::function<void(std::string_view, std::span<float>)>& fn) {
     (void)fn;
   }
 };

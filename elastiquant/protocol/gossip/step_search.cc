@@ -39,8 +39,7 @@ Status RunRound(const Nodes& nodes, const std::vector<std::vector<float>>& moved
   for (size_t w = 0; w < nodes.size(); ++w) {
     EQ_ASSIGN_OR_RETURN(const GossipSends sends, nodes[w]->OnMoved(moved[w]));
     for (const GossipSend& send : sends) {
-      mail.push_back(
-          {static_cast<int>(w), send.to, {send.bytes.begin(), send.bytes.end()}});
+      mail.push_back({static_cast<int>(w), send.to, {send.bytes.begin(), send.bytes.end()}});
     }
   }
   for (const Letter& letter : mail) {

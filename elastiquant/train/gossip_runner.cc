@@ -1,0 +1,318 @@
+#include "elastiquant/train/gossip_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/base/random.h"
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/protocol/gossip/step_search.h"
+#include "elastiquant/train/own_state.h"
+
+namespace elastiquant {
+namespace {
+
+// Sections of a worker's checkpoint, and entries of its metadata.
+constexpr char kGossipState[] = "gossip/";  // then the name that GossipState has for it
+constexpr char kGossipStart[] = "gossip-start";
+constexpr char kGossipRound[] = "gossip_round";
+constexpr char kGossipWeight[] = "gossip-weight";
+constexpr char kGossipInRound[] = "gossip_in_round";
+constexpr char kGossipCount[] = "gossip_count/";  // then the name
+constexpr char kGossipStep[] = "gossip-step";
+
+std::span<uint8_t> BytesIn(std::vector<float>* values) {
+  return {reinterpret_cast<uint8_t*>(values->data()), values->size() * sizeof(float)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
+                                                   const RunnerPlace& place) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
+  std::unique_ptr<GossipRunner> runner(new GossipRunner(options, place));
+  EQ_ASSIGN_OR_RETURN(runner->pass_,
+                      BackwardPass::MakeForOwn(options, place.comm, place.replica));
+  runner->shapes_ = ShapesOf(place.replica->parameters());
+  EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(runner->shapes_));
+  runner->certificate_ = std::make_unique<Certificate>(plan, runner->shapes_);
+  EQ_ASSIGN_OR_RETURN(
+      runner->graph_,
+      Graph::Parse(GraphOf(options), static_cast<size_t>(place.comm->world_size()),
+                   options.seed));
+  for (const ParameterShape& shape : runner->shapes_) runner->elements_ += shape.elements;
+  runner->gossip_ = {.kind = algorithm.gossip,
+                     .rank = place.comm->rank(),
+                     .graph = runner->graph_,
+                     .elements = runner->elements_,
+                     .codec = options.codec,
+                     .seed = Mix64(options.seed),  // apart from weights and data
+                     .threads = options.codec_threads,
+                     .delay = std::max<int64_t>(algorithm.delay, 0),
+                     .outer_rate = algorithm.outer_rate,
+                     .outer_momentum = algorithm.outer_momentum};
+  for (const ParameterShape& shape : runner->shapes_) {
+    runner->gossip_.shapes.push_back(
+        {.rows = shape.rows, .cols = shape.elements / shape.rows, .kernel = shape.kernel});
+  }
+  runner->counted_ = place.comm->traffic();
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+// The parameters, one behind the other.
+std::vector<float> GossipRunner::Weights() const {
+  std::vector<float> weights;
+  weights.reserve(elements_);
+  for (const std::span<float> values : SpansOf(*replica_)) {
+    weights.insert(weights.end(), values.begin(), values.end());
+  }
+  return weights;
+}
+
+void GossipRunner::SetWeights(std::span<const float> weights) {
+  for (const std::span<float> values : SpansOf(*replica_)) {
+    std::ranges::copy(weights.first(values.size()), values.begin());
+    weights = weights.subspan(values.size());
+  }
+}
+
+// Collective. A search takes a while, so worker 0 makes it for all.
+Result<double> GossipRunner::ChooseStep(const GossipOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const std::optional<double> given, GossipStepOf(options_));
+  if (given) return *given;
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  const bool needs_none = codec->codec_class() == CodecClass::kLossless ||
+                          options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
+  if (needs_none || comm_->world_size() == 1) return 1;
+  double step = 1;
+  Status status;
+  if (comm_->rank() == 0) {
+    const auto search = SearchGossipStep(options);
+    status = search.status();
+    if (search.ok()) step = search->best;
+  }
+  std::vector<uint8_t> bytes = BytesOf(std::span<const double>(&step, 1));
+  EQ_RETURN_IF_ERROR(comm_->Broadcast(0, bytes));
+  EQ_RETURN_IF_ERROR(status);
+  std::memcpy(&step, bytes.data(), sizeof(step));
+  return step;
+}
+
+Status GossipRunner::MakeExchange() {
+  EQ_ASSIGN_OR_RETURN(gossip_.step, ChooseStep(gossip_));
+  start_ = Weights();
+  EQ_ASSIGN_OR_RETURN(exchange_, GossipExchange::Make(comm_, gossip_, start_));
+  return {};
+}
+
+// All workers have the same weights now.
+void GossipRunner::StartFromReplica() { start_status_ = MakeExchange(); }
+
+nlohmann::json GossipRunner::Network() const {
+  const MixingFactors factors = graph_->Factors();
+  return {{"graph", graph_->spec()},
+          {"spectral_gap", factors.gap},
+          {"gossip_step", gossip_.step},
+          {"neighbours", graph_->senders(comm_->rank())},
+          {"consensus_distance", distance_}};
+}
+
+// A step.
+
+Status GossipRunner::BeginRound() {
+  if (is_in_round_) return {};
+  exchange_->CopyWeights(start_);
+  SetWeights(start_);
+  is_in_round_ = true;
+  return {};
+}
+
+Status GossipRunner::EndRound() {
+  std::vector<float> moved = Weights();
+  for (size_t e = 0; e < moved.size(); ++e) moved[e] -= start_[e];
+  EQ_RETURN_IF_ERROR(exchange_->Finish(moved));
+  is_in_round_ = false;
+  exchange_->CopyWeights(start_);
+  SetWeights(start_);
+  ++rounds_;
+  return {};
+}
+
+// Returns whether the step was made.
+Result<bool> GossipRunner::Train(int64_t step, double learning_rate, const Batch& batch) {
+  // A forward pass that meets NaN also spoils the running statistics.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  pass_->Begin(step, /*inspect=*/false);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_RETURN_IF_ERROR(pass_->Run(batch));
+  EQ_ASSIGN_OR_RETURN(const bool good, pass_->CheckFinite());
+  if (!good) {
+    replica_->RestoreBuffers(buffers);
+    return false;
+  }
+  pass_->gradients().ClipNorm(options_.clip_norm);
+  replica_->optimizer().Step(learning_rate);
+  return true;
+}
+
+Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
+                                     TrainLoader& loader) {
+  EQ_RETURN_IF_ERROR(start_status_);
+  Strike(FaultMoment::kStep, step);
+  const Stopwatch watch;
+  shared_.reset();
+  comm_->SetActivity("loading data");
+  EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  const bool is_last = step + 1 == total_steps_;
+  const bool ends_round = (step + 1) % RoundOf(options_) == 0 || is_last;
+  EQ_RETURN_IF_ERROR(BeginRound());
+  if (ends_round) EQ_RETURN_IF_ERROR(exchange_->Begin());
+  EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
+  StepRecord record = pass_->Record(learning_rate, !made);
+  if (ends_round) EQ_RETURN_IF_ERROR(EndRound());
+  // The run ends with a model that all have.
+  if (is_last) EQ_RETURN_IF_ERROR(FindShared());
+  comm_->SetActivity("between two steps");
+  record.seconds.total = watch.Seconds();
+  const Traffic traffic = comm_->traffic();
+  AddCommunication(exchange_->TakeStats(), traffic - counted_, &record);
+  counted_ = traffic;
+  return StepResult{record, {}, ends_round};
+}
+
+// The model of all.
+
+// Between two rounds nothing is under way then, and the weights are those of the exchange.
+Status GossipRunner::Settle() {
+  EQ_RETURN_IF_ERROR(start_status_);
+  EQ_RETURN_IF_ERROR(exchange_->Pause());
+  if (is_in_round_) return {};
+  exchange_->CopyWeights(start_);
+  SetWeights(start_);
+  return {};
+}
+
+// Collective, in the order of ranks, so that all have the same bits.
+Status GossipRunner::FindMean(Shared* shared) {
+  const std::vector<float> own = Weights();
+  std::vector<double> sum(elements_);
+  for (int rank = 0; rank < comm_->world_size(); ++rank) {
+    std::vector<float> theirs = own;
+    EQ_RETURN_IF_ERROR(comm_->Broadcast(rank, BytesIn(&theirs)));
+    for (size_t e = 0; e < sum.size(); ++e) sum[e] += static_cast<double>(theirs[e]);
+  }
+  shared->weights.resize(elements_);
+  for (size_t e = 0; e < sum.size(); ++e) {
+    shared->weights[e] = static_cast<float>(sum[e] / comm_->world_size());
+  }
+  return FindDistance(own, shared);
+}
+
+Status GossipRunner::FindDistance(const std::vector<float>& own, Shared* shared) {
+  double squares = 0;
+  for (size_t e = 0; e < own.size(); ++e) {
+    const double difference =
+        static_cast<double>(own[e]) - static_cast<double>(shared->weights[e]);
+    squares += difference * difference;
+  }
+  EQ_ASSIGN_OR_RETURN(const auto all, comm_->AllGather(std::bit_cast<uint64_t>(squares)));
+  double sum = 0;
+  for (const uint64_t theirs : all) sum += std::bit_cast<double>(theirs);
+  shared->distance = std::sqrt(sum / comm_->world_size());
+  return {};
+}
+
+Status GossipRunner::FindShared() {
+  if (shared_) return {};
+  EQ_RETURN_IF_ERROR(Settle());
+  Shared shared;
+  EQ_RETURN_IF_ERROR(FindMean(&shared));
+  const std::vector<uint8_t> own = replica_->CopyBuffers();
+  EQ_RETURN_IF_ERROR(replica_->AverageBuffers(*comm_, {}));
+  shared.buffers = replica_->CopyBuffers();
+  replica_->RestoreBuffers(own);
+  distance_ = shared.distance;
+  shared_ = std::move(shared);
+  return {};
+}
+
+void GossipRunner::ShowShared() {
+  own_weights_ = Weights();
+  own_buffers_ = replica_->CopyBuffers();
+  if (!shared_) return;
+  SetWeights(shared_->weights);
+  replica_->RestoreBuffers(shared_->buffers);
+}
+
+void GossipRunner::ShowOwn() {
+  SetWeights(own_weights_);
+  replica_->RestoreBuffers(own_buffers_);
+}
+
+Status GossipRunner::ShareBuffers() {
+  EQ_RETURN_IF_ERROR(FindShared());
+  // Who answers in AD-PSGD may have moved until now.
+  if (!is_in_round_) own_weights_ = start_;
+  SetWeights(shared_->weights);
+  replica_->RestoreBuffers(shared_->buffers);
+  return {};
+}
+
+// What is saved.
+
+StateIdentity GossipRunner::Identity() const {
+  const std::vector<std::string> specs(shapes_.size(), options_.codec);
+  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_, specs);
+}
+
+Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {
+  EQ_RETURN_IF_ERROR(FindShared());
+  EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
+  for (const auto& [name, values] : state.vectors) {
+    SaveFloats(kGossipState + name, values, checkpoint);
+  }
+  for (const auto& [name, count] : state.counts) {
+    checkpoint->metadata[kGossipCount + name] = std::to_string(count);
+  }
+  checkpoint->metadata[kGossipRound] = std::to_string(state.round);
+  checkpoint->metadata[kGossipInRound] = std::to_string(is_in_round_ ? 1 : 0);
+  SaveDoubles(kGossipWeight, {{state.weight}}, checkpoint);
+  SaveDoubles(kGossipStep, {{gossip_.step}}, checkpoint);
+  SaveFloats(kGossipStart, start_, checkpoint);
+  // The replica as it is: this worker's own weights, statistics and optimiser.
+  replica_->Save(checkpoint);
+  return {};
+}
+
+Status GossipRunner::LoadMemory(const Checkpoint& checkpoint) {
+  EQ_RETURN_IF_ERROR(start_status_);
+  EQ_RETURN_IF_ERROR(replica_->Load(checkpoint));
+  GossipState state;
+  EQ_ASSIGN_OR_RETURN(const int64_t round, LoadCount(checkpoint, kGossipRound));
+  state.round = static_cast<uint64_t>(round);
+  EQ_ASSIGN_OR_RETURN(const std::vector<double> weight, LoadDoubles(checkpoint, kGossipWeight));
+  if (weight.size() != 1) return CorruptData("the weight of push-sum is damaged");
+  state.weight = weight[0];
+  const std::string prefix = kGossipState;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (!name.starts_with(prefix)) continue;
+    std::vector<float> values(elements_);
+    EQ_RETURN_IF_ERROR(LoadFloats(checkpoint, name, values));
+    state.vectors[name.substr(prefix.size())] = std::move(values);
+  }
+  const std::string counts = kGossipCount;
+  for (const auto& [name, text] : checkpoint.metadata) {
+    if (!name.starts_with(counts)) continue;
+    EQ_ASSIGN_OR_RETURN(const int64_t count, LoadCount(checkpoint, name));
+    state.counts[name.substr(counts.size())] = static_cast<uint64_t>(count);
+  }
+  EQ_RETURN_IF_ERROR(exchange_->Load(state));
+  EQ_ASSIGN_OR_RETURN(const int64_t in_round, LoadCount(checkpoint, kGossipInRound));
+  is_in_round_ = in_round != 0;
+  return LoadFloats(checkpoint, kGossipStart, start_);
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,101 @@
+// Training without a centre: each worker has a model of its own, which moves by its gradients
+// and towards those of its neighbours (protocol/gossip). The model of evaluations, checkpoints
+// and the summary is the mean of all, which exists nowhere else. All workers count alike,
+// however many samples they have.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elastiquant/layers/certificate.h"
+#include "elastiquant/layers/gossip_exchange.h"
+#include "elastiquant/train/algorithm.h"
+#include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/runner.h"
+
+namespace elastiquant {
+
+class GossipRunner final : public Runner {
+ public:
+  // Fails as BackwardPass, Graph::Parse and GossipNode do.
+  static Result<std::unique_ptr<Runner>> Make(const TrainOptions& options,
+                                              const RunnerPlace& place);
+
+  // A step whose gradient is not finite is not made, and others need not know of it. After
+  // options.max_skipped of these in a row it fails with kNonFinite.
+  Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
+                         TrainLoader& loader) override;
+
+  void ShowShared() override;
+  void ShowOwn() override;
+  // The mean of all models. What is sent for it is not counted as traffic of the training.
+  Status ShareBuffers() override;
+  bool has_replicas() const override { return false; }
+  bool has_own_models() const override { return true; }
+  void StartFromReplica() override;
+
+  StateIdentity Identity() const override;
+  bool remembers() const override { return true; }
+  Status SaveMemory(Checkpoint* checkpoint) override;
+  Status LoadMemory(const Checkpoint& checkpoint) override;
+
+  void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
+  Certificate& certificate() override { return *certificate_; }
+  Result<std::string> NonFiniteLayer(const std::string& otherwise) override {
+    return otherwise;
+  }
+  Counts counts() const override { return {rounds_, rounds_}; }
+  nlohmann::json Network() const override;
+
+ private:
+  GossipRunner(const TrainOptions& options, const RunnerPlace& place)
+      : options_(options),
+        comm_(place.comm),
+        replica_(place.replica),
+        total_steps_(place.total_steps) {}
+
+  // What all have together, and how far this step's models are from it.
+  struct Shared {
+    std::vector<float> weights;
+    std::vector<uint8_t> buffers;
+    double distance = 0;  // the root of the mean of |x_i - mean|^2
+  };
+
+  std::vector<float> Weights() const;
+  void SetWeights(std::span<const float> weights);
+  Status MakeExchange();
+  Result<double> ChooseStep(const GossipOptions& options);
+  Status BeginRound();
+  Status EndRound();
+  Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
+  Status Settle();
+  Status FindMean(Shared* shared);
+  Status FindDistance(const std::vector<float>& own, Shared* shared);
+  Status FindShared();
+
+  const TrainOptions options_;
+  Communicator* const comm_;
+  Replica* const replica_;
+  const int64_t total_steps_;
+  std::vector<ParameterShape> shapes_;
+  size_t elements_ = 0;
+  std::unique_ptr<BackwardPass> pass_;
+  std::unique_ptr<Certificate> certificate_;  // of no messages: what is sent are no gradients
+  std::shared_ptr<const Graph> graph_;
+  GossipOptions gossip_;
+  std::unique_ptr<GossipExchange> exchange_;
+  Status start_status_;          // of StartFromReplica
+  std::vector<float> start_;     // the weights at the beginning of the round
+  bool is_in_round_ = false;     // whether local steps have been made since
+  std::optional<Shared> shared_;  // of the weights as they are, if it is known
+  double distance_ = 0;           // when it was known last
+  std::vector<float> own_weights_;      // while the shared model is shown
+  std::vector<uint8_t> own_buffers_;    // the same
+  uint64_t rounds_ = 0;
+  Traffic counted_;
+};
+
+}  // namespace elastiquant
