@@ -38,6 +38,12 @@ def samples(spec: str) -> Scheme:
     return Scheme(words, sends_data=True)
 
 
+def refined(spec: str, options: str, codec: str) -> Scheme:
+    """All compute, as the others must have a model to refine gradients with."""
+    words = ["--algorithm", f"quantised-data:{options}", "--samples", spec]
+    return Scheme([*words, *(["--codec", codec, "--exact", "none"] if codec else [])], True)
+
+
 SCHEMES = {
     "fp32": Scheme(["--codec", "fp32"]),
     "QSGD, 4 bits": Scheme(["--codec", "qsgd:bits=4"]),
@@ -48,6 +54,13 @@ SCHEMES = {
     "8 bits a pixel": samples("pixels:bits=8"),
     "4 bits a pixel": samples("pixels:bits=4"),
     "2 bits a pixel": samples("pixels:bits=2"),
+    "2 bits a pixel, refined by 1/2 bit": refined(
+        "pixels:bits=2", "refine=1", "dither:bits=0.5"
+    ),
+    "jpeg 50, a third skipped": refined("jpeg:quality=50", "skip=0.33", ""),
+    "jpeg 50, a third skipped by chance": refined(
+        "jpeg:quality=50", "skip=0.33,unbiased=1", ""
+    ),
     "jpeg 90": samples("jpeg:quality=90"),
     "jpeg 50": samples("jpeg:quality=50"),
     "jpeg 20": samples("jpeg:quality=20"),

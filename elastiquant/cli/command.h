@@ -47,6 +47,7 @@ Command MakeDecodeCommand(CLI::App& program);
 Command MakeDevicesCommand(CLI::App& program);  // needs libtorch
 Command MakeEncodeCommand(CLI::App& program);
 Command MakeModelsCommand(CLI::App& program);
+Command MakeGraphCommand(CLI::App& program);
 Command MakeRatiosCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
 Command MakeTestbedCommand(CLI::App& program);

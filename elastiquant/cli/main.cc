@@ -21,6 +21,7 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   commands.push_back(MakeCodecsCommand(program));
   commands.push_back(MakeAnalyzeCommand(program));
   commands.push_back(MakeTheoryCommand(program));
+  commands.push_back(MakeGraphCommand(program));
   commands.push_back(MakeRatiosCommand(program));
   commands.push_back(MakeBenchCommand(program));
   commands.push_back(MakeEncodeCommand(program));

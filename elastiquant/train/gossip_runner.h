@@ -87,13 +87,13 @@ class GossipRunner final : public Runner {
   std::shared_ptr<const Graph> graph_;
   GossipOptions gossip_;
   std::unique_ptr<GossipExchange> exchange_;
-  Status start_status_;          // of StartFromReplica
-  std::vector<float> start_;     // the weights at the beginning of the round
-  bool is_in_round_ = false;     // whether local steps have been made since
-  std::optional<Shared> shared_;  // of the weights as they are, if it is known
-  double distance_ = 0;           // when it was known last
-  std::vector<float> own_weights_;      // while the shared model is shown
-  std::vector<uint8_t> own_buffers_;    // the same
+  Status start_status_;               // of StartFromReplica
+  std::vector<float> start_;          // the weights at the beginning of the round
+  bool is_in_round_ = false;          // whether local steps have been made since
+  std::optional<Shared> shared_;      // of the weights as they are, if it is known
+  double distance_ = 0;               // when it was known last
+  std::vector<float> own_weights_;    // while the shared model is shown
+  std::vector<uint8_t> own_buffers_;  // the same
   uint64_t rounds_ = 0;
   Traffic counted_;
 };

@@ -1,0 +1,149 @@
+"""Trains without a centre: algorithms by which workers meet their neighbours only.
+
+usage: train_gossip_test.py PROGRAM [unittest arguments]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+WORKERS = 4
+STEPS = 8
+COMMON = {
+    "--model": "mlp",
+    "--generated-train": "512",
+    "--generated-test": "64",
+    "--batch": "8",
+    "--seed": "3",
+    "--lr": "0.05",
+    "--workers": str(WORKERS),
+    "--steps": str(STEPS),
+    "--threads": "1",
+}
+# With a graph that suits each.
+ALGORITHMS = {
+    "dpsgd": "ring",
+    "d2": "ring:lazy=1",
+    "gradient-tracking": "star",
+    "dcd": "torus",
+    "ecd": "complete",
+    "choco": "one-peer-exponential",
+    "choco:delay=1": "ring",
+    "deepsqueeze": "ring",
+    "ad-psgd": "hypercube",
+    "sgp": "exponential",
+    "noloco": "random-pairs",
+}
+
+
+def train(out, *flags, **options):
+    """options override COMMON: gossip_step=1 is --gossip-step 1."""
+    named = {"--" + name.replace("_", "-"): str(value) for name, value in options.items()}
+    words = [PROGRAM, "train", "--out", str(out), "--quiet", *flags]
+    for name, value in (COMMON | named).items():
+        words += [name, value]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+
+def summary(out):
+    return json.loads((out / "summary.json").read_text())
+
+
+class GossipTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def trained(self, name, *flags, **options):
+        done = train(self.folder / name, *flags, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.folder / name
+
+    def failed(self, name, *flags, **options):
+        done = train(self.folder / name, *flags, **options)
+        self.assertNotEqual(done.returncode, 0)
+        return self.folder / name
+
+    def test_every_algorithm_trains_and_tells_of_its_graph(self):
+        for algorithm, graph in ALGORITHMS.items():
+            with self.subTest(algorithm):
+                name = algorithm.replace(":", "-")
+                told = summary(self.trained(name, algorithm=algorithm, graph=graph, every=1))
+                self.assertEqual((told["algorithm"], told["graph"]), (algorithm, graph))
+                self.assertEqual(told["rounds"], STEPS)
+                self.assertGreater(told["spectral_gap"], 0)
+                self.assertGreater(told["consensus_distance"], 0)
+                self.assertNotIn(0, told["neighbours"])
+                self.assertEqual(len(told["epochs"][-1]["own_accuracy"]), WORKERS)
+                self.assertGreater(told["bytes_up"], 0)
+
+    def test_a_complete_graph_is_an_all_reduce(self):
+        # SGD moves all by the mean gradient where all average with all, after each step.
+        options = {"momentum": 0, "weight_decay": 0, "codec": "fp32"}
+        alone = summary(self.trained("central", **options))
+        choco = summary(self.trained("choco", algorithm="choco", graph="complete", **options))
+        self.assertLess(choco["consensus_distance"], 1e-4)
+        self.assertAlmostEqual(choco["test_loss"], alone["test_loss"], places=2)
+
+    def test_a_resumed_run_is_the_run_that_was_not_stopped(self):
+        for algorithm, graph in ALGORITHMS.items():
+            if algorithm == "ad-psgd":
+                continue  # pairs meet as the clock has it
+            with self.subTest(algorithm):
+                name = algorithm.replace(":", "-")
+                options = {"algorithm": algorithm, "graph": graph, "every": 1}
+                options |= {"schedule": "constant", "checkpoint_every": 4}
+                whole = self.trained(name + "-whole", **options)
+                part = self.trained(name, **(options | {"steps": 4}))
+                self.trained(name, "--resume", **options)
+                self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
+                self.assertEqual(
+                    summary(part)["consensus_distance"], summary(whole)["consensus_distance"]
+                )
+
+    def test_a_checkpoint_within_a_round_is_gone_on_from(self):
+        options = {"algorithm": "choco", "graph": "ring", "every": 3}
+        options |= {"schedule": "constant", "checkpoint_every": 4}
+        whole = self.trained("whole", **options)
+        part = self.failed("part", inject="kill@step=5,rank=1", **options)
+        self.trained("part", "--resume", **options)
+        self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
+
+    def test_pairs_resume_too(self):
+        options = {"algorithm": "ad-psgd", "graph": "ring", "checkpoint_every": 4}
+        options |= {"schedule": "constant"}
+        part = self.trained("pairs", **(options | {"steps": 4}))
+        self.trained("pairs", "--resume", **options)
+        self.assertEqual(summary(part)["steps"], STEPS)
+
+    def test_few_bits_are_few_bytes(self):
+        exact = summary(self.trained("exact", algorithm="dpsgd", graph="ring"))
+        few = summary(
+            self.trained("few", algorithm="dpsgd", graph="ring", codec="dither:bits=2")
+        )
+        self.assertLess(14 * few["bytes_up"], exact["bytes_up"])
+        self.assertGreater(few["nmse"], 0)
+
+    def test_what_does_not_go_together_is_refused(self):
+        for options, words in (
+            ({"algorithm": "d2", "graph": "ring"}, "'ring:lazy=1'"),
+            ({"algorithm": "ad-psgd", "graph": "ring", "workers": 5}, "a ring of even length"),
+            ({"algorithm": "choco", "graph": "rings"}, "--graph: graph 'rings' is not known"),
+            ({"algorithm": "choco", "gossip_step": 2}, "--gossip-step is '2'"),
+            ({"graph": "ring"}, "are for algorithms without a centre"),
+            ({"algorithm": "dpsgd", "codec_down": "fp32"}, "neither --exchange"),
+        ):
+            with self.subTest(words):
+                done = train(self.folder / "refused", **options)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
