@@ -10,6 +10,7 @@ after each epoch, and writes OUT/table.md and OUT/accuracy.png: the accuracy aga
 that all workers have sent together. A run is a folder in OUT/runs; what is there is not run
 again. Where samples travel, worker 0 alone computes (central=1), which has the same weights as
 all computing would: the table tells both prices, in bytes and in gradients.
+Where samples are refined or skipped, all compute.
 """
 
 import argparse
@@ -31,17 +32,25 @@ LOCAL = ["--algorithm", "local-sgd", "--codec", "dither:bits=0.5", "--exact", "n
 class Scheme(NamedTuple):
     options: list[str]  # for `elastiquant train`
     sends_data: bool = False
+    central: bool = False  # whether worker 0 alone computes
+    more: int = 0  # gradients of its own batch that a worker computes beside all others
 
 
 def samples(spec: str) -> Scheme:
     words = ["--algorithm", "quantised-data:central=1", "--samples", spec]
-    return Scheme(words, sends_data=True)
+    return Scheme(words, sends_data=True, central=True)
 
 
-def refined(spec: str, options: str, codec: str) -> Scheme:
-    """All compute, as the others must have a model to refine gradients with."""
+def refined(spec: str, codec: str) -> Scheme:
+    """All compute, and send what their own gradient lacks in few bits."""
+    words = ["--algorithm", "quantised-data:refine=1", "--samples", spec, "--codec", codec]
+    return Scheme([*words, "--exact", "none"], sends_data=True, more=1)
+
+
+def skipping(spec: str, options: str) -> Scheme:
+    """All compute, as they must have a model to tell which samples matter."""
     words = ["--algorithm", f"quantised-data:{options}", "--samples", spec]
-    return Scheme([*words, *(["--codec", codec, "--exact", "none"] if codec else [])], True)
+    return Scheme(words, sends_data=True)
 
 
 SCHEMES = {
@@ -54,13 +63,9 @@ SCHEMES = {
     "8 bits a pixel": samples("pixels:bits=8"),
     "4 bits a pixel": samples("pixels:bits=4"),
     "2 bits a pixel": samples("pixels:bits=2"),
-    "2 bits a pixel, refined by 1/2 bit": refined(
-        "pixels:bits=2", "refine=1", "dither:bits=0.5"
-    ),
-    "jpeg 50, a third skipped": refined("jpeg:quality=50", "skip=0.33", ""),
-    "jpeg 50, a third skipped by chance": refined(
-        "jpeg:quality=50", "skip=0.33,unbiased=1", ""
-    ),
+    "2 bits a pixel, refined by 1/2 bit": refined("pixels:bits=2", "dither:bits=0.5"),
+    "jpeg 50, a third skipped": skipping("jpeg:quality=50", "skip=0.33"),
+    "jpeg 50, a third skipped by chance": skipping("jpeg:quality=50", "skip=0.33,unbiased=1"),
     "jpeg 90": samples("jpeg:quality=90"),
     "jpeg 50": samples("jpeg:quality=50"),
     "jpeg 20": samples("jpeg:quality=20"),
@@ -88,7 +93,7 @@ def row_of(scheme: str, summary: dict) -> Row:
     for epoch in epochs:
         total += epoch["bytes_up"] * workers
         sent.append(total)
-    central = SCHEMES[scheme].sends_data
+    central = SCHEMES[scheme].central
     # Worker 0 does not send its own samples to itself; to all others it would.
     messages = summary["samples"] if central else None
     everywhere = total
@@ -101,7 +106,7 @@ def row_of(scheme: str, summary: dict) -> Row:
         [epoch["test_accuracy"] for epoch in epochs],
         sent,
         everywhere,
-        workers if central else 1,
+        workers + SCHEMES[scheme].more if SCHEMES[scheme].sends_data else 1,
         summary["seconds"]["compute"] / summary["steps"],
     )
 
@@ -140,7 +145,8 @@ def table(rows: list[Row], target: float) -> str:
         cells = [row.scheme, f"{row.accuracies[-1]:.2f}", megabytes(row.sent[-1])]
         cells += [megabytes(reached), fewer]
         cells += [megabytes(row.everywhere) if sends_data else ""]
-        cells += [f"0 or {row.gradients}" if sends_data else "1"]
+        central = SCHEMES[row.scheme].central
+        cells += [f"0 or {row.gradients}" if central else str(row.gradients)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
