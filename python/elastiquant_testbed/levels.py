@@ -48,7 +48,7 @@ class Network(NamedTuple):
     rate: float
 
 
-NETWORKS = (Network("resnet20", "ResNet-20", 4, 0.1), Network("vgg11", "VGG-11", 2, 0.05))
+NETWORKS = (Network("resnet20", "ResNet-20", 4, 0.1), Network("vgg11", "VGG-11", 1, 0.05))
 FULL = Scheme("fp32", 0, "fp32")
 
 
@@ -90,7 +90,7 @@ class Levels(Experiment):
             named |= {"steps": 40, "measure-every": 5}
         else:
             # A scheme that diverges is a result, and not the end of the experiment.
-            named |= {"epochs": network.epochs, "warmup": 200, "max-skipped": 1_000_000}
+            named |= {"epochs": network.epochs, "warmup": 100, "max-skipped": 1_000_000}
         named |= {"codec": scheme.spec, **({} if scheme == FULL else PUBLISHED)}
         return Run(f"{network.model}, {scheme.spec}", options(**named), seed)
 
@@ -111,6 +111,8 @@ class Levels(Experiment):
         gone = ["ImageNet, and the published networks and epochs, which are not known"]
         if self.quick:
             gone += ["VGG-11", "schemes with a memory", "all but 40 steps", "a second seed"]
+        else:
+            gone += [f"epochs of {n.name} after number {n.epochs}" for n in self.networks]
         return gone
 
 
