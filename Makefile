@@ -2,14 +2,14 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test bench wheel lint format clean
+.PHONY: help setup build demo test bench wheel reproduction lint format clean
 
 PRESET ?= release
 
 help:  ## list these targets
 	@echo 'ElastiQuant: training over slow networks with compressed gradients'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'New here? Start with: make demo'
 	@echo 'PRESET=core|asan|tsan with build and test picks another build (CMakePresets.json);'
@@ -37,6 +37,9 @@ bench: setup  ## measure the codecs' speed as a ratio to memcpy
 
 wheel: setup  ## build a wheel of the Python package into build/wheel
 	@scripts/wheel.sh
+
+reproduction: setup  ## write docs/reproduction.md from stored results; RUNS=DIR stores those of DIR first
+	@.venv/bin/python scripts/reproduction.py $(if $(RUNS),--runs $(RUNS))
 
 lint: setup  ## check format, C++ (clang-tidy), Python (ruff) and shell (shellcheck)
 	@scripts/lint.sh

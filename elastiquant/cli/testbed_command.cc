@@ -40,9 +40,9 @@ Command MakeTestbedCommand(CLI::App& program) {
       kTestbedExample);
   app->require_subcommand(1);
   CLI::App* run = app->add_subcommand("run", "Run an experiment, or what is missing of it");
-  run->add_option("EXPERIMENT", options->experiment, "table3, table4, curves or dagc")
+  run->add_option("EXPERIMENT", options->experiment, "table3, table4, curves, dagc or levels")
       ->required()
-      ->check(CLI::IsMember({"table3", "table4", "curves", "dagc"}));
+      ->check(CLI::IsMember({"table3", "table4", "curves", "dagc", "levels"}));
   run->add_option("--out", options->out, "Folder to write to, which is created if need be")
       ->required();
   run->add_option(

@@ -11,20 +11,10 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import curves, dagc, table3_show, table4, testbed
-from elastiquant_testbed.curves import Curves
-from elastiquant_testbed.dagc import Dagc
-from elastiquant_testbed.table3 import Table3
-from elastiquant_testbed.table4 import Table4
+from elastiquant_testbed import provenance, testbed
+from elastiquant_testbed.experiments import EXPERIMENTS
 
 EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
-# What makes an experiment of a testbed, and what shows its result.
-EXPERIMENTS = {
-    "table3": (Table3, table3_show),
-    "table4": (Table4, table4),
-    "curves": (Curves, curves),
-    "dagc": (Dagc, dagc),
-}
 SOURCES = Path(__file__).resolve().parent / "sources.toml"
 
 
@@ -53,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         described = testbed.load(options.testbed)
         make, show = EXPERIMENTS[name]
         result = make(described, options.out, options.quick, options.data).run()
+        result |= provenance.of(name, result)
         (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
         text = show.text(result)
         (options.out / f"{name}.md").write_text(text)

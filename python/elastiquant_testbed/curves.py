@@ -58,7 +58,7 @@ class Curves(Experiment):
             sent = outcomes[scheme].summary["bytes_up"] / outcomes[scheme].summary["steps"]
             seconds = computing + 8 * sent / LINK
             of["seconds"] = [seconds * step for step in of["steps"]]
-        return self.result(claims(series), series=series)
+        return self.result(claims(series), runs, series=series)
 
     def left_out(self) -> list[str]:
         gone = [

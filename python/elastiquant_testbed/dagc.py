@@ -88,7 +88,7 @@ class Dagc(Experiment):
                 for scheme in SCHEMES
             }
             rows += rows_of(setting, outcomes)
-        return self.result(claims(rows), rows=rows)
+        return self.result(claims(rows), runs, rows=rows)
 
     def left_out(self) -> list[str]:
         if not self.quick:

@@ -216,6 +216,7 @@ class Table3:
             },
             "fit": {"cell": FIT, "bits_per_second": rate},
             "network": "namespaces" if self.in_air else "paced by each process (--link)",
+            "seeds": [1],  # of `train`, which records the gradients
             "quick": self.quick,
             "left_out": self.left_out(),
         }

@@ -111,7 +111,7 @@ class Table4(Experiment):
                     "bytes_up": outcomes[0].summary["bytes_up"],
                 }
             )
-        return self.result(claims(cells), cells=cells)
+        return self.result(claims(cells), runs, cells=cells)
 
     def left_out(self) -> list[str]:
         if self.quick:

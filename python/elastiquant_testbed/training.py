@@ -59,12 +59,13 @@ class Experiment:
         generated = {"generated-train": train, "generated-test": test}
         return {"data": self.data, **(generated if self.data == "generated" else {})}
 
-    def result(self, claims: list[Claim], **found: object) -> dict:
+    def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
         """What every experiment tells, after what this one has found."""
         return {
             **found,
             "checks": words.as_dicts(claims),
-            "data": self.data,
+            "data": "generated" if self.data == "generated" else "CIFAR-10",
+            "seeds": sorted({run.seed for run in runs.wanted}),
             "quick": self.quick,
             "left_out": self.left_out(),
         }

@@ -10,6 +10,9 @@ from elastiquant_testbed import (
     curves,
     dagc,
     emulation,
+    levels,
+    levels_claims,
+    levels_show,
     published,
     table3,
     table3_show,
@@ -79,6 +82,7 @@ class ClaimsTest(unittest.TestCase):
                 "ResNet-34: E gets faster with each step in devices",
                 "ResNet-34: E takes the least time on 2, 4 and 7 devices",
                 "ResNet-34: SGD takes 2.5 times as long as E on 7 devices, or more",
+                "ResNet-34: E takes 4 minutes less on 7 devices than on 4, or more",
             },
         )
 
@@ -259,6 +263,67 @@ class CurvesTest(unittest.TestCase):
         self.assertTrue(all(claim.holds for claim in curves.claims(series)))
         series["QSGD"] = self.series(1.0, 90.0, 10.0)
         self.assertFalse(any(claim.holds for claim in curves.claims(series)))
+
+
+class LevelsTest(unittest.TestCase):
+    def rows(self, **better):
+        """Of all schemes; those that are named have a tenth of the error and 9 points more."""
+        rows = []
+        for network in levels.NETWORKS:
+            for scheme in levels.SCHEMES:
+                good = better.get(scheme.name.replace("-", "_"), 0)
+                told = {"test_accuracy": 50 + 9 * good, "nmse": 0.1**good, "steps": 9}
+                told["skipped_steps"] = 0
+                outcomes = [training.Outcome(told, [])] * 2
+                rows.append(levels.row_of(network, scheme, outcomes))
+        return rows
+
+    def test_claims_hold_where_the_published_schemes_are_better(self):
+        published_order = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1)
+        for claim in levels_claims.claims(published_order):
+            self.assertTrue(claim.holds, claim)
+        self.assertFalse(any(claim.holds for claim in levels_claims.claims(self.rows())))
+
+    def test_one_better_rival_breaks_a_claim(self):
+        rows = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1, QSGD=2)
+        wrong = [c for c in levels_claims.claims(rows) if not c.holds]
+        self.assertEqual(len(wrong), 2 * 2 * len(levels_claims.LEVELS))
+        self.assertIn("ORQ-3 59.00 ± 0.00 %; Linear-3 50.00", wrong[1].seen)
+
+    def test_a_scheme_that_diverges_has_no_error(self):
+        told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 3}
+        outcomes = [training.Outcome(told, [])]
+        row = levels.row_of(levels.NETWORKS[0], levels.SCHEMES[1], outcomes)
+        self.assertIsNone(row["nmse"])
+        self.assertEqual(levels_claims.error_of(row), "diverged")
+
+    def test_evenly_spaced_levels_are_as_many_as_asked_for(self):
+        for scheme in levels.SCHEMES:
+            if scheme.name in ("Linear", "QSGD"):
+                spec = dict(part.split("=") for part in scheme.codec.split(":")[1].split(","))
+                above = spec["levels"].split("/")
+                self.assertEqual(2 * len(above) + 1, scheme.levels)
+                self.assertEqual(above[-1], "1")
+
+    def test_full_runs_have_every_way_of_every_scheme_and_quick_ones_no_memory(self):
+        full = levels.Levels(None, Path("unused"), False, "cifar")
+        ways = {(s.clipped, s.memory) for s in full.schemes if s.name == "ORQ"}
+        self.assertEqual(len(ways), 4)
+        quick = levels.Levels(None, Path("unused"), True, "generated")
+        self.assertFalse(any(s.memory for s in quick.schemes))
+        words = quick.one(quick.networks[0], quick.schemes[1], 1).options
+        pairs = dict(zip(words[::2], words[1::2], strict=True))
+        self.assertEqual((pairs["--exchange"], pairs["--exact"]), ("all-gather", "none"))
+
+    def test_the_table_and_the_plot_show_all_of_it(self):
+        rows = self.rows(ORQ=1)
+        result = {"rows": rows, "data": "generated", "quick": True, "left_out": []}
+        result["checks"] = [claim._asdict() for claim in levels_claims.claims(rows)]
+        text = levels_show.text(json.loads(json.dumps(result)))
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes | 0.1 | 59.00 ± 0.00 |", text)
+        with tempfile.TemporaryDirectory() as folder:
+            levels_show.draw(result, Path(folder) / "levels")
+            self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
 
 
 class RunsTest(unittest.TestCase):

@@ -1,0 +1,94 @@
+"""What is claimed of the error and the accuracy of BinGrad and ORQ, without a memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+from elastiquant_testbed.checks import Claim
+
+LEVELS = (3, 5, 9)
+Key = tuple[str, int, bool]  # scheme, levels, clipped
+
+
+def name_of(row: dict) -> str:
+    several = row["levels"] in LEVELS and row["scheme"] != "TernGrad"
+    return row["scheme"] + (f"-{row['levels']}" if several else "")
+
+
+def error_of(row: dict) -> str:
+    return "diverged" if row["nmse"] is None else f"{row['nmse']:.3g}"
+
+
+def accuracy_of(row: dict) -> str:
+    """With half of what the seeds differ by."""
+    reached = row["accuracy_by_seed"]
+    spread = f" ± {(max(reached) - min(reached)) / 2:.2f}" if len(reached) > 1 else ""
+    return f"{row['accuracy']:.2f}{spread}"
+
+
+class Rows:
+    """Those of one network. Groups of schemes are compared, the better ones first."""
+
+    def __init__(self, rows: list[dict], network: str):
+        self.network = network
+        self.by = {
+            (r["scheme"], r["levels"], r["clipped"]): r
+            for r in rows
+            if r["network"] == network and not r["memory"]
+        }
+
+    def less_error(self, claim: str, *groups: list[Key]) -> Claim:
+        def merit(row: dict) -> float:
+            return -math.inf if row["nmse"] is None else -row["nmse"]
+
+        return self._ordered(claim, groups, merit, error_of)
+
+    def more_accurate(self, claim: str, *groups: list[Key]) -> Claim:
+        def told(row: dict) -> str:
+            return accuracy_of(row) + " %"
+
+        return self._ordered(claim, groups, lambda row: row["accuracy"], told)
+
+    def _ordered(
+        self,
+        claim: str,
+        groups: tuple[list[Key], ...],
+        merit: Callable[[dict], float],
+        told: Callable[[dict], str],
+    ) -> Claim:
+        """Each scheme of a group is better than all of the next group."""
+        rows = [[self.by[key] for key in group] for group in groups]
+        merits = [[merit(row) for row in group] for group in rows]
+        holds = all(min(better) > max(worse) for better, worse in itertools.pairwise(merits))
+        seen = "; ".join(
+            ", ".join(f"{name_of(row)} {told(row)}" for row in group) for group in rows
+        )
+        return Claim(f"{self.network}: {claim}", holds, seen)
+
+
+def claims(rows: list[dict]) -> list[Claim]:
+    found = []
+    for network in dict.fromkeys(r["network"] for r in rows):
+        found += _of_network(Rows(rows, network))
+    return found
+
+
+def _of_network(rows: Rows) -> list[Claim]:
+    found = []
+    for n in LEVELS:
+        groups = [("ORQ", n, False)], [("Linear", n, False), ("QSGD", n, False)]
+        beside = f"Linear and QSGD with {n} levels"
+        found.append(rows.less_error(f"ORQ has less error than {beside}", *groups))
+        found.append(rows.more_accurate(f"ORQ is more accurate than {beside}", *groups))
+    for clipped, how in ((False, "neither clipped"), (True, "both clipped")):
+        both = [("ORQ", 3, clipped)], [("TernGrad", 3, clipped)]
+        found.append(rows.less_error(f"ORQ-3 has less error than TernGrad, {how}", *both))
+        found.append(rows.more_accurate(f"ORQ-3 is more accurate than TernGrad, {how}", *both))
+    b, pb, sign = ((name, 2, False) for name in ("BinGrad-b", "BinGrad-pb", "scaled sign"))
+    binary = "BinGrad-b has less error than BinGrad-pb and the scaled sign"
+    found.append(rows.less_error(binary, [b], [pb, sign]))
+    binary = "BinGrad-b is more accurate than BinGrad-pb, and that than the scaled sign"
+    found.append(rows.more_accurate(binary, [b], [pb], [sign]))
+    return found

@@ -1,0 +1,111 @@
+"""What BinGrad's and ORQ's experiment has come to: a table in Markdown, and a plot."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from elastiquant_testbed import levels, levels_claims, words
+
+
+def text(result: dict) -> str:
+    rows = [
+        [
+            r["network"],
+            levels_claims.name_of(r),
+            r["levels"] or "",
+            "yes" if r["clipped"] else "",
+            "yes" if r["memory"] else "",
+            levels_claims.error_of(r),
+            levels_claims.accuracy_of(r),
+            r["steps"],
+        ]
+        for r in result["rows"]
+    ]
+    heads = ["network", "scheme", "levels", "clipped", "memory", "relative squared error"]
+    return words.page(
+        "BinGrad's and ORQ's experiment",
+        "The error is that of a worker's frames, |g - decoded|^2 over |g|^2, in its own run; "
+        "with a memory, g has what is remembered. Accuracies are means over the seeds, with "
+        "half of what these differ by.",
+        words.table([*heads, "accuracy %", "steps"], rows, words=2),
+        result,
+    )
+
+
+def draw(result: dict, stem: Path) -> None:
+    """Error and accuracy over the number of levels, two panels a network."""
+    import elastiquant_plot as look
+
+    rows = result["rows"]
+    networks = list(dict.fromkeys(r["network"] for r in rows))
+    names = list(dict.fromkeys(r["scheme"] for r in rows if r["levels"]))
+    styles = {
+        name: {"color": colour, "marker": marker}
+        for name, colour, marker in zip(
+            names, (*look.SERIES, look.BASELINE), (*look.MARKERS, "X"), strict=True
+        )
+    }
+    with look.style():
+        fig, panels = look.figure(
+            _point(rows),
+            f"{levels.WORKERS} workers, each quantising once. Left: relative squared error. "
+            "Right: test accuracy (grey line: fp32). Dashed: clipped. Hollow: with a memory.",
+            columns=2 * len(networks),
+            width=9.6 if len(networks) == 1 else 15,
+        )
+        for i, network in enumerate(networks):
+            here = [r for r in rows if r["network"] == network]
+            lines = _draw_panel(panels[2 * i], here, "nmse", styles)
+            _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
+            panels[2 * i].set_yscale("log")
+            panels[2 * i].set_title(f"{network}: error")
+            panels[2 * i + 1].set_title(f"{network}: accuracy, %")
+        look.layout(fig, key=True)
+        look.name_series(fig, lines, names, ["" for _ in names])
+        look.save(fig, stem)
+
+
+def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> list:
+    """A line for each scheme and way; returns one of each scheme, which names it."""
+    places = [2, *levels_claims.LEVELS]
+    lines = {}
+    for r in rows:
+        if r["levels"]:
+            lines.setdefault((r["scheme"], r["clipped"], r["memory"]), []).append(r)
+    named = {}
+    for (name, clipped, memory), of in lines.items():
+        # Side by side, as schemes of equal values would hide each other.
+        aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
+        (line,) = axes.plot(
+            [places.index(r["levels"]) + aside for r in of],
+            [math.nan if r[what] is None else r[what] for r in of],
+            linestyle="--" if clipped else "-",
+            fillstyle="none" if memory else "full",
+            **styles[name],
+        )
+        named.setdefault(name, line)
+    if what == "accuracy":
+        (full,) = (r for r in rows if not r["levels"])
+        axes.axhline(full[what], color="#B0B0B0", linewidth=1, zorder=0)
+    axes.set_xticks(range(len(places)), places)
+    axes.set_xlabel("levels")
+    return list(named.values())
+
+
+def _point(rows: list[dict]) -> str:
+    """The title: how much less error ORQ has than evenly spaced levels."""
+    plain = {
+        (r["network"], r["scheme"], r["levels"]): r["nmse"]
+        for r in rows
+        if r["nmse"] and not (r["clipped"] or r["memory"])
+    }
+    gains = [
+        plain[network, "Linear", count] / nmse
+        for (network, scheme, count), nmse in plain.items()
+        if scheme == "ORQ" and (network, "Linear", count) in plain
+    ]
+    return (
+        f"With as many levels, ORQ has {min(gains):.1f} to {max(gains):.1f} times less error "
+        "than evenly spaced levels up to the largest value"
+    )

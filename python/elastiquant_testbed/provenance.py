@@ -1,0 +1,30 @@
+"""How and where a result was made, so that it can be made again."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+OUT = "runs/testbed"
+CPUS = Path("/proc/cpuinfo")
+
+
+def of(name: str, result: dict) -> dict[str, str]:
+    return {"command": command(name, result), "machine": machine()}
+
+
+def command(name: str, result: dict) -> str:
+    """Names no folder of this machine."""
+    words = ["sudo"] if result.get("network") == "namespaces" else []
+    words += ["elastiquant testbed run", name]
+    words += ["--quick"] if result["quick"] else []
+    words += [] if result.get("data", "generated") == "generated" else ["--data CIFAR"]
+    return " ".join([*words, "--out", OUT])
+
+
+def machine() -> str:
+    lines = CPUS.read_text().splitlines() if CPUS.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = models[0] if models else platform.machine()
+    return f"{processor}, {os.cpu_count()} cores"

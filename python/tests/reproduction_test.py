@@ -1,0 +1,154 @@
+"""docs/reproduction.md: it is what stored results make of it, and lists every claim."""
+
+import json
+import re
+import tempfile
+import unittest
+from pathlib import Path
+
+from elastiquant_testbed import (
+    checks,
+    curves,
+    dagc,
+    levels,
+    levels_claims,
+    pages,
+    provenance,
+    stored,
+    summary,
+    table4,
+    training,
+)
+from elastiquant_testbed.testbed import TestbedError
+
+
+def claims_of_all() -> dict[str, set[str]]:
+    """What each experiment claims, whatever its numbers are."""
+    cells = [
+        {"network": table4.NAMES[c.network], "scheme": c.scheme, "devices": c.devices}
+        for c in table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
+    ]
+    line = {"loss": [1.0], "accuracy": [1.0], "variance": [1.0]}
+    rounds = [{"skew": 1, "ratio": 1, "scheme": s, "rounds": 1} for s in dagc.SCHEMES]
+    found = {
+        "table3": checks.all_claims(checks.published_cells()),
+        "table4": table4.claims([{**cell, "accuracy": 1.0} for cell in cells]),
+        "curves": curves.claims(dict.fromkeys(curves.SCHEMES, line)),
+        "dagc": dagc.claims(rounds),
+        "levels": levels_claims.claims(rows_of_levels()),
+    }
+    return {name: {claim.claim for claim in claims} for name, claims in found.items()}
+
+
+def rows_of_levels() -> list[dict]:
+    summary = {"test_accuracy": 50.0, "nmse": 0.1, "steps": 9, "skipped_steps": 0}
+    outcome = training.Outcome(summary, [])
+    return [
+        levels.row_of(network, scheme, [outcome])
+        for network in levels.NETWORKS
+        for scheme in levels.SCHEMES
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+class SummaryTest(unittest.TestCase):
+    def test_every_claim_of_an_experiment_is_listed_once_and_no_other(self):
+        listed = {}
+        for source in summary.sources():
+            if "experiment" in source:
+                listed.setdefault(source["experiment"], []).extend(source["claims"])
+        self.assertEqual({name: set(of) for name, of in listed.items()}, claims_of_all())
+        for of in listed.values():
+            self.assertEqual(len(of), len(set(of)))
+
+    def test_what_is_written_by_hand_has_a_state_and_a_place(self):
+        for row in summary.rows(stored.load()):
+            self.assertIn(row.state, summary.STATES, row)
+            page, _, anchor = row.link.partition("#")
+            path = stored.DOCS / page if page else pages.PAGE
+            self.assertIn(anchor, anchors(path), row)
+
+    def state(self, **result) -> tuple[str, str]:
+        claim = "DAGC-A never needs more rounds than uniform ratios"
+        check = {"claim": claim, "holds": True, "seen": "9 of 9"}
+        rows = summary.rows({"dagc": {"checks": [check], **result}})
+        (row,) = (row for row in rows if row.claim == claim)
+        return row.state, row.seen
+
+    def test_a_state_is_what_the_stored_result_says(self):
+        full = {"quick": False, "data": "CIFAR-10"}
+        self.assertEqual(self.state(**full), (summary.REPRODUCED, "9 of 9"))
+        self.assertEqual(self.state(**full, checks=[]), (summary.NOT_RUN, ""))
+        wrong = {"claim": "DAGC-A never needs more rounds than uniform ratios", "holds": False}
+        wrong["seen"] = "8 of 9"
+        self.assertEqual(self.state(**full, checks=[wrong]), (summary.FAILED, "8 of 9"))
+
+    def test_accuracies_of_short_runs_and_of_generated_images_do_not_count(self):
+        for result in (
+            {"quick": True, "data": "CIFAR-10"},
+            {"quick": False, "data": "generated"},
+        ):
+            state, seen = self.state(**result)
+            self.assertEqual(state, summary.NOT_RUN)
+            self.assertIn("9 of 9", seen)
+
+
+class PageTest(unittest.TestCase):
+    def test_the_page_is_what_the_stored_results_make_of_it(self):
+        page = pages.PAGE.read_text()
+        self.assertEqual(page, pages.render(page, stored.load()), "run make reproduction")
+
+    def test_words_between_the_tables_stay(self):
+        begin, end = pages.marks("dagc")
+        page = pages.insert(f"before\n{begin}\nold\n{end}\nafter\n", "dagc", "new\n")
+        self.assertEqual(page, f"before\n{begin}\n\nnew\n\n{end}\nafter\n")
+        with self.assertRaisesRegex(TestbedError, "no place for levels"):
+            pages.insert(page, "levels", "new")
+
+    def test_stored_results_name_no_folder_of_a_machine(self):
+        for name, result in stored.load().items():
+            text = json.dumps(result)
+            self.assertLess(len(text), 60_000, name)
+            self.assertIsNone(re.search(r'["\s]/\w', text), name)
+
+
+class TakeTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.runs, self.kept = Path(holder.name) / "runs", Path(holder.name) / "kept"
+        self.runs.mkdir()
+
+    def test_results_are_copied_and_drawn(self):
+        result = stored.load()["table3"]
+        (self.runs / "table3.json").write_text(json.dumps(result))
+        self.assertEqual(stored.take(self.runs, self.kept), ["table3"])
+        self.assertEqual(stored.load(self.kept), {"table3": result})
+        (picture,) = stored.pictures("table3", self.kept)
+        self.assertEqual(picture.name, "table3-resnet-34.png")
+
+    def test_a_result_that_cannot_be_made_again_is_refused(self):
+        (self.runs / "dagc.json").write_text('{"checks": []}')
+        with self.assertRaisesRegex(TestbedError, "how it was made"):
+            stored.take(self.runs, self.kept)
+        self.assertFalse(self.kept.exists())
+
+    def test_a_command_names_no_folder(self):
+        trained = {"quick": True, "data": "CIFAR-10"}
+        self.assertEqual(
+            provenance.command("dagc", trained),
+            "elastiquant testbed run dagc --quick --data CIFAR --out runs/testbed",
+        )
+        emulated = {"quick": False, "network": "namespaces"}
+        self.assertEqual(
+            provenance.command("table3", emulated),
+            "sudo elastiquant testbed run table3 --out runs/testbed",
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
