@@ -31,17 +31,6 @@ struct GraphOptions {
 
 constexpr size_t kShown = 16;  // the most nodes whose weights are printed
 
-const std::vector<std::pair<const char*, GossipKind>>& Algorithms() {
-  static const std::vector<std::pair<const char*, GossipKind>> algorithms = {
-      {"dpsgd", GossipKind::kDpsgd},     {"d2", GossipKind::kD2},
-      {"dcd", GossipKind::kDcd},         {"gradient-tracking", GossipKind::kTracking},
-      {"ecd", GossipKind::kEcd},         {"choco", GossipKind::kChoco},
-      {"sgp", GossipKind::kPushSum},     {"deepsqueeze", GossipKind::kDeepSqueeze},
-      {"noloco", GossipKind::kNoLoCo},   {"ad-psgd", GossipKind::kAdPsgd},
-  };
-  return algorithms;
-}
-
 // Why an algorithm cannot run on the graph, or an empty text.
 std::string Objection(const std::shared_ptr<const Graph>& graph, GossipKind kind) {
   const float start = 0;
@@ -62,7 +51,8 @@ ordered_json WeightsOf(const Mixing& mixing) {
 
 // The step of CHOCO by the theorem, for a codec with a bound that holds for all vectors.
 std::optional<double> TheoryStep(const Codec& codec, const MixingFactors& factors) {
-  const std::optional<double> bound = codec.NmseBound(codec.granule() > 0 ? codec.granule() : 1);
+  const std::optional<double> bound =
+      codec.NmseBound(codec.granule() > 0 ? codec.granule() : 1);
   if (!bound) return std::nullopt;
   const bool unbiased = codec.codec_class() == CodecClass::kUnbiased;
   const double delta = unbiased ? theory::ContractionOfUnbiased(*bound) : 1 - *bound;
@@ -78,10 +68,10 @@ Result<ordered_json> StepsOf(const GraphOptions& o, const std::shared_ptr<const 
   ordered_json trials = ordered_json::array();
   for (const StepTrial& trial : search.trials) {
     // JSON has no infinity, which stands for weights that could not be encoded any more.
-    trials.push_back({{"step", trial.step},
-                      {"contraction", std::isfinite(trial.contraction)
-                                          ? ordered_json(trial.contraction)
-                                          : ordered_json(nullptr)}});
+    trials.push_back(
+        {{"step", trial.step},
+         {"contraction", std::isfinite(trial.contraction) ? ordered_json(trial.contraction)
+                                                          : ordered_json(nullptr)}});
   }
   ordered_json steps = {{"codec", o.codec}, {"best", search.best}, {"trials", trials}};
   const std::optional<double> theory = TheoryStep(*codec, graph->Factors());
@@ -99,8 +89,8 @@ Result<ordered_json> Describe(const GraphOptions& o) {
                        {"gap", factors.gap},
                        {"contraction", factors.contraction},
                        {"lambda_min", factors.least_eigenvalue}};
-  for (const auto& [name, kind] : Algorithms()) {
-    told["algorithms"][name] = Objection(graph, kind);
+  for (const auto& [name, kind] : GossipKinds()) {
+    told["algorithms"][std::string(name)] = Objection(graph, kind);
   }
   if (!o.codec.empty()) {
     EQ_ASSIGN_OR_RETURN(told["gossip_step"], StepsOf(o, graph));
@@ -132,7 +122,8 @@ void PrintSteps(const ordered_json& steps) {
                                      : fmt::format("{:.4f}", contraction.get<double>()));
   }
   if (steps["theory"].is_null()) return;
-  fmt::print("CHOCO's theorem allows {:.3g}, whatever is sent.\n", steps["theory"].get<double>());
+  fmt::print("CHOCO's theorem allows {:.3g}, whatever is sent.\n",
+             steps["theory"].get<double>());
 }
 
 void Print(const ordered_json& told) {
@@ -195,7 +186,8 @@ Command MakeGraphCommand(CLI::App& program) {
       ->required();
   app->add_option("--nodes", options->nodes, "Workers")->capture_default_str();
   app->add_option("--seed", options->seed, "Seed of random graphs")->capture_default_str();
-  app->add_option("--codec", options->codec, "Search for the gossip step under this codec, too");
+  app->add_option("--codec", options->codec,
+                  "Search for the gossip step under this codec, too");
   app->add_flag("--json", options->json, "Print a JSON object");
   return {app, [options] { return Run(*options); }};
 }

@@ -1,15 +1,38 @@
 #include "elastiquant/layers/gossip_exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/protocol/gossip/step_search.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr uint32_t kGossipTag = 7;
+
+// Collective. A search takes a while, so worker 0 makes it for all.
+Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  const bool needs_none = codec->codec_class() == CodecClass::kLossless ||
+                          options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
+  if (needs_none || comm->world_size() == 1) return 1;
+  double step = 1;
+  Status status;
+  if (comm->rank() == 0) {
+    const auto search = SearchGossipStep(options);
+    status = search.status();
+    if (search.ok()) step = search->best;
+  }
+  std::vector<uint8_t> bytes = BytesOf(std::span<const double>(&step, 1));
+  EQ_RETURN_IF_ERROR(comm->Broadcast(0, bytes));
+  EQ_RETURN_IF_ERROR(status);
+  std::memcpy(&step, bytes.data(), sizeof(step));
+  return step;
+}
 
 }  // namespace
 
@@ -22,8 +45,13 @@ Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
                            " nodes, and there are " + std::to_string(comm->world_size()) +
                            " workers");
   }
+  if (options.step == 0) {
+    EQ_ASSIGN_OR_RETURN(options.step, FindStep(comm, options));
+  }
   EQ_ASSIGN_OR_RETURN(std::unique_ptr<GossipNode> node, GossipNode::Make(options, start));
-  return std::unique_ptr<GossipExchange>(new GossipExchange(comm, std::move(node)));
+  std::unique_ptr<GossipExchange> exchange(new GossipExchange(comm, std::move(node)));
+  exchange->step_ = options.step;
+  return exchange;
 }
 
 GossipExchange::~GossipExchange() { (void)JoinServer(); }

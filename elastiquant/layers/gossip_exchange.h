@@ -19,8 +19,9 @@ namespace elastiquant {
 // Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own.
 class GossipExchange {
  public:
-  // options.rank becomes the communicator's, whose world must have as many workers as the graph
-  // has nodes. Fails as GossipNode::Make does.
+  // Collective. options.rank becomes the communicator's, whose world must have as many workers
+  // as the graph has nodes. If options.step is 0, worker 0 searches for one (step_search.h)
+  // where the codec loses anything. Fails as GossipNode::Make does.
   static Result<std::unique_ptr<GossipExchange>> Make(Communicator* comm, GossipOptions options,
                                                       std::span<const float> start);
   // If rounds are under way, all peers must have ended as well, or one must have been lost.
@@ -37,9 +38,13 @@ class GossipExchange {
   // before the last weights are read, and before Save.
   Status Pause();
 
+  // Whether others may still count on this worker's answers: until Pause, in AD-PSGD.
+  bool is_paused() const { return node_->is_paused(); }
+
   // What was spent since the last call, and the errors of the frames of this worker.
   ReducerStats TakeStats();
   uint64_t rounds() const { return rounds_; }  // that have ended here since Make
+  double step() const { return step_; }        // gamma
 
   Result<GossipState> Save() { return node_->Save(); }
   Status Load(const GossipState& state) { return node_->Load(state); }
@@ -60,6 +65,7 @@ class GossipExchange {
   std::vector<std::unique_ptr<Transfer>> sent_;  // not yet waited for
   ReducerStats stats_;
   uint64_t rounds_ = 0;
+  double step_ = 1;
   // The thread that answers. The mutex guards node_, sent_ and stats_ while there is one.
   std::mutex mutex_;
   std::thread server_;

@@ -33,21 +33,6 @@ const std::map<std::string_view, AlgorithmKind>& Kinds() {
   return kinds;
 }
 
-const std::map<std::string_view, GossipKind>& GossipKinds() {
-  static const std::map<std::string_view, GossipKind> kinds = {
-      {"dpsgd", GossipKind::kDpsgd},
-      {"d2", GossipKind::kD2},
-      {"gradient-tracking", GossipKind::kTracking},
-      {"dcd", GossipKind::kDcd},
-      {"ecd", GossipKind::kEcd},
-      {"choco", GossipKind::kChoco},
-      {"deepsqueeze", GossipKind::kDeepSqueeze},
-      {"ad-psgd", GossipKind::kAdPsgd},
-      {"sgp", GossipKind::kPushSum},
-      {"noloco", GossipKind::kNoLoCo}};
-  return kinds;
-}
-
 // Where the value of a parameter goes: one of the pointers is set.
 struct Parameter {
   int64_t* count = nullptr;

@@ -1,15 +1,10 @@
 #include "elastiquant/train/gossip_runner.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/protocol/gossip/step_search.h"
 #include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
@@ -22,11 +17,6 @@ constexpr char kGossipRound[] = "gossip_round";
 constexpr char kGossipWeight[] = "gossip-weight";
 constexpr char kGossipInRound[] = "gossip_in_round";
 constexpr char kGossipCount[] = "gossip_count/";  // then the name
-constexpr char kGossipStep[] = "gossip-step";
-
-std::span<uint8_t> BytesIn(std::vector<float>* values) {
-  return {reinterpret_cast<uint8_t*>(values->data()), values->size() * sizeof(float)};
-}
 
 }  // namespace
 
@@ -79,30 +69,9 @@ void GossipRunner::SetWeights(std::span<const float> weights) {
   }
 }
 
-// Collective. A search takes a while, so worker 0 makes it for all.
-Result<double> GossipRunner::ChooseStep(const GossipOptions& options) {
-  EQ_ASSIGN_OR_RETURN(const std::optional<double> given, GossipStepOf(options_));
-  if (given) return *given;
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
-  const bool needs_none = codec->codec_class() == CodecClass::kLossless ||
-                          options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
-  if (needs_none || comm_->world_size() == 1) return 1;
-  double step = 1;
-  Status status;
-  if (comm_->rank() == 0) {
-    const auto search = SearchGossipStep(options);
-    status = search.status();
-    if (search.ok()) step = search->best;
-  }
-  std::vector<uint8_t> bytes = BytesOf(std::span<const double>(&step, 1));
-  EQ_RETURN_IF_ERROR(comm_->Broadcast(0, bytes));
-  EQ_RETURN_IF_ERROR(status);
-  std::memcpy(&step, bytes.data(), sizeof(step));
-  return step;
-}
-
 Status GossipRunner::MakeExchange() {
-  EQ_ASSIGN_OR_RETURN(gossip_.step, ChooseStep(gossip_));
+  EQ_ASSIGN_OR_RETURN(const std::optional<double> step, GossipStepOf(options_));
+  gossip_.step = step.value_or(0);
   start_ = Weights();
   EQ_ASSIGN_OR_RETURN(exchange_, GossipExchange::Make(comm_, gossip_, start_));
   return {};
@@ -115,7 +84,7 @@ nlohmann::json GossipRunner::Network() const {
   const MixingFactors factors = graph_->Factors();
   return {{"graph", graph_->spec()},
           {"spectral_gap", factors.gap},
-          {"gossip_step", gossip_.step},
+          {"gossip_step", exchange_ ? exchange_->step() : gossip_.step},
           {"neighbours", graph_->senders(comm_->rank())},
           {"consensus_distance", distance_}};
 }
@@ -195,46 +164,17 @@ Status GossipRunner::Settle() {
   return {};
 }
 
-// Collective, in the order of ranks, so that all have the same bits.
-Status GossipRunner::FindMean(Shared* shared) {
-  const std::vector<float> own = Weights();
-  std::vector<double> sum(elements_);
-  for (int rank = 0; rank < comm_->world_size(); ++rank) {
-    std::vector<float> theirs = own;
-    EQ_RETURN_IF_ERROR(comm_->Broadcast(rank, BytesIn(&theirs)));
-    for (size_t e = 0; e < sum.size(); ++e) sum[e] += static_cast<double>(theirs[e]);
-  }
-  shared->weights.resize(elements_);
-  for (size_t e = 0; e < sum.size(); ++e) {
-    shared->weights[e] = static_cast<float>(sum[e] / comm_->world_size());
-  }
-  return FindDistance(own, shared);
-}
-
-Status GossipRunner::FindDistance(const std::vector<float>& own, Shared* shared) {
-  double squares = 0;
-  for (size_t e = 0; e < own.size(); ++e) {
-    const double difference =
-        static_cast<double>(own[e]) - static_cast<double>(shared->weights[e]);
-    squares += difference * difference;
-  }
-  EQ_ASSIGN_OR_RETURN(const auto all, comm_->AllGather(std::bit_cast<uint64_t>(squares)));
-  double sum = 0;
-  for (const uint64_t theirs : all) sum += std::bit_cast<double>(theirs);
-  shared->distance = std::sqrt(sum / comm_->world_size());
-  return {};
-}
-
+// Collective.
 Status GossipRunner::FindShared() {
   if (shared_) return {};
   EQ_RETURN_IF_ERROR(Settle());
   Shared shared;
-  EQ_RETURN_IF_ERROR(FindMean(&shared));
+  EQ_ASSIGN_OR_RETURN(shared.mean, MeanOfModels(comm_, Weights()));
   const std::vector<uint8_t> own = replica_->CopyBuffers();
   EQ_RETURN_IF_ERROR(replica_->AverageBuffers(*comm_, {}));
   shared.buffers = replica_->CopyBuffers();
   replica_->RestoreBuffers(own);
-  distance_ = shared.distance;
+  distance_ = shared.mean.distance;
   shared_ = std::move(shared);
   return {};
 }
@@ -243,7 +183,7 @@ void GossipRunner::ShowShared() {
   own_weights_ = Weights();
   own_buffers_ = replica_->CopyBuffers();
   if (!shared_) return;
-  SetWeights(shared_->weights);
+  SetWeights(shared_->mean.values);
   replica_->RestoreBuffers(shared_->buffers);
 }
 
@@ -256,7 +196,7 @@ Status GossipRunner::ShareBuffers() {
   EQ_RETURN_IF_ERROR(FindShared());
   // Who answers in AD-PSGD may have moved until now.
   if (!is_in_round_) own_weights_ = start_;
-  SetWeights(shared_->weights);
+  SetWeights(shared_->mean.values);
   replica_->RestoreBuffers(shared_->buffers);
   return {};
 }
@@ -280,7 +220,6 @@ Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {
   checkpoint->metadata[kGossipRound] = std::to_string(state.round);
   checkpoint->metadata[kGossipInRound] = std::to_string(is_in_round_ ? 1 : 0);
   SaveDoubles(kGossipWeight, {{state.weight}}, checkpoint);
-  SaveDoubles(kGossipStep, {{gossip_.step}}, checkpoint);
   SaveFloats(kGossipStart, start_, checkpoint);
   // The replica as it is: this worker's own weights, statistics and optimiser.
   replica_->Save(checkpoint);

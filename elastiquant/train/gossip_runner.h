@@ -12,6 +12,7 @@
 
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/gossip_exchange.h"
+#include "elastiquant/layers/model_mean.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/backward_pass.h"
 #include "elastiquant/train/runner.h"
@@ -57,23 +58,19 @@ class GossipRunner final : public Runner {
         replica_(place.replica),
         total_steps_(place.total_steps) {}
 
-  // What all have together, and how far this step's models are from it.
+  // What all have together.
   struct Shared {
-    std::vector<float> weights;
+    ModelMean mean;
     std::vector<uint8_t> buffers;
-    double distance = 0;  // the root of the mean of |x_i - mean|^2
   };
 
   std::vector<float> Weights() const;
   void SetWeights(std::span<const float> weights);
   Status MakeExchange();
-  Result<double> ChooseStep(const GossipOptions& options);
   Status BeginRound();
   Status EndRound();
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Status Settle();
-  Status FindMean(Shared* shared);
-  Status FindDistance(const std::vector<float>& own, Shared* shared);
   Status FindShared();
 
   const TrainOptions options_;

@@ -8,6 +8,7 @@
 #include "python/bindings/ddp.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/frame.h"
+#include "python/bindings/gossip.h"
 #include "python/bindings/rounds.h"
 #include "python/bindings/stream.h"
 
@@ -26,4 +27,5 @@ PYBIND11_MODULE(_core, module) {
   elastiquant::python::BindDdp(module);
   elastiquant::python::BindCollectives(module);
   elastiquant::python::BindRounds(module);
+  elastiquant::python::BindGossip(module);
 }

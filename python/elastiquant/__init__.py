@@ -42,6 +42,7 @@ from elastiquant._core import (  # noqa: E402
     __version__,
     codecs,
 )
+from elastiquant._gossip import Gossip  # noqa: E402
 from elastiquant._report import Report, report  # noqa: E402
 from elastiquant._rounds import DiLoCo, LocalSGD  # noqa: E402
 from elastiquant._stats import LayerStats, Stats  # noqa: E402
@@ -54,6 +55,7 @@ __all__ = [
     "CorruptFrameError",
     "DiLoCo",
     "Frame",
+    "Gossip",
     "HookState",
     "LayerStats",
     "LocalSGD",

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _rounds_options, _state
+from elastiquant import _core, _group, _model, _rounds_options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
-from elastiquant._compress import _layer, _uncompiled
+from elastiquant._compress import _layer
 from elastiquant._outer import Outer
 from elastiquant._progress import Checkpoint, Progress
 from elastiquant._record import Record
@@ -106,14 +106,8 @@ class DiLoCo:
         down: str | None = None,
     ):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
-        module = _uncompiled(model)
-        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-            module = module.module
-        named = [
-            (name.replace("_orig_mod.", ""), p)
-            for name, p in module.named_parameters()
-            if p.requires_grad
-        ]
+        module = _model.inner_module(model)
+        named = _model.trained(module)
         self._names = [name for name, _ in named]
         self._parameters = [p for _, p in named]
         if eager and delay == 0:
@@ -138,7 +132,7 @@ class DiLoCo:
         weights: list[Any] = [float(weight)] * meeting.world_size
         if meeting.world_size > 1:
             dist.all_gather_object(weights, float(weight), group=group)
-            self._start_alike(module, group)
+            _model.start_alike(module, group)
         self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
         self._engine = _core._FragmentEngine(
             meeting=meeting,
@@ -175,11 +169,6 @@ class DiLoCo:
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=0.7, momentum=0.9, nesterov=True)
-
-    def _start_alike(self, module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
-        source = dist.get_global_rank(group or dist.group.WORLD, 0)
-        for tensor in (*module.parameters(), *module.buffers()):
-            dist.broadcast(tensor.data, src=source, group=group)
 
     @property
     def step(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import torch
 
-from elastiquant import _core
+from elastiquant import _core, _model
 from elastiquant._compress import _check_numbers, _specs
 
 
@@ -23,17 +23,7 @@ def check(
     o: the options of DiLoCo; delay: that of its schedule; parameters: those to train, by name;
     kind: the class, for messages.
     """
-    for name, p in parameters.items():
-        if type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor":
-            raise TypeError(
-                f"{name!r} is a DTensor (FSDP, tensor parallelism): {kind} "
-                "needs whole parameters on each worker, as DDP has them"
-            )
-        if p.dtype != torch.float32 or p.layout != torch.strided:
-            raise TypeError(
-                f"{name!r} is {p.dtype}: keep parameters in dense torch.float32 and "
-                "train under torch.autocast"
-            )
+    _model.check_parameters(list(parameters.items()), kind)
     _check_numbers(o)
     _specs(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     if o.link is not None:

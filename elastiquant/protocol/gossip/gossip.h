@@ -89,10 +89,12 @@ class GossipNode {
   // The peers whose messages are missing, while it waits or is owed.
   virtual std::vector<int> WaitsFor() const = 0;
 
-  // Return whether rounds are over from the point of view of pairs (pairwise.h): before workers
-  // meet otherwise, as to be evaluated, those who ask say that they pause.
+  // Before workers meet otherwise, as to be evaluated, those who ask in pairs (pairwise.h) say
+  // that they pause, and those who answer serve until all have said so; then these are told
+  // that they pause, too. It has no effect until a round has begun.
   virtual GossipSends OnPause() { return {}; }
   virtual bool is_serving() const { return false; }
+  virtual bool is_paused() const { return true; }
 
   // The peer takes no part in rounds from `round` on: its weight goes back to the diagonal. All
   // its neighbours must be told of the same round, and it must not have ended here. The round

@@ -36,9 +36,9 @@ constexpr int kSchedules = 1000;
 #endif
 
 // Random numbers of a schedule.
-class Chance {
+class GossipChance {
  public:
-  explicit Chance(uint64_t seed) : state_(Mix64(seed)) {}
+  explicit GossipChance(uint64_t seed) : state_(Mix64(seed)) {}
   size_t Below(size_t n) { return static_cast<size_t>(Mix64(state_++) % n); }
   bool Of(double p) { return static_cast<double>(Below(1 << 20)) < p * (1 << 20); }
   template <typename T>
@@ -52,14 +52,14 @@ class Chance {
 
 // Worker w minimises |x - target_w|^2 / 2 with its own gradients, which differ a lot; all start
 // from the same weights.
-struct World {
+struct GossipWorld {
   struct Letter {
     int from, to;
     uint64_t round;
     std::vector<uint8_t> bytes;
   };
 
-  World(GossipOptions make, uint64_t seed) : options(std::move(make)), chance(seed) {
+  GossipWorld(GossipOptions make, uint64_t seed) : options(std::move(make)), chance(seed) {
     options.elements = kElements;
     for (size_t w = 0; w < options.graph->nodes(); ++w) {
       options.rank = static_cast<int>(w);
@@ -209,7 +209,7 @@ struct World {
   }
   GossipOptions options;
   double rate = .05;
-  Chance chance;
+  GossipChance chance;
   std::vector<std::unique_ptr<GossipNode>> nodes;
   std::vector<Vector> targets;
   std::vector<bool> alive;
@@ -217,7 +217,7 @@ struct World {
   std::vector<double> moves = std::vector<double>(kElements);  // of all together
 };
 
-struct Case {
+struct GossipCase {
   const char* name;
   GossipKind kind;
   std::vector<std::string> graphs;
@@ -241,7 +241,7 @@ std::vector<std::string> AllGraphs() {
   return graphs;
 }
 
-std::vector<Case> Cases() {
+std::vector<GossipCase> GossipCases() {
   const std::vector<std::string> fine = {"fp32", "dither:bits=4",
                                          "elastic:bits=8,levels=uniform"};
   const std::vector<std::string> coarse = {"dither:bits=1", "topk:ratio=0.2", "efsign",
@@ -271,9 +271,9 @@ std::vector<Case> Cases() {
   };
 }
 
-class GossipWorldTest : public testing::TestWithParam<Case> {
+class GossipWorldTest : public testing::TestWithParam<GossipCase> {
  public:
-  static GossipOptions Draw(const Case& c, Chance* chance, size_t most) {
+  static GossipOptions Draw(const GossipCase& c, GossipChance* chance, size_t most) {
     GossipOptions options{.kind = c.kind, .step = c.step, .delay = c.delay};
     options.seed = chance->Below(1 << 30);
     options.codec = chance->From(c.codecs);
@@ -307,11 +307,11 @@ std::string WhatItIs(const GossipOptions& o) {
 // Nobody gets stuck, what must be conserved is, both ends of edges know the same, and workers
 // come together about as near as the network lets them.
 TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
-  const Case& c = GetParam();
+  const GossipCase& c = GetParam();
   ForEachSeed(kSchedules, [&](uint64_t seed) {
-    Chance chance(seed);
+    GossipChance chance(seed);
     const bool large = seed % 50 == 0;  // up to 64 workers
-    World world(Draw(c, &chance, large ? 64 : 8), seed);
+    GossipWorld world(Draw(c, &chance, large ? 64 : 8), seed);
     SCOPED_TRACE(WhatItIs(world.options));
     world.Run(large ? 8 : 30);
     if (testing::Test::HasFatalFailure()) return;
@@ -338,10 +338,10 @@ TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
 
 // After one more half of the time without gradients, differences have become small.
 TEST_P(GossipWorldTest, WithoutGradientsDifferencesDieOut) {
-  const Case& c = GetParam();
+  const GossipCase& c = GetParam();
   ForEachSeed(20, [&](uint64_t seed) {
-    Chance chance(seed);
-    World world(Draw(c, &chance, 6), seed);
+    GossipChance chance(seed);
+    GossipWorld world(Draw(c, &chance, 6), seed);
     SCOPED_TRACE(WhatItIs(world.options));
     world.Run(40);
     const double before = world.Distance();
@@ -353,13 +353,13 @@ TEST_P(GossipWorldTest, WithoutGradientsDifferencesDieOut) {
 
 // What was saved and loaded goes on with the same bits.
 TEST_P(GossipWorldTest, ResumesExactly) {
-  const Case& c = GetParam();
+  const GossipCase& c = GetParam();
   ForEachSeed(30, [&](uint64_t seed) {
-    Chance chance(seed);
-    World world(Draw(c, &chance, 6), seed);
+    GossipChance chance(seed);
+    GossipWorld world(Draw(c, &chance, 6), seed);
     SCOPED_TRACE(WhatItIs(world.options));
     world.Run(10);
-    World other(world.options, seed);
+    GossipWorld other(world.options, seed);
     for (int w = 0; w < static_cast<int>(world.size()); ++w) {
       ASSERT_FALSE(world.node(w).is_owed());
       auto state = world.node(w).Save();
@@ -369,7 +369,7 @@ TEST_P(GossipWorldTest, ResumesExactly) {
       state->vectors["more"] = {1};
       ASSERT_FALSE(other.node(w).Load(*state).ok());
     }
-    world.chance = other.chance = Chance(seed);
+    world.chance = other.chance = GossipChance(seed);
     world.Run(20);
     other.Run(20);
     for (size_t w = 0; w < world.size(); ++w) {
@@ -380,13 +380,14 @@ TEST_P(GossipWorldTest, ResumesExactly) {
 
 // Only what can be caught up with: CHOCO has nothing but weights and replicas.
 TEST(GossipLossTest, WorkersDieAndComeBack) {
-  Case choco{"choco", GossipKind::kChoco, {"ring", "torus", "complete", "erdos-renyi"}, {}};
+  GossipCase choco{
+      "choco", GossipKind::kChoco, {"ring", "torus", "complete", "erdos-renyi"}, {}};
   choco.codecs = {"fp32", "dither:bits=2", "topk:ratio=0.3"};
   choco.step = .2;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
-    Chance chance(seed);
-    World world(GossipWorldTest::Draw(choco, &chance, 8), seed);
+    GossipChance chance(seed);
+    GossipWorld world(GossipWorldTest::Draw(choco, &chance, 8), seed);
     const auto lost = static_cast<int>(chance.Below(world.size()));
     for (size_t step = chance.Below(200); step > 0; --step) world.Step(20);
     world.Kill(lost);
@@ -410,13 +411,13 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
 }
 
 TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
-  for (const Case& c : Cases()) {
+  for (const GossipCase& c : GossipCases()) {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
-      Chance chance(seed);
+      GossipChance chance(seed);
       GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
       if (!options.graph->is_symmetric() || !options.graph->is_static()) continue;
-      World world(options, seed);
+      GossipWorld world(options, seed);
       const auto lost = static_cast<int>(chance.Below(world.size()));
       for (size_t step = chance.Below(100); step > 0; --step) world.Step(20);
       world.Kill(lost);
@@ -435,7 +436,7 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GossipWorldTest, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(All, GossipWorldTest, testing::ValuesIn(GossipCases()),
                          [](const auto& test) {
                            std::string name = test.param.name;
                            std::erase(name, '-');

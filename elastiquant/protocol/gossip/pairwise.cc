@@ -46,7 +46,6 @@ GossipPairs::GossipPairs(const GossipOptions& options, EdgeOptions edge, bool as
       moved_(options.elements) {
   for (const int peer : options_.graph->receivers(options_.rank)) {
     edges_.emplace(peer, Edge{Outlet(edge_options_, start_), Inlet(edge_options_, start_)});
-    if (!asks_) asking_[peer] = true;
   }
 }
 
@@ -86,7 +85,7 @@ Status GossipPairs::Write(int peer, GossipPart part) {
 }
 
 Result<GossipSends> GossipPairs::OnRound() {
-  if (is_serving() || asks_) return GossipSends();
+  if (!std::exchange(is_paused_, false) || asks_) return GossipSends();
   for (const auto& [peer, edge] : edges_) {
     if (edge.is_present) asking_[peer] = true;
   }
@@ -174,7 +173,7 @@ std::vector<int> GossipPairs::WaitsFor() const {
 
 GossipSends GossipPairs::OnPause() {
   GossipSends sends;
-  if (!asks_) return sends;
+  if (std::exchange(is_paused_, true) || !asks_) return sends;
   // It has no frame, so that it cannot fail.
   (void)Write(-1, GossipPart::kPause);
   for (const auto& [peer, edge] : edges_) {

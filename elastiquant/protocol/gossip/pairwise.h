@@ -38,6 +38,7 @@ class GossipPairs final : public GossipNode {
   std::vector<int> WaitsFor() const override;
 
   GossipSends OnPause() override;
+  bool is_paused() const override { return is_paused_; }
   // Of one who answers: until all who may ask have paused.
   bool is_serving() const override { return !asks_ && !asking_.empty(); }
 
@@ -77,7 +78,8 @@ class GossipPairs final : public GossipNode {
   std::unique_ptr<Workspace> work_;
   std::vector<float> start_, x_, moved_;
   std::map<int, Edge> edges_;
-  std::map<int, bool> asking_;  // those who have not said that they pause
+  bool is_paused_ = true;       // until the next round begins
+  std::map<int, bool> asking_;  // those who have not said that they pause since then
   uint64_t round_ = 0;
   int asked_ = -1;  // whose answer is waited for
   std::vector<uint8_t> message_;

@@ -1,6 +1,7 @@
 #include "elastiquant/protocol/gossip/rules.h"
 
 #include <algorithm>
+#include <string>
 
 namespace elastiquant {
 namespace {
@@ -155,6 +156,32 @@ class NoLoCo final : public Moved {
 };
 
 }  // namespace
+
+const std::map<std::string_view, GossipKind>& GossipKinds() {
+  static const std::map<std::string_view, GossipKind> kinds = {
+      {"dpsgd", GossipKind::kDpsgd},
+      {"d2", GossipKind::kD2},
+      {"gradient-tracking", GossipKind::kTracking},
+      {"dcd", GossipKind::kDcd},
+      {"ecd", GossipKind::kEcd},
+      {"choco", GossipKind::kChoco},
+      {"deepsqueeze", GossipKind::kDeepSqueeze},
+      {"ad-psgd", GossipKind::kAdPsgd},
+      {"sgp", GossipKind::kPushSum},
+      {"noloco", GossipKind::kNoLoCo}};
+  return kinds;
+}
+
+Result<GossipKind> ParseGossipKind(std::string_view name) {
+  const auto found = GossipKinds().find(name);
+  if (found != GossipKinds().end()) return found->second;
+  std::string list;
+  for (const auto& [other, kind] : GossipKinds()) {
+    list += (list.empty() ? "" : ", ") + std::string(other);
+  }
+  return InvalidArgument("algorithm '" + std::string(name) +
+                         "' is not known; valid are: " + list);
+}
 
 std::unique_ptr<GossipRule> MakeGossipRule(GossipKind kind, const GossipRuleOptions& options) {
   switch (kind) {

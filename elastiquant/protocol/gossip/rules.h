@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -32,6 +33,10 @@ enum class GossipKind : uint8_t {
   kNoLoCo,       // Kolehmainen et al., 2025: m <- mu m + rate (d + mixed), x <- x + m
   kAdPsgd,       // Lian et al., ICML 2018: pairs, whenever one of them is ready (pairwise.h)
 };
+
+// Return the kind of a name such as "choco" or "ad-psgd"; kInvalidArgument lists the names.
+Result<GossipKind> ParseGossipKind(std::string_view name);
+const std::map<std::string_view, GossipKind>& GossipKinds();
 
 // How what comes changes the replica of it.
 enum class ReplicaUpdate : uint8_t {

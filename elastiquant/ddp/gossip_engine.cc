@@ -1,0 +1,235 @@
+#include "elastiquant/ddp/gossip_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/layers/model_mean.h"
+
+namespace elastiquant {
+namespace {
+
+constexpr char kIdentitySection[] = "identity";
+// Python tells the types of sections by how their names begin.
+constexpr char kVectors[] = "memory/gossip/";
+constexpr char kCounts[] = "step/gossip/";
+constexpr char kRoundCount[] = "step/round";
+constexpr char kPushSumWeight[] = "units/push-sum";
+
+template <typename T>
+Result<std::vector<T>> ValuesIn(const Sections& sections, const std::string& name) {
+  const auto found = sections.find(name);
+  if (found == sections.end()) return CorruptData("section " + name + " is missing");
+  if (found->second.size() % sizeof(T) != 0) return CorruptData("section " + name + " is cut");
+  std::vector<T> values(found->second.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), found->second.data(), found->second.size());
+  return values;
+}
+
+template <typename T>
+Result<T> ValueIn(const Sections& sections, const std::string& name) {
+  EQ_ASSIGN_OR_RETURN(const std::vector<T> values, ValuesIn<T>(sections, name));
+  if (values.size() != 1) return CorruptData("section " + name + " is damaged");
+  return values[0];
+}
+
+template <typename T>
+std::vector<uint8_t> One(T value) {
+  return BytesOf(std::span<const T>(&value, 1));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(CommunicatorOptions communicator,
+                                                           std::vector<ParameterShape> shapes,
+                                                           GossipOptions options,
+                                                           std::span<const at::Tensor> start,
+                                                           End end) {
+  if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
+  options.elements = 0;
+  for (const ParameterShape& shape : shapes) {
+    options.elements += shape.elements;
+    options.shapes.push_back(
+        {.rows = shape.rows, .cols = shape.elements / shape.rows, .kernel = shape.kernel});
+  }
+  std::unique_ptr<GossipEngine> engine(
+      new GossipEngine(std::move(shapes), options.codec, std::move(end)));
+  EQ_RETURN_IF_ERROR(engine->Check(start));
+  engine->rank_ = communicator.rank;
+  engine->world_size_ = communicator.world_size;
+  engine->start_.resize(options.elements);
+  engine->moved_.resize(options.elements);
+  engine->Read(start, &engine->start_);
+  communicator.on_peer_lost = [](const Status&) {};  // waits then end with the verdict
+  EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
+  EQ_ASSIGN_OR_RETURN(engine->exchange_,
+                      GossipExchange::Make(engine->comm_.get(), options, engine->start_));
+  engine->step_ = engine->exchange_->step();
+  engine->neighbours_ = options.graph->senders(communicator.rank);
+  engine->comm_->SetActivity("between two rounds");
+  return engine;
+}
+
+GossipEngine::~GossipEngine() { Close("its script ended, or dropped the model", {}); }
+
+Status GossipEngine::CheckOpen() const {
+  if (comm_ != nullptr) return {};
+  return InvalidArgument("this was closed; make another one to go on");
+}
+
+Status GossipEngine::Check(std::span<const at::Tensor> tensors) const {
+  if (tensors.size() != shapes_.size()) {
+    return InvalidArgument("there are " + std::to_string(shapes_.size()) +
+                           " parameters, not " + std::to_string(tensors.size()));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (static_cast<size_t>(tensors[i].numel()) == shapes_[i].elements) continue;
+    return InvalidArgument("'" + shapes_[i].name + "' has another size than when this was made");
+  }
+  return {};
+}
+
+void GossipEngine::Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const {
+  auto out = values->begin();
+  for (const at::Tensor& tensor : tensors) {
+    const auto* data = tensor.data_ptr<float>();
+    out = std::copy(data, data + tensor.numel(), out);
+  }
+}
+
+void GossipEngine::Write(const std::vector<float>& values,
+                         std::span<const at::Tensor> tensors) const {
+  const float* in = values.data();
+  for (const at::Tensor& tensor : tensors) {
+    std::copy(in, in + tensor.numel(), tensor.data_ptr<float>());
+    in += tensor.numel();
+  }
+}
+
+Status GossipEngine::Begin(std::span<const at::Tensor> weights) {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  if (!weights.empty()) EQ_RETURN_IF_ERROR(Check(weights));
+  if (has_begun_) return {};
+  EQ_RETURN_IF_ERROR(exchange_->Begin());
+  has_begun_ = true;
+  if (weights.empty()) return {};
+  exchange_->CopyWeights(start_);
+  Write(start_, weights);
+  return {};
+}
+
+Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  EQ_RETURN_IF_ERROR(Check(weights));
+  if (!has_begun_) return InvalidArgument("no round has begun");
+  Read(weights, &moved_);
+  *moved = std::ranges::all_of(moved_, [](float v) { return std::isfinite(v); });
+  for (size_t e = 0; e < moved_.size(); ++e) moved_[e] = *moved ? moved_[e] - start_[e] : 0;
+  EQ_RETURN_IF_ERROR(exchange_->Finish(moved_));
+  has_begun_ = false;
+  comm_->SetActivity("between two rounds");
+  uint64_t values = moved_.size();
+  counter_.CountStep({values, sizeof(float) * values, world_size_}, {}, exchange_->TakeStats());
+  exchange_->CopyWeights(start_);
+  Write(start_, weights);
+  return {};
+}
+
+Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  EQ_RETURN_IF_ERROR(Check(weights));
+  if (has_begun_) return InvalidArgument("a round is under way: take the optimiser's step first");
+  EQ_RETURN_IF_ERROR(exchange_->Pause());
+  exchange_->CopyWeights(start_);
+  Write(start_, weights);
+  return {};
+}
+
+Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  size_t size = 0;
+  for (const at::Tensor& tensor : tensors) size += static_cast<size_t>(tensor.numel());
+  std::vector<float> own(size);
+  Read(tensors, &own);
+  EQ_ASSIGN_OR_RETURN(const ModelMean mean, MeanOfModels(comm_.get(), own));
+  Write(mean.values, tensors);
+  return mean.distance;
+}
+
+DdpStats GossipEngine::stats() {
+  return counter_.Since(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+}
+
+void GossipEngine::ResetStats() {
+  counter_.Reset(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+}
+
+StateIdentity GossipEngine::Identity() const {
+  const std::vector<std::string> specs(shapes_.size(), spec_);
+  return MakeStateIdentity(rank_, world_size_, shapes_, specs);
+}
+
+Result<Sections> GossipEngine::SaveState() {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  if (has_begun_) return InvalidArgument("a round is under way: take the optimiser's step first");
+  EQ_RETURN_IF_ERROR(exchange_->Pause());
+  EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
+  Sections sections;
+  for (const auto& [name, values] : state.vectors) {
+    sections[kVectors + name] = BytesOf(std::span<const float>(values));
+  }
+  for (const auto& [name, count] : state.counts) sections[kCounts + name] = One(count);
+  sections[kRoundCount] = One(state.round);
+  sections[kPushSumWeight] = One(state.weight);
+  sections[kIdentitySection] = IdentitySection(Identity());
+  return sections;
+}
+
+Status GossipEngine::LoadState(Sections sections) {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  if (has_begun_) return InvalidArgument("a round is under way: load before the first forward");
+  const auto identity = sections.extract(kIdentitySection);
+  if (identity.empty()) {
+    return CorruptData("section identity is missing: nothing tells whose state it is");
+  }
+  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
+  GossipState state;
+  EQ_ASSIGN_OR_RETURN(state.round, ValueIn<uint64_t>(sections, kRoundCount));
+  EQ_ASSIGN_OR_RETURN(state.weight, ValueIn<double>(sections, kPushSumWeight));
+  const std::string vectors = kVectors, counts = kCounts;
+  for (const auto& [name, bytes] : sections) {
+    if (name.starts_with(vectors)) {
+      EQ_ASSIGN_OR_RETURN(state.vectors[name.substr(vectors.size())],
+                          ValuesIn<float>(sections, name));
+    } else if (name.starts_with(counts)) {
+      EQ_ASSIGN_OR_RETURN(state.counts[name.substr(counts.size())],
+                          ValueIn<uint64_t>(sections, name));
+    } else if (name != kRoundCount && name != kPushSumWeight) {
+      return CorruptData("section " + name + " is unknown");
+    }
+  }
+  const Status status = exchange_->Load(state);
+  if (!status.ok()) return CorruptData(status.message());
+  exchange_->CopyWeights(start_);
+  return {};
+}
+
+void GossipEngine::Close(const std::string& farewell, const Status& error) {
+  if (comm_ == nullptr) return;
+  comm_->SetFarewell(farewell);
+  if (!error.ok()) {
+    comm_->Abort(error);
+  } else if (exchange_ != nullptr && (has_begun_ || !exchange_->is_paused())) {
+    comm_->Abort(Internal(farewell + (has_begun_ ? " within a round" : " without a pause")));
+  } else if (exchange_ != nullptr) {
+    (void)exchange_->Pause();  // takes what is owed, so that nobody has to wait to be rid of it
+  }
+  exchange_.reset();
+  final_traffic_ = comm_->traffic();
+  if (end_) end_(std::move(comm_));
+  comm_.reset();
+}
+
+}  // namespace elastiquant

@@ -1,0 +1,93 @@
+// The engine behind elastiquant.Gossip in PyTorch: one worker of a decentralised run, over
+// connections of its own, between the steps of an optimiser that is not ours.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "elastiquant/ddp/ddp_stats.h"
+#include "elastiquant/layers/codec_memory.h"
+#include "elastiquant/layers/gossip_exchange.h"
+#include "elastiquant/layers/state_identity.h"
+#include "elastiquant/net/communicator.h"
+
+namespace elastiquant {
+
+// One thread at a time may use it.
+class GossipEngine {
+ public:
+  // Destroys the communicator, for which the worker that hosts the store waits for the others.
+  using End = std::function<void(std::unique_ptr<Communicator>)>;
+
+  // Collective. `start` are the weights, the same on all workers, as dense floats of the host;
+  // options.elements and shapes are found from `shapes`. Fails as Communicator::Connect and
+  // GossipExchange::Make do.
+  static Result<std::unique_ptr<GossipEngine>> Create(CommunicatorOptions communicator,
+                                                      std::vector<ParameterShape> shapes,
+                                                      GossipOptions options,
+                                                      std::span<const at::Tensor> start,
+                                                      End end);
+  ~GossipEngine();
+  GossipEngine(const GossipEngine&) = delete;
+  GossipEngine& operator=(const GossipEngine&) = delete;
+
+  // Begins a round; it does nothing if one has begun. Messages that do not depend on its
+  // gradient leave. If tensors are given, the optimiser has not moved them since the last round,
+  // and they become what AD-PSGD has made of the weights meanwhile.
+  Status Begin(std::span<const at::Tensor> weights);
+  // Takes the weights as the optimiser has moved them, and returns when the round has ended
+  // here, with the weights as they are then. Weights that are not finite are taken for ones that
+  // have not moved: *moved tells.
+  Status Finish(std::span<const at::Tensor> weights, bool* moved);
+  // Collective, between two rounds: returns when nothing is under way any more, with the weights
+  // as they are then.
+  Status Pause(std::span<const at::Tensor> weights);
+
+  // Collective: dense floats of the host become their mean over all workers. Returns the root of
+  // the mean of the squared distances from it.
+  Result<double> Average(std::span<const at::Tensor> tensors);
+
+  double step() const { return step_; }
+  std::vector<int> neighbours() const { return neighbours_; }
+  uint64_t rounds() const { return exchange_ ? exchange_->rounds() : 0; }
+  DdpStats stats();
+  void ResetStats();
+
+  // Collective in AD-PSGD, as Pause is. No round may be under way.
+  Result<Sections> SaveState();
+  // Fails with CorruptData, which names what differs; nothing has changed then.
+  Status LoadState(Sections sections);
+
+  // Ends communication. An error ends that of all workers, and so does closing within a round
+  // or, in AD-PSGD, without a pause.
+  void Close(const std::string& farewell, const Status& error);
+
+ private:
+  GossipEngine(std::vector<ParameterShape> shapes, std::string spec, End end)
+      : shapes_(std::move(shapes)), spec_(std::move(spec)), end_(std::move(end)) {}
+  Status CheckOpen() const;
+  Status Check(std::span<const at::Tensor> tensors) const;
+  void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
+  void Write(const std::vector<float>& values, std::span<const at::Tensor> tensors) const;
+  StateIdentity Identity() const;
+
+  const std::vector<ParameterShape> shapes_;
+  const std::string spec_;
+  const End end_;
+  int rank_ = 0, world_size_ = 1;
+  double step_ = 1;
+  std::vector<int> neighbours_;
+  std::vector<float> start_, moved_;  // of the round
+  bool has_begun_ = false;
+  StepCounter counter_;
+  Traffic final_traffic_;
+  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<GossipExchange> exchange_;  // last: its thread uses the communicator
+};
+
+}  // namespace elastiquant

@@ -1,0 +1,143 @@
+#include "python/bindings/gossip.h"
+
+#include <pybind11/stl.h>
+
+#include <torch/csrc/utils/pybind.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/ddp/gossip_engine.h"
+#include "python/bindings/background.h"
+#include "python/bindings/communicator.h"
+#include "python/bindings/ddp.h"
+#include "python/bindings/errors.h"
+
+namespace py = pybind11;
+
+namespace elastiquant::python {
+namespace {
+
+// Ends without the GIL: its threads may ask for it.
+struct DeleteGossip {
+  void operator()(GossipEngine* engine) const {
+    const py::gil_scoped_release released;
+    delete engine;
+  }
+};
+using HeldGossip = std::unique_ptr<GossipEngine, DeleteGossip>;
+
+GossipOptions GossipOptionsOf(const std::string& algorithm, const std::string& graph, int nodes,
+                        const std::string& codec, double step, int64_t delay, uint64_t seed,
+                        int threads) {
+  GossipOptions options{.kind = ValueOrThrow(ParseGossipKind(algorithm))};
+  options.graph = ValueOrThrow(Graph::Parse(graph, static_cast<size_t>(nodes), seed));
+  options.codec = codec;
+  options.step = step;
+  options.delay = delay;
+  options.seed = seed;
+  options.threads = threads;
+  return options;
+}
+
+// Throws what would be wrong with these options.
+void CheckGossip(const std::string& algorithm, const std::string& graph, int nodes,
+                 const std::string& codec, double step, int64_t delay, uint64_t seed) {
+  GossipOptions options = GossipOptionsOf(algorithm, graph, nodes, codec, step, delay, seed, 1);
+  options.elements = 1;
+  if (step == 0) options.step = 1;
+  const float start = 0;
+  ThrowIfError(GossipNode::Make(options, {&start, 1}).status());
+}
+
+HeldGossip MakeGossipEngine(
+    const py::object& meeting,
+    const std::vector<std::tuple<std::string, std::vector<size_t>>>& parameters,
+    const std::vector<at::Tensor>& start, const std::string& algorithm,
+    const std::string& graph, const std::string& codec, double step, int64_t delay,
+    uint64_t seed, int threads) {
+  CommunicatorOptions communicator = OptionsOf(meeting);
+  std::vector<ParameterShape> shapes;
+  for (const auto& [name, sizes] : parameters)
+    shapes.push_back(MakeParameterShape(name, sizes));
+  GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec, step,
+                                    delay, seed, threads);
+  const py::gil_scoped_release released;
+  return HeldGossip(
+      ValueOrThrow(GossipEngine::Create(std::move(communicator), std::move(shapes),
+                                        std::move(options), start,
+                                        [](std::unique_ptr<Communicator> comm) {
+                                          BackgroundDelete<Communicator>()(comm.release());
+                                        }))
+          .release());
+}
+
+}  // namespace
+
+void BindGossip(py::module_& module) {
+  module.def("_check_gossip", &CheckGossip, py::kw_only(), py::arg("algorithm"),
+             py::arg("graph"), py::arg("nodes"), py::arg("codec"), py::arg("step"),
+             py::arg("delay"), py::arg("seed"));
+  module.def(
+      "_spectral_gap",
+      [](const std::string& graph, int nodes, uint64_t seed) {
+        return ValueOrThrow(Graph::Parse(graph, static_cast<size_t>(nodes), seed))
+            ->Factors()
+            .gap;
+      },
+      py::arg("graph"), py::arg("nodes"), py::arg("seed"));
+  py::class_<GossipEngine, HeldGossip> engine(module, "_GossipEngine",
+                                              "What runs behind Gossip.");
+  engine.def(py::init(&MakeGossipEngine), py::kw_only(), py::arg("meeting"),
+             py::arg("parameters"), py::arg("start"), py::arg("algorithm"), py::arg("graph"),
+             py::arg("codec"), py::arg("step"), py::arg("delay"), py::arg("seed"),
+             py::arg("threads"));
+  engine.def("begin", [](GossipEngine& e, const std::vector<at::Tensor>& weights) {
+    const py::gil_scoped_release released;
+    ThrowIfError(e.Begin(weights));
+  });
+  engine.def(
+      "finish",
+      [](GossipEngine& e, const std::vector<at::Tensor>& weights) {
+        const py::gil_scoped_release released;
+        bool moved = true;
+        ThrowIfError(e.Finish(weights, &moved));
+        return moved;
+      },
+      "Returns whether the weights were finite.");
+  engine.def("pause", [](GossipEngine& e, const std::vector<at::Tensor>& weights) {
+    const py::gil_scoped_release released;
+    ThrowIfError(e.Pause(weights));
+  });
+  engine.def("average", [](GossipEngine& e, const std::vector<at::Tensor>& tensors) {
+    const py::gil_scoped_release released;
+    return ValueOrThrow(e.Average(tensors));
+  });
+  engine.def("step", &GossipEngine::step);
+  engine.def("neighbours", &GossipEngine::neighbours);
+  engine.def("rounds", &GossipEngine::rounds);
+  engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
+  engine.def("reset_stats", &GossipEngine::ResetStats);
+  engine.def("save_state", [](GossipEngine& e) {
+    Sections sections;
+    {
+      const py::gil_scoped_release released;
+      sections = ValueOrThrow(e.SaveState());
+    }
+    return DictOf(sections);
+  });
+  engine.def("load_state", [](GossipEngine& e, const py::dict& state) {
+    ThrowIfError(e.LoadState(SectionsOf(state)));
+  });
+  engine.def(
+      "close",
+      [](GossipEngine& e, const std::string& farewell, const std::string& error) {
+        e.Close(farewell, error.empty() ? Status() : Internal(error));
+      },
+      py::arg("farewell"), py::arg("error"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace elastiquant::python

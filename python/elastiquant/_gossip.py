@@ -1,0 +1,348 @@
+"""Gossip: workers train without a centre, each with a model of its own."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import time
+import types
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastiquant import _core, _group, _model, _state
+from elastiquant._after_step import AfterStep
+from elastiquant._buffers import Buffers
+from elastiquant._compress import _check_numbers
+from elastiquant._record import Record
+from elastiquant._stats import Stats
+
+_log = logging.getLogger("elastiquant")
+
+
+class Gossip:
+    """Lets workers average with their neighbours on a graph, and with nobody else.
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        gossip = elastiquant.Gossip(optimizer, model, graph="ring", codec="dither:bits=1")
+
+    The training loop stays as it is. After each optimizer.step() this worker shows its
+    neighbours how its weights have changed, in few bits, and its weights move towards what
+    they show. There is no all-reduce: a step waits for the neighbours' messages alone. The
+    optimiser's state stays local. All workers count alike.
+
+    Collective: every worker of `group` makes one, with the same arguments, before its first
+    step. Parameters and buffers then become those of the group's worker 0. All workers must
+    take the same number of steps.
+
+    optimizer: the one whose steps are followed.
+    model: any module with dense fp32 parameters, on CPU or GPU (which are encoded on the
+        host), compiled or not; not within DistributedDataParallel, which averages gradients.
+    graph: "ring", "torus[:rows=R]", "hypercube", "star", "complete", "exponential",
+        "one-peer-exponential", "random-regular[:degree=3]", "erdos-renyi[:p=0.5]",
+        "random-pairs", or a file of edges. `elastiquant graph GRAPH --nodes N` shows it.
+    algorithm: "dpsgd", "d2", "gradient-tracking", "dcd", "ecd", "choco", "deepsqueeze",
+        "ad-psgd", "sgp" or "noloco".
+    codec: of what is shown. "fp32" sends weights as they are.
+    every: steps from one exchange to the next, at least 1.
+    step: how far weights follow what neighbours show, above 0 and up to 1 (gamma). None: 1
+        for a codec that loses nothing; otherwise worker 0 searches for one, for a second.
+    delay: 1: messages travel while the next gradient is computed, and count a step later;
+        of choco only. (Those of dpsgd travel then anyway, and count at once.)
+    seed, threads, timeout, stall_timeout, link: as in compress().
+    group: of workers that meet; None: the default group.
+
+    Buffers, such as running statistics, stay each worker's own until finish(), which makes
+    the parameters of all the mean of all. A step that has made a parameter NaN or infinite is
+    taken back on that worker alone, with a warning in the log.
+
+    As a context manager it calls finish() at the end, and close().
+
+    Errors: ValueError for a bad argument, such as a graph that does not suit the algorithm,
+    which names one that does; TypeError for parameters that are no dense fp32, RuntimeError
+    if workers differ in their arguments. A lost worker raises
+    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: torch.nn.Module,
+        *,
+        graph: str = "one-peer-exponential",
+        algorithm: str = "choco",
+        codec: str = "dither:bits=1",
+        every: int = 1,
+        step: float | None = None,
+        delay: int = 0,
+        group: dist.ProcessGroup | None = None,
+        seed: int = 0,
+        threads: int = 1,
+        timeout: float = 20.0,
+        stall_timeout: float | None = 1800.0,
+        link: str | None = None,
+    ):
+        o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
+        module = _model.inner_module(model)
+        named = _model.trained(module)
+        error: Exception | None = None
+        try:
+            _check(o, named)
+        except Exception as e:  # the others must hear of it, or they would wait
+            error = e
+        same = ("graph", "algorithm", "codec", "every", "step", "delay", "seed")
+        alike: dict[str, Any] = {k: getattr(o, k) for k in same}
+        alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
+        meeting = _group.arrange(
+            group, timeout, stall_timeout, link, alike, error, type(self).__name__
+        )
+        if meeting.world_size > 1:
+            _model.start_alike(module, group)
+        self._module = weakref.ref(module)
+        self._parameters = [p for _, p in named]
+        self._buffers = Buffers(module)
+        self._graph, self._seed = graph, seed
+        self._world_size, self._rank = meeting.world_size, dist.get_rank()
+        self._engine = _core._GossipEngine(
+            meeting=meeting,
+            parameters=[(n, p.shape) for n, p in named],
+            start=self._host(),
+            algorithm=algorithm,
+            graph=graph,
+            codec=codec,
+            step=0.0 if step is None else step,
+            delay=delay,
+            seed=seed,
+            threads=threads,
+        )
+        self._every, self._steps, self._finished = every, 0, False
+        self._began = time.monotonic()
+        self._hooks = [
+            optimizer.register_step_post_hook(AfterStep(self._after_step)),
+            module.register_forward_pre_hook(AfterStep(self._before_forward)),
+        ]
+        optimizer._elastiquant_gossip = self  # lives as long as the optimiser at least
+        self._optimizer = weakref.ref(optimizer)
+        _open.add(self)
+
+    @property
+    def rounds(self) -> int:
+        """Exchanges with neighbours that have ended here."""
+        return self._engine.rounds()
+
+    @property
+    def gossip_step(self) -> float:
+        """How far weights follow what neighbours show (gamma)."""
+        return self._engine.step()
+
+    @property
+    def neighbours(self) -> list[int]:
+        """Those of the group whose messages this worker takes, in any step."""
+        return self._engine.neighbours()
+
+    @property
+    def spectral_gap(self) -> float:
+        """1 less what a step multiplies differences between workers by, without compression."""
+        return _core._spectral_gap(self._graph, self._world_size, self._seed)
+
+    @torch.no_grad()
+    def _host(self) -> list[torch.Tensor]:
+        return [p.detach().cpu().contiguous() for p in self._parameters]
+
+    @torch.no_grad()
+    def _take(self, tensors: list[torch.Tensor]) -> None:
+        for p, tensor in zip(self._parameters, tensors, strict=True):
+            if p.data_ptr() != tensor.data_ptr():
+                p.copy_(tensor)
+
+    def _ends_round(self) -> bool:
+        return (self._steps + 1) % self._every == 0
+
+    def _before_forward(self) -> None:
+        module = self._module()
+        if module is None or not (module.training and torch.is_grad_enabled()):
+            return
+        if self._ends_round():
+            self._begin()
+
+    def _begin(self) -> None:
+        # Between two exchanges the optimiser has moved the weights.
+        tensors = self._host() if self._every == 1 else []
+        self._engine.begin(tensors)
+        if tensors:
+            self._take(tensors)
+
+    @torch.no_grad()
+    def _after_step(self) -> None:
+        if self._ends_round():
+            self._engine.begin([])  # if no forward has begun the round
+            tensors = self._host()
+            if not self._engine.finish(tensors):
+                _log.warning(
+                    "step %d made a parameter NaN or infinite: it is taken back here",
+                    self._steps + 1,
+                )
+            self._take(tensors)
+        self._steps += 1
+
+    @torch.no_grad()
+    def _pause(self) -> None:
+        if self._steps % self._every == 0:
+            tensors = self._host()
+            self._engine.pause(tensors)
+            self._take(tensors)
+
+    @torch.no_grad()
+    def consensus_distance(self) -> float:
+        """Collective, between two rounds: the root of the mean of |x_i - mean|^2 over workers,
+        with x_i all parameters of worker i."""
+        self._pause()
+        return self._engine.average([t.clone() for t in self._host()])
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Collective, after the same step on all workers: parameters become the mean of all
+        workers' parameters, and so do floating-point buffers (as DiLoCo averages them).
+
+        Call it at the end of training: no steps are followed from here. To call it again does
+        nothing.
+        """
+        if self._finished:
+            return
+        self._pause()
+        tensors, buffers = self._host(), self._buffers.read()
+        self._engine.average(tensors)
+        self._take(tensors)
+        self._engine.average(buffers)
+        self._buffers.write(buffers, 0.0)
+        self._finished = True
+        self._detach()
+
+    def stats(self) -> Stats:
+        """Sums since the last reset, of this worker; a step is an exchange. What an all-reduce
+        of fp32 would have sent is what it compares with."""
+        return Stats(**self._engine.stats())
+
+    def reset_stats(self) -> None:
+        """Begins the sums of stats() anew."""
+        self._engine.reset_stats()
+
+    def summary(self) -> str:
+        """stats() in a line, whose steps are rounds."""
+        return f"{self.rounds} rounds, {self.stats().summary()}".replace(
+            "up a step", "up a round"
+        )
+
+    def record(self, path: str | os.PathLike, step: int) -> None:
+        """Appends stats() to a file that elastiquant.report(path) draws."""
+        seconds = time.monotonic() - self._began
+        Record(step, seconds, self.stats(), ()).append_to(path)
+
+    @torch.no_grad()
+    def state_dict(self) -> dict[str, Any]:
+        """What must be saved, beside this worker's model and optimiser, for training to go on
+        as it would have, to the bit (but for "ad-psgd", whose pairs meet as the clock has it).
+
+        Collective under "ad-psgd". Call it between optimizer.step() and the next forward. Keys
+        begin with the worker's rank, because states differ from worker to worker.
+        """
+        self._pause()
+        state = _state.pack(self._engine.save_state(), self._rank)
+        return state | {f"rank{self._rank}/own/steps": torch.tensor(self._steps)}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what state_dict() gave. Load the model's and the optimiser's too.
+
+        Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
+        their shapes, codec, graph, algorithm), is missing, or is there and unknown; nothing has
+        changed then. RuntimeError after finish().
+        """
+        if self._finished:
+            raise RuntimeError(
+                "this Gossip has finished and follows no steps: make another one"
+            )
+        key = f"rank{self._rank}/own/steps"
+        sections = _state.unpack({k: v for k, v in state.items() if k != key}, self._rank)
+        if key not in state:
+            raise _core.CorruptFrameError(f"the state lacks {key}")
+        self._engine.load_state(sections)
+        self._steps = int(state[key])
+
+    def close(self) -> None:
+        """Removes the hooks and ends communication. The parameters stay this worker's own.
+        Collective under "ad-psgd", whose workers count on each other's answers until then.
+        Happens at exit by itself."""
+        with contextlib.suppress(RuntimeError, ValueError):
+            self._pause()  # unless another worker was lost, or this is closed
+        self._close("it closed its gossip", error="")
+
+    def _close(self, farewell: str, error: str) -> None:
+        self._detach()
+        self._engine.close(farewell, error)
+
+    def _detach(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        optimizer = self._optimizer()
+        if optimizer is not None and getattr(optimizer, "_elastiquant_gossip", None) is self:
+            del optimizer._elastiquant_gossip
+
+    def __enter__(self) -> Gossip:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            self.finish()
+            self.close()
+        else:
+            self._close("its training failed", f"{type(error).__name__}: {error}")
+
+    def __repr__(self) -> str:
+        return f"<elastiquant.Gossip on {self._graph}: {self.summary()}>"
+
+
+def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]) -> None:
+    """Raises what is wrong with a worker's own arguments."""
+    if isinstance(o.model, torch.nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            "the model is within DistributedDataParallel, which averages the gradients of all "
+            "workers in each step: give Gossip the module itself"
+        )
+    if not named:
+        raise ValueError("the model has no parameters to train")
+    _model.check_parameters(named, "Gossip")
+    ours = {id(p) for _, p in named}
+    if not ours & {id(p) for group in o.optimizer.param_groups for p in group["params"]}:
+        raise ValueError("the optimizer trains no parameter of the model")
+    _check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
+    if o.every < 1:
+        raise ValueError(f"every is {o.every}; it must be at least 1")
+    if o.step is not None and not 0 < o.step <= 1:
+        raise ValueError(f"step is {o.step}; it must be above 0 and at most 1, or None")
+    if o.link is not None:
+        _core._check_link(o.link)
+    _core._check_gossip(
+        algorithm=o.algorithm,
+        graph=o.graph,
+        nodes=dist.get_world_size(o.group) if dist.is_initialized() else 1,
+        codec=o.codec,
+        step=0.0 if o.step is None else o.step,
+        delay=o.delay,
+        seed=o.seed,
+    )
+
+
+# Threads of C++ must not outlive the interpreter.
+_open: weakref.WeakSet[Gossip] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for gossip in list(_open):
+        gossip._close(_group.SCRIPT_ENDED, _group.unhandled_error())

@@ -1,0 +1,47 @@
+"""The parameters of a user's model, and how all workers come to the same ones."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from elastiquant._compress import _uncompiled
+
+
+def inner_module(model: torch.nn.Module) -> torch.nn.Module:
+    """The module that the user wrote, within what compiles it and within DDP."""
+    module = _uncompiled(model)
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        return module.module
+    return module
+
+
+def trained(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """The parameters that are trained, with their names as they were before compiling."""
+    return [
+        (name.replace("_orig_mod.", ""), p)
+        for name, p in module.named_parameters()
+        if p.requires_grad
+    ]
+
+
+def check_parameters(named: list[tuple[str, torch.nn.Parameter]], kind: str) -> None:
+    """Raises TypeError unless all are dense fp32; `kind` is the class that needs them so."""
+    for name, p in named:
+        if type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor":
+            raise TypeError(
+                f"{name!r} is a DTensor (FSDP, tensor parallelism): {kind} "
+                "needs whole parameters on each worker, as DDP has them"
+            )
+        if p.dtype != torch.float32 or p.layout != torch.strided:
+            raise TypeError(
+                f"{name!r} is {p.dtype}: keep parameters in dense torch.float32 and "
+                "train under torch.autocast"
+            )
+
+
+def start_alike(module: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
+    """Collective: parameters and buffers become those of the group's worker 0."""
+    source = dist.get_global_rank(group or dist.group.WORLD, 0)
+    for tensor in (*module.parameters(), *module.buffers()):
+        dist.broadcast(tensor.data, src=source, group=group)

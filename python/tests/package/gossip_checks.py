@@ -1,0 +1,182 @@
+"""Checks of elastiquant.Gossip in a group of workers, for gossip_test.py."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from checking import check, logged, main, raises
+from torch import nn
+
+import elastiquant
+
+
+def model_of(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+class Job:
+    """A worker that trains on data of its own; all see other classes."""
+
+    def __init__(self, rate: float = 0.05, **options):
+        self.rank = dist.get_rank()
+        self.model = model_of(self.rank)  # which are made alike
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9)
+        options = {"timeout": 30.0} | options
+        self.gossip = elastiquant.Gossip(self.optimizer, self.model, **options)
+
+    def step(self, number: int) -> float:
+        random = torch.Generator().manual_seed(1000 * number + self.rank)
+        inputs = torch.randn(16, 8, generator=random)
+        targets = (inputs[:, : 1 + self.rank % 4].sum(1) > 0).long() + self.rank % 2
+        loss = nn.functional.cross_entropy(self.model(inputs), targets)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def steps(self, first: int, last: int) -> None:
+        for number in range(first, last):
+            self.step(number)
+
+    def weights(self) -> torch.Tensor:
+        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
+
+
+def everyones(values: torch.Tensor) -> list[torch.Tensor]:
+    found = [torch.empty_like(values) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, values)
+    return found
+
+
+CASES = (
+    {"algorithm": "dpsgd", "codec": "fp32", "graph": "ring"},
+    {"algorithm": "choco", "codec": "dither:bits=2", "graph": "one-peer-exponential"},
+    {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "delay": 1},
+    {"algorithm": "gradient-tracking", "codec": "fp32", "graph": "complete"},
+    {"algorithm": "noloco", "codec": "fp32", "graph": "random-pairs", "every": 4},
+    {"algorithm": "ad-psgd", "codec": "fp32", "graph": "star"},
+)
+
+
+@check
+def workers_start_alike_and_come_together() -> None:
+    for case in CASES:
+        job = Job(**case)
+        start = everyones(job.weights())
+        assert all(torch.equal(start[0], other) for other in start), case
+        losses = [job.step(n) for n in range(40)]
+        assert all(map(torch.isfinite, map(torch.tensor, losses)))
+        apart = job.gossip.consensus_distance()
+        assert 0 <= apart < 5, (case, apart)
+        assert job.gossip.rounds == 40 // case.get("every", 1)
+        assert job.gossip.stats().bytes_up > 0
+        assert set(job.gossip.neighbours) <= set(range(dist.get_world_size())) - {job.rank}
+        job.gossip.finish()
+        ends = everyones(job.weights())
+        assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends), case
+        buffers = everyones(job.model[1].running_mean)
+        assert all(torch.allclose(buffers[0], other) for other in buffers)
+        job.step(99)  # is this worker's own
+        job.gossip.close()
+
+
+@check
+def a_complete_graph_averages_as_an_all_reduce_does() -> None:
+    job = Job(algorithm="choco", codec="fp32", graph="complete")
+    job.steps(0, 5)
+    ends = everyones(job.weights())
+    assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
+    job.gossip.close()
+
+
+@check
+def few_bits_are_few_bytes() -> None:
+    sent = {}
+    for codec in ("fp32", "dither:bits=1"):
+        job = Job(algorithm="dpsgd", codec=codec, graph="ring", step=0.5)
+        job.steps(0, 20)
+        sent[codec] = job.gossip.stats().bytes_up
+        assert job.gossip.gossip_step == 0.5
+        assert (job.gossip.stats().nmse > 0) == (codec != "fp32")
+        job.gossip.close()
+    assert sent["dither:bits=1"] < sent["fp32"] / 2  # of so small a model much is headers
+
+
+@check
+def goes_on_exactly_from_what_was_saved() -> None:
+    for case in CASES:
+        if case["algorithm"] == "ad-psgd":
+            continue
+        whole = Job(**case)
+        whole.steps(0, 12)
+        first = Job(**case)
+        first.steps(0, 8)
+        parts = ("model", "optimizer", "gossip")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "state.pt")
+            torch.save({part: getattr(first, part).state_dict() for part in parts}, path)
+            saved = torch.load(path)
+        then = Job(**case)
+        for part in parts:
+            getattr(then, part).load_state_dict(saved[part])
+        then.steps(8, 12)
+        assert torch.equal(then.weights(), whole.weights()), case
+        for job in (whole, first, then):
+            job.gossip.close()
+
+
+@check
+def a_state_of_something_else_is_refused() -> None:
+    one = Job(algorithm="choco", codec="dither:bits=2", graph="ring")
+    one.steps(0, 2)
+    state = one.gossip.state_dict()
+    one.gossip.close()
+    other = Job(algorithm="d2", codec="dither:bits=2", graph="complete")
+    before = other.weights()
+    with raises(elastiquant.CorruptFrameError, "of another algorithm"):
+        other.gossip.load_state_dict(state)
+    assert torch.equal(before, other.weights())
+    other.steps(0, 2)
+    other.gossip.close()
+
+
+@check
+def a_step_to_nan_is_taken_back_here_alone() -> None:
+    job = Job(algorithm="dpsgd", codec="fp32", graph="ring")
+    job.steps(0, 3)
+    if job.rank == 0:
+        for p in job.model.parameters():
+            p.data.fill_(float("nan"))
+    job.model.eval()  # nor does a forward for an evaluation begin a round
+    job.model(torch.randn(2, 8))
+    job.model.train()
+    for p in job.model.parameters():
+        p.grad = torch.zeros_like(p)
+    with logged() as lines:
+        job.optimizer.step()
+    assert len(lines) == (1 if job.rank == 0 else 0), lines
+    assert torch.isfinite(job.weights()).all()
+    job.steps(4, 6)
+    job.gossip.close()
+
+
+@check
+def wrong_arguments_are_told_to_all() -> None:
+    for options, words in (
+        ({"graph": "rings"}, "is not known"),
+        ({"algorithm": "chocolate"}, "valid are: ad-psgd, choco"),
+        ({"codec": "dither:bits=99"}, "bits"),
+        ({"step": 2.0}, "at most 1"),
+        ({"every": 0}, "at least 1"),
+        ({"algorithm": "ad-psgd", "graph": "complete:lazy=1,p=3"}, "it has lazy"),
+    ):
+        with raises(ValueError, words):
+            Job(**options)
+
+
+if __name__ == "__main__":
+    main()

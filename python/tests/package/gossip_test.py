@@ -1,0 +1,52 @@
+"""elastiquant.Gossip, under torchrun and with workers that die."""
+
+from __future__ import annotations
+
+import unittest
+from pathlib import Path
+
+import gossip_faults
+from launching import forked_jobs, torchrun
+
+HERE = Path(__file__).resolve().parent
+LIMIT = 400  # seconds, on a busy machine
+
+
+class GossipTest(unittest.TestCase):
+    def check(self, workers: int) -> None:
+        done = torchrun(workers, HERE / "gossip_checks.py")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("ok "), 7 * workers, done.stdout)
+
+    def test_of_two_workers(self):
+        self.check(2)
+
+    def test_of_four_workers(self):
+        self.check(4)
+
+
+class FaultsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cases = gossip_faults.all_cases()
+        cls.workers = forked_jobs(HERE / "gossip_faults.py", *cases, limit=LIMIT)
+
+    def test_a_lost_worker_ends_the_others_and_is_named(self):
+        self.assertEqual(set(self.workers), set(gossip_faults.all_cases()))
+        for case, workers in self.workers.items():
+            fault, _, rank = case.split("/")
+            said = {
+                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|not answered|not been heard of)",
+                "raises": f"worker {rank} stopped: ArithmeticError: of my own",
+                "ends": f"worker {rank} (stopped|has left).*its script ended",
+            }[fault]
+            for worker in workers:
+                if str(worker["rank"]) == rank:
+                    continue
+                with self.subTest(case, worker=worker["rank"]):
+                    self.assertEqual(worker["code"], 1, worker["output"])
+                    self.assertRegex(worker["output"], said)
+
+
+if __name__ == "__main__":
+    unittest.main()
