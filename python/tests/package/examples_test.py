@@ -21,7 +21,7 @@ class ExamplesTest(unittest.TestCase):
 
     def test_are_short_and_say_how_to_run_them(self):
         scripts = sorted(EXAMPLES.glob("*.py"))
-        self.assertEqual(len(scripts), 4)
+        self.assertEqual(len(scripts), 5)
         for script in scripts:
             text = script.read_text()
             self.assertLess(text.count("\n"), 100, script)
@@ -45,6 +45,11 @@ class ExamplesTest(unittest.TestCase):
                 "cifar10_ddp.py", "--steps=10", "--batch=4", f"--data={folder}"
             )
         self.assertRegex(output, r"step 10: .*\ntest accuracy")
+
+    def test_digits_are_learnt_from_neighbours(self):
+        output = self.run_example("digits_gossip.py", "--steps=150", "--graph=ring")
+        accuracy = float(re.search(r"accuracy ([\d.]+)% of the mean", output)[1])
+        self.assertGreater(accuracy, 60, output)  # who learnt alone would know half of them
 
     def test_gpt_learns_and_resumes(self):
         for name in ("gpt_ddp.py", "gpt_diloco.py"):
