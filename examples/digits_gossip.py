@@ -31,7 +31,12 @@ def network() -> nn.Module:
     return nn.Sequential(
         *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, 64), nn.ReLU(), nn.Linear(64, CLASSES)),
+        *(
+            nn.Flatten(),
+            nn.Linear(32 * (SIDE // 4) ** 2, 64),
+            nn.ReLU(),
+            nn.Linear(64, CLASSES),
+        ),
     )
 
 
@@ -79,7 +84,9 @@ def main() -> None:
     alone, apart = accuracy(model), gossip.consensus_distance()
     gossip.finish()  # all workers now have the mean of all models
     if rank == 0:
-        print(f"accuracy {alone:.1%} of worker 0's model, which are {apart:.2g} from their mean")
+        print(
+            f"accuracy {alone:.1%} of worker 0's model (models are {apart:.2g} from the mean)"
+        )
         print(f"accuracy {accuracy(model):.1%} of the mean")
     gossip.close()
     dist.destroy_process_group()

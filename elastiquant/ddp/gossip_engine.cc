@@ -81,12 +81,13 @@ Status GossipEngine::CheckOpen() const {
 
 Status GossipEngine::Check(std::span<const at::Tensor> tensors) const {
   if (tensors.size() != shapes_.size()) {
-    return InvalidArgument("there are " + std::to_string(shapes_.size()) +
-                           " parameters, not " + std::to_string(tensors.size()));
+    return InvalidArgument("there are " + std::to_string(shapes_.size()) + " parameters, not " +
+                           std::to_string(tensors.size()));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (static_cast<size_t>(tensors[i].numel()) == shapes_[i].elements) continue;
-    return InvalidArgument("'" + shapes_[i].name + "' has another size than when this was made");
+    return InvalidArgument("'" + shapes_[i].name +
+                           "' has another size than when this was made");
   }
   return {};
 }
@@ -140,7 +141,8 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
 Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   EQ_RETURN_IF_ERROR(Check(weights));
-  if (has_begun_) return InvalidArgument("a round is under way: take the optimiser's step first");
+  if (has_begun_)
+    return InvalidArgument("a round is under way: take the optimiser's step first");
   EQ_RETURN_IF_ERROR(exchange_->Pause());
   exchange_->CopyWeights(start_);
   Write(start_, weights);
@@ -173,7 +175,8 @@ StateIdentity GossipEngine::Identity() const {
 
 Result<Sections> GossipEngine::SaveState() {
   EQ_RETURN_IF_ERROR(CheckOpen());
-  if (has_begun_) return InvalidArgument("a round is under way: take the optimiser's step first");
+  if (has_begun_)
+    return InvalidArgument("a round is under way: take the optimiser's step first");
   EQ_RETURN_IF_ERROR(exchange_->Pause());
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   Sections sections;

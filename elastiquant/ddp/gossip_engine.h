@@ -37,19 +37,19 @@ class GossipEngine {
   GossipEngine& operator=(const GossipEngine&) = delete;
 
   // Begins a round; it does nothing if one has begun. Messages that do not depend on its
-  // gradient leave. If tensors are given, the optimiser has not moved them since the last round,
-  // and they become what AD-PSGD has made of the weights meanwhile.
+  // gradient leave. If tensors are given, the optimiser has not moved them since the last
+  // round, and they become what AD-PSGD has made of the weights meanwhile.
   Status Begin(std::span<const at::Tensor> weights);
   // Takes the weights as the optimiser has moved them, and returns when the round has ended
-  // here, with the weights as they are then. Weights that are not finite are taken for ones that
-  // have not moved: *moved tells.
+  // here, with the weights as they are then. Weights that are not finite are taken for ones
+  // that have not moved: *moved tells.
   Status Finish(std::span<const at::Tensor> weights, bool* moved);
-  // Collective, between two rounds: returns when nothing is under way any more, with the weights
-  // as they are then.
+  // Collective, between two rounds: returns when nothing is under way any more, with the
+  // weights as they are then.
   Status Pause(std::span<const at::Tensor> weights);
 
-  // Collective: dense floats of the host become their mean over all workers. Returns the root of
-  // the mean of the squared distances from it.
+  // Collective: dense floats of the host become their mean over all workers. Returns the root
+  // of the mean of the squared distances from it.
   Result<double> Average(std::span<const at::Tensor> tensors);
 
   double step() const { return step_; }

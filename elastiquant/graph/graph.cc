@@ -113,9 +113,10 @@ Result<GraphParameters> ParametersOf(const SpecPart& part,
   GraphParameters parameters;
   for (const auto& [key, value] : part.pairs) {
     if (key != "lazy" && std::ranges::find(keys, key) == keys.end()) {
-      std::string list = "lazy";
-      for (const std::string& other : keys) list += ", " + other;
-      return InvalidArgument(owner + " has no parameter '" + key + "'; it has " + list);
+      std::string said = owner;
+      said += " has no parameter '" + key + "'; it has lazy";
+      for (const std::string& other : keys) said += ", " + other;
+      return InvalidArgument(std::move(said));
     }
     EQ_RETURN_IF_ERROR(SetParameter(owner, key, value, &parameters));
   }
@@ -248,6 +249,7 @@ MixingFactors Graph::Factors() const {
     factors.contraction = std::sqrt(std::max(0.0, both));
   } else {
     std::vector<Mixing> steps;
+    steps.reserve(period_);
     for (size_t t = 0; t < period_; ++t) steps.push_back(At(t));
     const double whole = FactorsOf(ProductOf(steps)).contraction;
     // Rounding leaves some 1e-16 of what is exactly 0.

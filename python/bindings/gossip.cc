@@ -31,8 +31,8 @@ struct DeleteGossip {
 using HeldGossip = std::unique_ptr<GossipEngine, DeleteGossip>;
 
 GossipOptions GossipOptionsOf(const std::string& algorithm, const std::string& graph, int nodes,
-                        const std::string& codec, double step, int64_t delay, uint64_t seed,
-                        int threads) {
+                              const std::string& codec, double step, int64_t delay,
+                              uint64_t seed, int threads) {
   GossipOptions options{.kind = ValueOrThrow(ParseGossipKind(algorithm))};
   options.graph = ValueOrThrow(Graph::Parse(graph, static_cast<size_t>(nodes), seed));
   options.codec = codec;
@@ -63,8 +63,8 @@ HeldGossip MakeGossipEngine(
   std::vector<ParameterShape> shapes;
   for (const auto& [name, sizes] : parameters)
     shapes.push_back(MakeParameterShape(name, sizes));
-  GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec, step,
-                                    delay, seed, threads);
+  GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec,
+                                          step, delay, seed, threads);
   const py::gil_scoped_release released;
   return HeldGossip(
       ValueOrThrow(GossipEngine::Create(std::move(communicator), std::move(shapes),

@@ -36,7 +36,8 @@ class FaultsTest(unittest.TestCase):
         for case, workers in self.workers.items():
             fault, _, rank = case.split("/")
             said = {
-                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|not answered|not been heard of)",
+                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|not answered"
+                "|not been heard of)",
                 "raises": f"worker {rank} stopped: ArithmeticError: of my own",
                 "ends": f"worker {rank} (stopped|has left).*its script ended",
             }[fault]
