@@ -10,7 +10,7 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant report` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_report import certificate, decisions, findings, shares, table
+from elastiquant_report import certificate, consensus, decisions, findings, shares, table
 from elastiquant_report.runs import Run, RunError, differences, load_runs
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
@@ -96,6 +96,7 @@ def _draw(
         + certificate.draw(certificates, folder / "certificate")
         + shares.draw(runs, folder)
         + decisions.draw(runs, folder)
+        + consensus.draw(runs, folder)
     )
 
 

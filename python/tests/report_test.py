@@ -13,8 +13,8 @@ import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from elastiquant_report import decisions, findings, plots, shares, table
-from elastiquant_report.runs import RunError, differences, load_runs
+from elastiquant_report import consensus, decisions, findings, plots, shares, table
+from elastiquant_report.runs import RunError, differences, load_run, load_runs
 from synthetic_runs import add_decisions, add_partition, write_comparison, write_run
 
 PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
@@ -84,6 +84,19 @@ class ReportTest(unittest.TestCase):
             self.assertTrue(png.startswith(b"\x89PNG"), name)
             self.assertIn(f"{name}.png", (self.folder / "out" / "report.md").read_text())
         self.assertFalse((self.folder / "out" / "decisions-3.png").exists())
+
+    def test_draws_what_became_of_the_workers_own_models(self):
+        run = write_run(self.folder / "ring")
+        summary = json.loads((run / "summary.json").read_text())
+        summary |= {"graph": "ring", "spectral_gap": 0.195}
+        for entry in summary["epochs"]:
+            entry["own_accuracy"] = [entry["test_accuracy"] - 2, entry["test_accuracy"] - 4]
+            entry["consensus_distance"] = 1 / entry["epoch"]
+        (run / "summary.json").write_text(json.dumps(summary))
+        done = self.report([run, write_run(self.folder / "plain")])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("consensus.png", (self.folder / "out" / "report.md").read_text())
+        self.assertAlmostEqual(consensus.gain(load_run(run)), 3)
 
     def test_draws_the_shares_of_data_that_lay_on_workers(self):
         runs = write_comparison(self.folder)
