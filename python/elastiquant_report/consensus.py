@@ -33,8 +33,11 @@ def gain(run: Run) -> float:
 
 def _title(runs: list[Run]) -> str:
     gains = sorted(gain(run) for run in runs)
-    points = f"{gains[0]:.1f}" if len(runs) == 1 else f"{gains[0]:.1f} to {gains[-1]:.1f}"
-    return f"The mean of all models is better than the workers' own by {points} points"
+    if gains[-1] < 0.1:
+        return "In the end the mean of all models is no better than the workers' own"
+    least = f"{max(0.0, gains[0]):.1f} to " if len(runs) > 1 else ""
+    points = f"{least}{gains[-1]:.1f} points"
+    return f"The mean of all models is better than the workers' own by {points}"
 
 
 def draw(runs: list[Run], folder: Path) -> list[Path]:
@@ -60,13 +63,14 @@ def _figure(look, runs: list[Run], stem: Path) -> list[Path]:
         )
         drawn += left.plot(epochs, means, color=colour, marker=marker, markersize=5.5)
         right.plot(epochs, distances, color=colour, marker=marker, markersize=5.5)
-        graph = f"{run['graph']}, gap {run['spectral_gap']:.2g}"
-        details.append(f"{graph}; {distances[-1]:.2g} apart at the end")
+        algorithm = run["algorithm"] or ""
+        details.append(f"{algorithm}, {run['graph']}, {distances[-1]:.2g} apart")
     left.set_title("Test accuracy, %")
     right.set_title("Distance of the models from their mean")
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     look.layout(fig, key=True)
     look.name_series(fig, drawn, [run.label for run in runs], details)
     return look.save(fig, stem)
