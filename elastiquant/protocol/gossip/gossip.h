@@ -10,9 +10,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "elastiquant/protocol/gossip/message.h"
 #include "elastiquant/protocol/gossip/replicas.h"
 #include "elastiquant/protocol/gossip/rules.h"
+#include "elastiquant/protocol/gossip/state.h"
 
 namespace elastiquant {
 
@@ -49,14 +48,6 @@ struct GossipSend {
   std::span<const uint8_t> bytes;
 };
 using GossipSends = std::vector<GossipSend>;
-
-// All that must be saved between two rounds for a worker to go on exactly.
-struct GossipState {
-  uint64_t round = 0;
-  double weight = 1;
-  std::map<std::string, std::vector<float>> vectors = {};
-  std::map<std::string, uint64_t> counts = {};
-};
 
 class GossipNode {
  public:

@@ -223,16 +223,11 @@ std::span<const float> GossipPairs::ReplicaAt(int peer, size_t stream) const {
 Result<GossipState> GossipPairs::Save() {
   if (is_waiting()) return InvalidArgument("an answer is waited for");
   GossipState state{.round = round_};
-  state.vectors["x"] = x_;
+  KeepIn(&state, "")("x", x_);
   for (auto& [peer, edge] : edges_) {
     const std::string name = std::to_string(peer);
-    const auto keep = [&](const std::string& end) {
-      return [&state, end](std::string_view field, std::span<float> values) {
-        state.vectors[end + std::string(field)].assign(values.begin(), values.end());
-      };
-    };
-    edge.outlet.ForEachField(keep("out/" + name + "/"));
-    edge.inlet.ForEachField(keep("in/" + name + "/"));
+    edge.outlet.ForEachField(KeepIn(&state, "out/" + name + "/"));
+    edge.inlet.ForEachField(KeepIn(&state, "in/" + name + "/"));
     state.counts[name] = edge.averages;
   }
   return state;
@@ -240,32 +235,19 @@ Result<GossipState> GossipPairs::Save() {
 
 Status GossipPairs::Load(const GossipState& state) {
   GossipPairs loaded(options_, edge_options_, asks_, start_);
-  size_t taken = 0;
-  Status status;
-  const auto put = [&](const std::string& end) {
-    return [&, end](std::string_view field, std::span<float> values) {
-      const auto found = state.vectors.find(end + std::string(field));
-      if (found == state.vectors.end() || found->second.size() != values.size()) {
-        status = InvalidArgument("the state is of another graph, codec or model: it lacks " +
-                                 end + std::string(field));
-        return;
-      }
-      std::ranges::copy(found->second, values.begin());
-      ++taken;
-    };
-  };
-  put("x")("", loaded.x_);
+  StateReader reader(state);
+  reader.PutFrom("")("x", loaded.x_);
+  bool has_counts = state.counts.size() == edges_.size();
   for (auto& [peer, edge] : loaded.edges_) {
     const std::string name = std::to_string(peer);
-    edge.outlet.ForEachField(put("out/" + name + "/"));
-    edge.inlet.ForEachField(put("in/" + name + "/"));
+    edge.outlet.ForEachField(reader.PutFrom("out/" + name + "/"));
+    edge.inlet.ForEachField(reader.PutFrom("in/" + name + "/"));
     const auto count = state.counts.find(name);
-    if (count != state.counts.end()) edge.averages = count->second;
+    has_counts = has_counts && count != state.counts.end();
+    if (has_counts) edge.averages = count->second;
   }
-  EQ_RETURN_IF_ERROR(status);
-  if (taken != state.vectors.size() || state.counts.size() != edges_.size()) {
-    return InvalidArgument("the state is of another algorithm, graph or codec");
-  }
+  EQ_RETURN_IF_ERROR(reader.status());
+  if (!has_counts) return InvalidArgument("the state is of another graph");
   loaded.round_ = state.round;
   *this = std::move(loaded);
   return {};

@@ -416,9 +416,8 @@ std::span<const float> GossipRounds::ReplicaAt(int peer, size_t stream) const {
 
 namespace {
 
-std::string NameOf(const char* end, int peer, size_t stream, std::string_view field) {
-  return std::string(end) + "/" + std::to_string(peer) + "/" + std::to_string(stream) + "/" +
-         std::string(field);
+std::string NameOf(const char* end, int peer, size_t stream) {
+  return std::string(end) + "/" + std::to_string(peer) + "/" + std::to_string(stream) + "/";
 }
 
 }  // namespace
@@ -428,68 +427,51 @@ Result<GossipState> GossipRounds::Save() {
     return InvalidArgument("a round is under way, or messages of the last one are owed");
   }
   GossipState state{.round = round_, .weight = weight_};
-  const auto keep = [&](const std::string& name) {
-    return [&state, name](std::string_view field, std::span<float> values) {
-      state.vectors[name + std::string(field)].assign(values.begin(), values.end());
-    };
-  };
-  state.vectors["x"] = x_;
-  rule_->ForEachField(keep("rule/"));
-  if (options_.delay > 0) keep("mixed/")("0", mixed_[0]);
+  KeepIn(&state, "")("x", x_);
+  rule_->ForEachField(KeepIn(&state, "rule/"));
+  if (options_.delay > 0) KeepIn(&state, "")("mixed", mixed_[0]);
   for (auto& [peer, outlets] : outlets_) {
     for (size_t s = 0; s < outlets.size(); ++s) {
-      outlets[s].ForEachField(keep(NameOf("out", peer, s, "")));
+      outlets[s].ForEachField(KeepIn(&state, NameOf("out", peer, s)));
     }
   }
   for (auto& [peer, inlets] : inlets_) {
     for (size_t s = 0; s < inlets.size(); ++s) {
-      inlets[s].ForEachField(keep(NameOf("in", peer, s, "")));
+      inlets[s].ForEachField(KeepIn(&state, NameOf("in", peer, s)));
     }
   }
   return state;
 }
 
-Status GossipRounds::Load(const GossipState& state) {
-  GossipRounds loaded(options_, edge_, start_);
-  size_t taken = 0;
-  Status status;
-  const auto put = [&](const std::string& name) {
-    return [&, name](std::string_view field, std::span<float> values) {
-      const auto found = state.vectors.find(name + std::string(field));
-      const bool fits = found != state.vectors.end() && found->second.size() == values.size();
-      if (!fits) {
-        status =
-            InvalidArgument("the state is of another algorithm, codec or model: it lacks " +
-                            name + std::string(field));
-        return;
-      }
-      std::ranges::copy(found->second, values.begin());
-      ++taken;
-    };
-  };
-  put("x")("", loaded.x_);
-  loaded.rule_->ForEachField(put("rule/"));
-  if (options_.delay > 0) put("mixed/")("0", loaded.mixed_[0]);
+// Of the replicas that a state has, as on graphs that change there are those of the edges only
+// that have been used.
+void GossipRounds::LoadReplicas(const GossipState& state, StateReader* reader) {
   for (int peer = kAll; peer < static_cast<int>(options_.graph->nodes()); ++peer) {
-    const auto has = [&](const char* end) {
-      return state.vectors.contains(NameOf(end, peer, 0, "replica"));
-    };
-    if (has("out")) {
-      std::vector<Outlet>& outlets = loaded.OutletsTo(peer);
+    if (state.vectors.contains(NameOf("out", peer, 0) + "replica")) {
+      std::vector<Outlet>& outlets = OutletsTo(peer);
       for (size_t s = 0; s < outlets.size(); ++s) {
-        outlets[s].ForEachField(put(NameOf("out", peer, s, "")));
+        outlets[s].ForEachField(reader->PutFrom(NameOf("out", peer, s)));
       }
     }
-    if (has("in")) {
-      std::vector<Inlet>& inlets = loaded.InletsOf(peer);
+    if (state.vectors.contains(NameOf("in", peer, 0) + "replica")) {
+      std::vector<Inlet>& inlets = InletsOf(peer);
       for (size_t s = 0; s < inlets.size(); ++s) {
-        inlets[s].ForEachField(put(NameOf("in", peer, s, "")));
+        inlets[s].ForEachField(reader->PutFrom(NameOf("in", peer, s)));
       }
     }
   }
-  EQ_RETURN_IF_ERROR(status);
-  if (taken != state.vectors.size() || !(state.weight > 0) || !std::isfinite(state.weight)) {
-    return InvalidArgument("the state is of another algorithm, graph or codec");
+}
+
+Status GossipRounds::Load(const GossipState& state) {
+  GossipRounds loaded(options_, edge_, start_);
+  StateReader reader(state);
+  reader.PutFrom("")("x", loaded.x_);
+  loaded.rule_->ForEachField(reader.PutFrom("rule/"));
+  if (options_.delay > 0) reader.PutFrom("")("mixed", loaded.mixed_[0]);
+  loaded.LoadReplicas(state, &reader);
+  EQ_RETURN_IF_ERROR(reader.status());
+  if (!(state.weight > 0) || !std::isfinite(state.weight) || !state.counts.empty()) {
+    return InvalidArgument("the state is of another algorithm, or its weight is damaged");
   }
   loaded.round_ = state.round;
   loaded.weight_ = state.weight;

@@ -63,6 +63,7 @@ class GossipRounds final : public GossipNode {
   std::vector<Inlet>& InletsOf(int peer);
   Result<Received> Decode(int from, const GossipMessage& message);
 
+  void LoadReplicas(const GossipState& state, StateReader* reader);
   Status CheckMoved(std::span<const float> moved) const;
   GossipRule::Round RoundNow();
   Result<GossipSends> Show();
