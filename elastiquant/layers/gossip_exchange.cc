@@ -54,7 +54,10 @@ Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
   return exchange;
 }
 
-GossipExchange::~GossipExchange() { (void)JoinServer(); }
+GossipExchange::~GossipExchange() {
+  (void)JoinServer();
+  for (const auto& incoming : coming_) (void)incoming->Wait();  // only after an error
+}
 
 // Sends what the node says. The communicator copies the bytes.
 Status GossipExchange::Deliver(const Result<GossipSends>& sends) {
@@ -83,11 +86,18 @@ void GossipExchange::SayWhomItWaitsFor() {
   comm_->SetActivity("waiting for its neighbours " + list);
 }
 
-// The next message, whoever sent it.
+// One that was foreseen, or that of whoever sends first.
+std::unique_ptr<Incoming> GossipExchange::NextIncoming() {
+  if (coming_.empty()) return comm_->Receive(kAnyPeer, kGossipTag, node_->MaxMessageBytes());
+  std::unique_ptr<Incoming> next = std::move(coming_.front());
+  coming_.pop_front();
+  return next;
+}
+
 Status GossipExchange::TakeOne() {
   SayWhomItWaitsFor();
   const Stopwatch waiting;
-  const auto incoming = comm_->Receive(kAnyPeer, kGossipTag, node_->MaxMessageBytes());
+  const auto incoming = NextIncoming();
   EQ_RETURN_IF_ERROR(incoming->Wait().status());
   stats_.wait_seconds += waiting.Seconds();
   const Stopwatch decoding;
@@ -125,6 +135,9 @@ Status GossipExchange::JoinServer() {
 Status GossipExchange::Begin() {
   const std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(server_status_);
+  for (const int peer : node_->SendersIn(node_->round())) {
+    coming_.push_back(comm_->Receive(peer, kGossipTag, node_->MaxMessageBytes()));
+  }
   EQ_RETURN_IF_ERROR(Deliver(node_->OnRound()));
   if (node_->is_serving() && !server_.joinable()) server_ = std::thread([this] { Serve(); });
   return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -55,6 +56,7 @@ class GossipExchange {
 
   Status Deliver(const Result<GossipSends>& sends);
   Status FlushSent();
+  std::unique_ptr<Incoming> NextIncoming();
   Status TakeOne();
   void Serve();
   Status JoinServer();
@@ -63,6 +65,9 @@ class GossipExchange {
   Communicator* const comm_;
   std::unique_ptr<GossipNode> node_;
   std::vector<std::unique_ptr<Transfer>> sent_;  // not yet waited for
+  // Posted, in the order of rounds. A message on its way needs no other to tell its sender that
+  // there is room for it, which would cost two more delays of the link.
+  std::deque<std::unique_ptr<Incoming>> coming_;
   ReducerStats stats_;
   uint64_t rounds_ = 0;
   double step_ = 1;

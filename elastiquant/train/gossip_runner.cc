@@ -142,10 +142,10 @@ Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*
   EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
   StepRecord record = pass_->Record(learning_rate, !made);
   if (ends_round) EQ_RETURN_IF_ERROR(EndRound());
+  record.seconds.total = watch.Seconds();
   // The run ends with a model that all have.
   if (is_last) EQ_RETURN_IF_ERROR(FindShared());
   comm_->SetActivity("between two steps");
-  record.seconds.total = watch.Seconds();
   const Traffic traffic = comm_->traffic();
   AddCommunication(exchange_->TakeStats(), traffic - counted_, &record);
   counted_ = traffic;

@@ -77,6 +77,9 @@ class GossipNode {
   virtual bool is_waiting() const = 0;
   // Whether messages of rounds that have ended are still to come.
   virtual bool is_owed() const = 0;
+  // Those who send this worker something in a round, so that the driver can be ready for it.
+  // Empty for pairs, which nobody can foresee.
+  virtual std::vector<int> SendersIn(uint64_t round) const = 0;
   // The peers whose messages are missing, while it waits or is owed.
   virtual std::vector<int> WaitsFor() const = 0;
 

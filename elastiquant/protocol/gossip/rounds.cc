@@ -251,13 +251,20 @@ Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> b
   return Advance();
 }
 
-bool GossipRounds::IsComplete(uint64_t round) const {
+std::vector<int> GossipRounds::SendersIn(uint64_t round) const {
   const Mixing& mixing = MixingAt(round);
-  return std::ranges::all_of(options_.graph->senders(rank()), [&](int peer) {
-    if (TakesFrom(mixing, peer, round) == 0) return true;
+  std::vector<int> senders = options_.graph->senders(rank());
+  std::erase_if(senders, [&](int peer) { return TakesFrom(mixing, peer, round) == 0; });
+  return senders;
+}
+
+std::vector<int> GossipRounds::MissingIn(uint64_t round) const {
+  std::vector<int> missing = SendersIn(round);
+  std::erase_if(missing, [&](int peer) {
     const auto slot = inbox_.find(peer);
     return slot != inbox_.end() && slot->second.contains(round);
   });
+  return missing;
 }
 
 // How rounds end.
@@ -313,7 +320,7 @@ void GossipRounds::Mix(uint64_t round) {
 
 // Of the round before, if all of it has come.
 void GossipRounds::TakeOwed() {
-  if (is_mixed_ || !IsComplete(round_ - 1)) return;
+  if (is_mixed_ || !MissingIn(round_ - 1).empty()) return;
   TakeMessages(round_ - 1);
   Mix(round_ - 1);
   is_mixed_ = true;
@@ -331,7 +338,7 @@ Result<GossipSends> GossipRounds::Advance() {
     TakeOwed();
     return sends;
   }
-  if (!IsComplete(round_)) return sends;
+  if (!MissingIn(round_).empty()) return sends;
   TakeMessages(round_);
   Mix(round_);
   EndRound();
@@ -356,16 +363,8 @@ void GossipRounds::Debias() {
 bool GossipRounds::is_owed() const { return !is_mixed_; }
 
 std::vector<int> GossipRounds::WaitsFor() const {
-  std::vector<int> missing;
-  if (!has_moved_ && is_mixed_) return missing;
-  const uint64_t round = is_mixed_ ? round_ : round_ - 1;
-  const Mixing& mixing = MixingAt(round);
-  for (const int peer : options_.graph->senders(rank())) {
-    if (TakesFrom(mixing, peer, round) == 0) continue;
-    const auto slot = inbox_.find(peer);
-    if (slot == inbox_.end() || !slot->second.contains(round)) missing.push_back(peer);
-  }
-  return missing;
+  if (!has_moved_ && is_mixed_) return {};
+  return MissingIn(is_mixed_ ? round_ : round_ - 1);
 }
 
 // Workers that are lost.

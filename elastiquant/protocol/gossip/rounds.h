@@ -26,6 +26,7 @@ class GossipRounds final : public GossipNode {
 
   bool is_waiting() const override { return has_moved_; }
   bool is_owed() const override;
+  std::vector<int> SendersIn(uint64_t round) const override;
   std::vector<int> WaitsFor() const override;
 
   Result<GossipSends> Drop(int peer, uint64_t round) override;
@@ -55,7 +56,7 @@ class GossipRounds final : public GossipNode {
   const Mixing& MixingAt(uint64_t round) const;
   double TakesFrom(const Mixing& mixing, int peer, uint64_t round) const;
   double GivesTo(const Mixing& mixing, int peer, uint64_t round) const;
-  bool IsComplete(uint64_t round) const;
+  std::vector<int> MissingIn(uint64_t round) const;
 
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   std::span<const float> StartOf(size_t stream) const;

@@ -1,4 +1,5 @@
-// All that must be saved between two rounds for a worker of a decentralised run to go on exactly.
+// All that must be saved between two rounds for a worker of a decentralised run to go on
+// exactly.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct GossipState {
 // Returns a visitor that keeps fields in the state, under their names behind `prefix`.
 FieldVisitor KeepIn(GossipState* state, const std::string& prefix);
 
-// Puts back what a state has. Once all fields have been visited, status() says whether the state
-// had each of them, in its size, and nothing else.
+// Puts back what a state has. Once all fields have been visited, status() says whether the
+// state had each of them, in its size, and nothing else.
 class StateReader {
  public:
   explicit StateReader(const GossipState& state) : state_(state) {}
