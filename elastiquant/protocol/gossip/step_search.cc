@@ -14,8 +14,8 @@ namespace {
 using Nodes = std::vector<std::unique_ptr<GossipNode>>;
 
 constexpr int kRounds = 30;
-constexpr size_t kValues = 65536;  // of all workers together, at most
-constexpr size_t kLeast = 1024, kMost = 8192;
+constexpr size_t kValues = 65536;                       // of all workers together, at most
+constexpr size_t kFewestEach = 1024, kMostEach = 8192;  // of one worker
 
 std::vector<float> GaussianOf(size_t elements, uint64_t seed, uint64_t worker) {
   const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, worker, 1));
@@ -91,7 +91,7 @@ Result<StepSearch> SearchGossipStep(const GossipOptions& options) {
   trial.delay = 0;
   trial.threads = 1;
   trial.shapes.clear();
-  trial.elements = std::clamp(kValues / options.graph->nodes(), kLeast, kMost);
+  trial.elements = std::clamp(kValues / options.graph->nodes(), kFewestEach, kMostEach);
   StepSearch search;
   double least = 0;
   for (const double step : {1.0, .8, .6, .5, .4, .3, .2, .1, .05, .02}) {
