@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
@@ -33,10 +32,7 @@ constexpr size_t kShown = 16;  // the most nodes whose weights are printed
 
 // Why an algorithm cannot run on the graph, or an empty text.
 std::string Objection(const std::shared_ptr<const Graph>& graph, GossipKind kind) {
-  const float start = 0;
-  return GossipNode::Make({.kind = kind, .graph = graph, .elements = 1}, {&start, 1})
-      .status()
-      .message();
+  return GossipNode::Check({.kind = kind, .graph = graph}).message();
 }
 
 ordered_json WeightsOf(const Mixing& mixing) {

@@ -48,12 +48,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(CommunicatorOptions c
                                                            std::span<const at::Tensor> start,
                                                            End end) {
   if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
-  options.elements = 0;
-  for (const ParameterShape& shape : shapes) {
-    options.elements += shape.elements;
-    options.shapes.push_back(
-        {.rows = shape.rows, .cols = shape.elements / shape.rows, .kernel = shape.kernel});
-  }
+  SetModel(shapes, &options);
   std::unique_ptr<GossipEngine> engine(
       new GossipEngine(std::move(shapes), options.codec, std::move(end)));
   EQ_RETURN_IF_ERROR(engine->Check(start));

@@ -36,6 +36,16 @@ Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
 
 }  // namespace
 
+void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* options) {
+  options->elements = 0;
+  options->shapes.clear();
+  for (const ParameterShape& p : parameters) {
+    options->elements += p.elements;
+    options->shapes.push_back(
+        {.rows = p.rows, .cols = p.elements / p.rows, .kernel = p.kernel});
+  }
+}
+
 Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
                                                              GossipOptions options,
                                                              std::span<const float> start) {

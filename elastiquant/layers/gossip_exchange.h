@@ -12,10 +12,15 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/exchange/gradient_reducer.h"
+#include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 
 namespace elastiquant {
+
+// Sets the options' elements and shapes to those of a model with these parameters, which lie
+// one behind the other.
+void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* options);
 
 // Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own.
 class GossipExchange {

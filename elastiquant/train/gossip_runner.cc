@@ -33,21 +33,17 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
       runner->graph_,
       Graph::Parse(GraphOf(options), static_cast<size_t>(place.comm->world_size()),
                    options.seed));
-  for (const ParameterShape& shape : runner->shapes_) runner->elements_ += shape.elements;
   runner->gossip_ = {.kind = algorithm.gossip,
                      .rank = place.comm->rank(),
                      .graph = runner->graph_,
-                     .elements = runner->elements_,
                      .codec = options.codec,
                      .seed = Mix64(options.seed),  // apart from weights and data
                      .threads = options.codec_threads,
                      .delay = std::max<int64_t>(algorithm.delay, 0),
                      .outer_rate = algorithm.outer_rate,
                      .outer_momentum = algorithm.outer_momentum};
-  for (const ParameterShape& shape : runner->shapes_) {
-    runner->gossip_.shapes.push_back(
-        {.rows = shape.rows, .cols = shape.elements / shape.rows, .kernel = shape.kernel});
-  }
+  SetModel(runner->shapes_, &runner->gossip_);
+  runner->gap_ = runner->graph_->Factors().gap;
   runner->counted_ = place.comm->traffic();
   return std::unique_ptr<Runner>(std::move(runner));
 }
@@ -55,7 +51,7 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
 // The parameters, one behind the other.
 std::vector<float> GossipRunner::Weights() const {
   std::vector<float> weights;
-  weights.reserve(elements_);
+  weights.reserve(gossip_.elements);
   for (const std::span<float> values : SpansOf(*replica_)) {
     weights.insert(weights.end(), values.begin(), values.end());
   }
@@ -81,9 +77,8 @@ Status GossipRunner::MakeExchange() {
 void GossipRunner::StartFromReplica() { start_status_ = MakeExchange(); }
 
 nlohmann::json GossipRunner::Network() const {
-  const MixingFactors factors = graph_->Factors();
   return {{"graph", graph_->spec()},
-          {"spectral_gap", factors.gap},
+          {"spectral_gap", gap_},
           {"gossip_step", exchange_ ? exchange_->step() : gossip_.step},
           {"neighbours", graph_->senders(comm_->rank())},
           {"consensus_distance", distance_}};
@@ -238,7 +233,7 @@ Status GossipRunner::LoadMemory(const Checkpoint& checkpoint) {
   const std::string prefix = kGossipState;
   for (const auto& [name, tensor] : checkpoint.tensors) {
     if (!name.starts_with(prefix)) continue;
-    std::vector<float> values(elements_);
+    std::vector<float> values(gossip_.elements);
     EQ_RETURN_IF_ERROR(LoadFloats(checkpoint, name, values));
     state.vectors[name.substr(prefix.size())] = std::move(values);
   }

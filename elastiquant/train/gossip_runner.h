@@ -78,10 +78,10 @@ class GossipRunner final : public Runner {
   Replica* const replica_;
   const int64_t total_steps_;
   std::vector<ParameterShape> shapes_;
-  size_t elements_ = 0;
   std::unique_ptr<BackwardPass> pass_;
   std::unique_ptr<Certificate> certificate_;  // of no messages: what is sent are no gradients
   std::shared_ptr<const Graph> graph_;
+  double gap_ = 1;  // its spectral gap, which takes a while to find for many workers
   GossipOptions gossip_;
   std::unique_ptr<GossipExchange> exchange_;
   Status start_status_;               // of StartFromReplica

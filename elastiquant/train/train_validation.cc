@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
@@ -177,13 +178,12 @@ Status ValidateGossip(const TrainOptions& o, const Algorithm& algorithm) {
   EQ_ASSIGN_OR_RETURN(const std::optional<double> step, GossipStepOf(o));
   const auto graph = Graph::Parse(GraphOf(o), static_cast<size_t>(o.workers), o.seed);
   if (!graph.ok()) return InvalidArgument("--graph: " + graph.status().message());
-  GossipOptions options{.kind = algorithm.gossip, .graph = *graph, .elements = 1};
+  GossipOptions options{.kind = algorithm.gossip, .graph = *graph};
   options.codec = o.codec;
   options.step = step.value_or(1);
   options.delay = std::max<int64_t>(algorithm.delay, 0);
-  const float start = 0;
-  const auto node = GossipNode::Make(options, {&start, 1});
-  if (!node.ok()) return InvalidArgument(given + ": " + node.status().message());
+  const Status status = GossipNode::Check(std::move(options));
+  if (!status.ok()) return InvalidArgument(given + ": " + status.message());
   return ValidatePlainCodec(o);
 }
 

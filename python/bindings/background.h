@@ -20,6 +20,15 @@ struct BackgroundDelete {
   }
 };
 
+// Deletes at once, without the GIL: the object's threads may ask for it.
+template <typename T>
+struct DeleteWithoutGil {
+  void operator()(T* object) const {
+    const pybind11::gil_scoped_release released;
+    delete object;
+  }
+};
+
 // Adds _await_background(), for the interpreter's end.
 void BindBackground(pybind11::module_& module);
 

@@ -4,7 +4,6 @@
 
 #include <torch/csrc/utils/pybind.h>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,14 +20,7 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-// Ends without the GIL: its threads may ask for it.
-struct DeleteGossip {
-  void operator()(GossipEngine* engine) const {
-    const py::gil_scoped_release released;
-    delete engine;
-  }
-};
-using HeldGossip = std::unique_ptr<GossipEngine, DeleteGossip>;
+using HeldGossip = std::unique_ptr<GossipEngine, DeleteWithoutGil<GossipEngine>>;
 
 GossipOptions GossipOptionsOf(const std::string& algorithm, const std::string& graph, int nodes,
                               const std::string& codec, double step, int64_t delay,
@@ -47,10 +39,8 @@ GossipOptions GossipOptionsOf(const std::string& algorithm, const std::string& g
 void CheckGossip(const std::string& algorithm, const std::string& graph, int nodes,
                  const std::string& codec, double step, int64_t delay, uint64_t seed) {
   GossipOptions options = GossipOptionsOf(algorithm, graph, nodes, codec, step, delay, seed, 1);
-  options.elements = 1;
   if (step == 0) options.step = 1;
-  const float start = 0;
-  ThrowIfError(GossipNode::Make(options, {&start, 1}).status());
+  ThrowIfError(GossipNode::Check(std::move(options)));
 }
 
 HeldGossip MakeGossipEngine(

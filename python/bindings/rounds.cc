@@ -21,14 +21,7 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-// Ends without the GIL: its threads may ask for it.
-struct DeleteWithoutGil {
-  void operator()(FragmentEngine* engine) const {
-    const py::gil_scoped_release released;
-    delete engine;
-  }
-};
-using HeldEngine = std::unique_ptr<FragmentEngine, DeleteWithoutGil>;
+using HeldEngine = std::unique_ptr<FragmentEngine, DeleteWithoutGil<FragmentEngine>>;
 
 HeldEngine MakeFragmentEngine(
     const py::object& meeting,

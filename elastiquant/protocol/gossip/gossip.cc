@@ -1,6 +1,7 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 
 #include <string>
+#include <utility>
 
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/protocol/gossip/pairwise.h"
@@ -36,6 +37,21 @@ Result<std::unique_ptr<GossipNode>> GossipNode::Make(const GossipOptions& option
   EQ_RETURN_IF_ERROR(CheckOptions(options, start));
   if (options.kind == GossipKind::kAdPsgd) return GossipPairs::Make(options, start);
   return GossipRounds::Make(options, start);
+}
+
+Status GossipNode::Check(GossipOptions options) {
+  const float start = 0;
+  options.elements = 1;
+  options.shapes.clear();
+  return Make(options, {&start, 1}).status();
+}
+
+Result<EdgeOptions> EdgeOf(const GossipOptions& options) {
+  EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
+  if (!options.shapes.empty()) {
+    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
+  }
+  return EdgeOptions{.codec = std::move(codec), .elements = options.elements};
 }
 
 }  // namespace elastiquant

@@ -58,6 +58,8 @@ class GossipNode {
   // (the message says what does), and as MakeCodec does.
   static Result<std::unique_ptr<GossipNode>> Make(const GossipOptions& options,
                                                   std::span<const float> start);
+  // Fails as Make does for these options and any model.
+  static Status Check(GossipOptions options);
 
   virtual uint64_t round() const = 0;  // the one that is under way, from 0
   // Where the next gradient is to be computed. Valid until the round ends.
@@ -114,5 +116,9 @@ class GossipNode {
   virtual Result<GossipState> Save() = 0;
   virtual Status Load(const GossipState& state) = 0;
 };
+
+// Returns what the edges of a worker with these options have in common. Fails as MakeCodec
+// does.
+Result<EdgeOptions> EdgeOf(const GossipOptions& options);
 
 }  // namespace elastiquant

@@ -1,7 +1,6 @@
 #include "elastiquant/protocol/gossip/message.h"
 
 #include <cmath>
-#include <string>
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
@@ -18,6 +17,10 @@ constexpr size_t kMostStreams = 2;
 Status Bad(const char* what) { return CorruptData(std::string("a gossip message ") + what); }
 
 }  // namespace
+
+Status BadGossipMessage(int from, const std::string& what) {
+  return CorruptData("the message of worker " + std::to_string(from) + " " + what);
+}
 
 size_t GossipHeaderBytes(size_t streams) { return kFixed + kEach * streams; }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -26,6 +27,9 @@ struct GossipMessage {
   };
   std::vector<Stream> streams = {};
 };
+
+// Returns the error of a message that is refused; `what` completes "the message of worker 3".
+Status BadGossipMessage(int from, const std::string& what);
 
 // The bytes beside the frames.
 size_t GossipHeaderBytes(size_t streams);

@@ -4,23 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "elastiquant/codec/frame.h"
-
 namespace elastiquant {
-namespace {
-
-Status Refuse(int from, const std::string& what) {
-  return CorruptData("the message of worker " + std::to_string(from) + " " + what);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<GossipNode>> GossipPairs::Make(const GossipOptions& options,
                                                       std::span<const float> start) {
-  EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
-  if (!options.shapes.empty()) {
-    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
-  }
+  EQ_ASSIGN_OR_RETURN(EdgeOptions edge, EdgeOf(options));
   const std::vector<bool> sides = options.graph->Sides();
   if (sides.empty() || !options.graph->is_static() || !options.graph->is_symmetric()) {
     return InvalidArgument(
@@ -30,7 +17,6 @@ Result<std::unique_ptr<GossipNode>> GossipPairs::Make(const GossipOptions& optio
         options.graph->spec());
   }
   if (options.delay > 0) return InvalidArgument("ad-psgd has no rounds to be late by");
-  EdgeOptions edge{.codec = std::move(codec), .elements = options.elements};
   const bool asks = sides[static_cast<size_t>(options.rank)];
   return std::unique_ptr<GossipNode>(new GossipPairs(options, std::move(edge), asks, start));
 }
@@ -117,18 +103,9 @@ Result<GossipSends> GossipPairs::OnMoved(std::span<const float> moved) {
 Result<Decoded> GossipPairs::Read(int from, const GossipMessage& message) {
   const Edge& edge = edges_.at(from);
   if (message.streams.size() != 1 || message.round != edge.averages) {
-    return Refuse(from, "is of another average");
+    return BadGossipMessage(from, "is of another average");
   }
-  const std::span<const uint8_t> frame = message.streams[0].frame;
-  const auto view = ParseFrame(frame);
-  if (!view.ok()) return Refuse(from, "has a bad frame: " + view.status().message());
-  if (view->elements != options_.elements || view->key.value != KeyOf(edge, from).value) {
-    return Refuse(from, "has a frame of another average, worker or length");
-  }
-  Decoded decoded{message.streams[0].scale, std::vector<float>(options_.elements)};
-  const Status status = DecodeFrame(frame, *work_, decoded.values);
-  if (!status.ok()) return Refuse(from, "has a bad frame: " + status.message());
-  return decoded;
+  return DecodeShown(from, message.streams[0], options_.elements, KeyOf(edge, from), *work_);
 }
 
 // Both have shown each other their weights.
@@ -143,9 +120,10 @@ void GossipPairs::Average(int peer, const Decoded& theirs) {
 
 Result<GossipSends> GossipPairs::OnMessage(int from, std::span<const uint8_t> bytes) {
   const auto found = edges_.find(from);
-  if (found == edges_.end()) return Refuse(from, "is of no neighbour");
+  if (found == edges_.end()) return BadGossipMessage(from, "is of no neighbour");
   EQ_ASSIGN_OR_RETURN(const GossipMessage message, ReadGossipMessage(bytes));
-  if (message.kind != GossipKind::kAdPsgd) return Refuse(from, "is of another algorithm");
+  if (message.kind != GossipKind::kAdPsgd)
+    return BadGossipMessage(from, "is of another algorithm");
   if (!found->second.is_present) return GossipSends();
   if (!asks_ && message.part == GossipPart::kPause) {
     asking_.erase(from);
@@ -153,7 +131,7 @@ Result<GossipSends> GossipPairs::OnMessage(int from, std::span<const uint8_t> by
   }
   const bool is_due = asks_ ? message.part == GossipPart::kAnswer && from == asked_
                             : message.part == GossipPart::kAsk;
-  if (!is_due) return Refuse(from, "is not what is due");
+  if (!is_due) return BadGossipMessage(from, "is not what is due");
   EQ_ASSIGN_OR_RETURN(const Decoded theirs, Read(from, message));
   if (asks_) {
     Average(from, theirs);

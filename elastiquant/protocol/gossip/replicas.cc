@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "elastiquant/codec/frame.h"
+
 namespace elastiquant {
 namespace {
 
@@ -97,6 +99,21 @@ void Outlet::ForEachField(const FieldVisitor& fn) {
   if (!lost_.empty()) fn("lost", lost_);
   const std::vector<std::span<float>> fields = stream_.mutable_fields();
   for (size_t f = 0; f < fields.size(); ++f) fn("codec/" + stream_.names()[f], fields[f]);
+}
+
+Result<Decoded> DecodeShown(int from, const GossipMessage::Stream& shown, size_t elements,
+                            StreamKey key, Workspace& work) {
+  const auto view = ParseFrame(shown.frame);
+  if (!view.ok()) {
+    return BadGossipMessage(from, "has a bad frame: " + view.status().message());
+  }
+  if (view->elements != elements || view->key.value != key.value) {
+    return BadGossipMessage(from, "has a frame of another round, worker or length");
+  }
+  Decoded decoded{shown.scale, std::vector<float>(elements)};
+  const Status status = DecodeFrame(shown.frame, work, decoded.values);
+  if (!status.ok()) return BadGossipMessage(from, "has a bad frame: " + status.message());
+  return decoded;
 }
 
 Inlet::Inlet(const EdgeOptions& options, std::span<const float> start)

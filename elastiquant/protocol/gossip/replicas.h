@@ -13,6 +13,7 @@
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
 #include "elastiquant/base/workspace.h"
+#include "elastiquant/protocol/gossip/message.h"
 #include "elastiquant/protocol/gossip/rules.h"
 #include "elastiquant/stream/codec_stream.h"
 
@@ -76,6 +77,11 @@ struct Decoded {
   float scale = 1;
   std::vector<float> values;
 };
+
+// Decodes the frame of a message's vector that must have come from worker `from` under this
+// key. Fails with CorruptData, which names the worker.
+Result<Decoded> DecodeShown(int from, const GossipMessage::Stream& shown, size_t elements,
+                            StreamKey key, Workspace& work);
 
 // The receiver's end.
 class Inlet {

@@ -6,17 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "elastiquant/codec/frame.h"
-
 namespace elastiquant {
 namespace {
 
 // The key of the outlet to all receivers, where there is one.
 constexpr int kAll = -1;
-
-Status BadMessage(int from, const std::string& what) {
-  return CorruptData("the message of worker " + std::to_string(from) + " " + what);
-}
 
 StreamKey KeyOf(const GossipOptions& options, uint64_t round, int from, int to, size_t stream) {
   const auto edge = static_cast<uint64_t>(to - kAll) * 2 + stream;
@@ -51,12 +45,8 @@ Status CheckGraph(const GossipOptions& o, const GossipRule& rule) {
 
 Result<std::unique_ptr<GossipNode>> GossipRounds::Make(const GossipOptions& options,
                                                        std::span<const float> start) {
-  EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
-  if (!options.shapes.empty()) {
-    EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
-  }
-  EdgeOptions edge{.codec = std::move(codec), .elements = options.elements};
-  std::unique_ptr<GossipRounds> node(new GossipRounds(options, edge, start));
+  EQ_ASSIGN_OR_RETURN(EdgeOptions edge, EdgeOf(options));
+  std::unique_ptr<GossipRounds> node(new GossipRounds(options, std::move(edge), start));
   EQ_RETURN_IF_ERROR(CheckGraph(options, *node->rule_));
   return std::unique_ptr<GossipNode>(std::move(node));
 }
@@ -113,9 +103,9 @@ double GossipRounds::GivesTo(const Mixing& mixing, int peer, uint64_t round) con
   return mixing(static_cast<size_t>(peer), static_cast<size_t>(rank()));
 }
 
+// Both ends of an edge know the weights that all start from, and of other vectors nothing.
 std::span<const float> GossipRounds::StartOf(size_t stream) const {
-  return rule_->starts_at_weights(stream) ? std::span<const float>(start_)
-                                          : std::span<const float>();
+  return stream == 0 ? std::span<const float>(start_) : std::span<const float>();
 }
 
 std::vector<Outlet>& GossipRounds::OutletsTo(int peer) {
@@ -208,18 +198,11 @@ Result<GossipSends> GossipRounds::OnMoved(std::span<const float> moved) {
 
 Result<GossipRounds::Received> GossipRounds::Decode(int from, const GossipMessage& message) {
   Received received{.weight = message.weight};
+  const int to = has_one_outlet() ? kAll : rank();
   for (size_t s = 0; s < message.streams.size(); ++s) {
-    const std::span<const uint8_t> frame = message.streams[s].frame;
-    const auto view = ParseFrame(frame);
-    if (!view.ok()) return BadMessage(from, "has a bad frame: " + view.status().message());
-    const int to = has_one_outlet() ? kAll : rank();
-    if (view->elements != options_.elements ||
-        view->key.value != KeyOf(options_, message.round, from, to, s).value) {
-      return BadMessage(from, "has a frame of another round, worker or length");
-    }
-    Decoded decoded{message.streams[s].scale, Vector(options_.elements)};
-    const Status status = DecodeFrame(frame, *work_, decoded.values);
-    if (!status.ok()) return BadMessage(from, "has a bad frame: " + status.message());
+    const StreamKey key = KeyOf(options_, message.round, from, to, s);
+    EQ_ASSIGN_OR_RETURN(Decoded decoded,
+                        DecodeShown(from, message.streams[s], options_.elements, key, *work_));
     received.streams.push_back(std::move(decoded));
   }
   return received;
@@ -227,24 +210,26 @@ Result<GossipRounds::Received> GossipRounds::Decode(int from, const GossipMessag
 
 Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> bytes) {
   if (from < 0 || static_cast<size_t>(from) >= options_.graph->nodes() || from == rank()) {
-    return BadMessage(from, "is of no neighbour");
+    return BadGossipMessage(from, "is of no neighbour");
   }
   EQ_ASSIGN_OR_RETURN(const GossipMessage message, ReadGossipMessage(bytes));
   if (message.kind != options_.kind || message.part != GossipPart::kShow ||
       message.streams.size() != rule_->streams()) {
-    return BadMessage(from, "is of another algorithm");
+    return BadGossipMessage(from, "is of another algorithm");
   }
   const uint64_t first = round_ - std::min<uint64_t>(round_, is_mixed_ ? 0 : 1);
-  if (message.round < first) return BadMessage(from, "is of a round that is over");
+  if (message.round < first) return BadGossipMessage(from, "is of a round that is over");
   if (!is_present(from, message.round)) return GossipSends();
   if (TakesFrom(MixingAt(message.round), from, message.round) == 0) {
-    return BadMessage(from, "is of a round in which nothing is taken from it");
+    return BadGossipMessage(from, "is of a round in which nothing is taken from it");
   }
   std::map<uint64_t, Received>& slot = inbox_[from];
-  if (slot.contains(message.round)) return BadMessage(from, "is its second one of the round");
+  if (slot.contains(message.round))
+    return BadGossipMessage(from, "is its second one of the round");
   // Nobody can be further ahead, as all take from others that take from this worker in the end.
   // (Of two who are paired, one may have been alone for many rounds; it sends nothing in them.)
-  if (slot.size() > options_.graph->nodes()) return BadMessage(from, "is of too late a round");
+  if (slot.size() > options_.graph->nodes())
+    return BadGossipMessage(from, "is of too late a round");
   EQ_ASSIGN_OR_RETURN(Received received, Decode(from, message));
   slot.emplace(message.round, std::move(received));
   seen_[from] = std::max(seen_[from], message.round + 1);

@@ -49,7 +49,8 @@ class GossipRule {
  public:
   virtual ~GossipRule() = default;
 
-  virtual size_t streams() const { return 1; }  // the vectors that it shows in a round
+  // The vectors that it shows in a round, of which the first are weights.
+  virtual size_t streams() const { return 1; }
   virtual ReplicaUpdate update() const { return ReplicaUpdate::kDifference; }
   // Whether what is sent may be made smaller so that it is never further from the truth than
   // nothing is, which biased and coarse codecs need.
@@ -58,8 +59,6 @@ class GossipRule {
   virtual bool is_early() const { return false; }
   // Whether the replicas of stream 0 must be those of all neighbours in each round.
   virtual bool needs_static_graph() const { return false; }
-  // Whether replicas begin at the weights that all start from, and not at zero.
-  virtual bool starts_at_weights(size_t stream) const { return stream == 0; }
 
   struct Round {
     uint64_t number = 0;           // from 0
