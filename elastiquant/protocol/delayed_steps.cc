@@ -86,21 +86,8 @@ void DelayedSteps::Put(const Values& values) {
   }
 }
 
-// How far one step by the own gradients moves the shared model, which is left as it was.
-DelayedSteps::Values DelayedSteps::OwnDisplacement() {
-  Put(shared_);
-  optimiser_.save();
-  optimiser_.step(sum_);
-  optimiser_.restore();
-  Values moved = CopyOfAll(parameters_);
-  for (size_t p = 0; p < moved.size(); ++p) {
-    for (size_t i = 0; i < moved[p].size(); ++i) moved[p][i] -= shared_[p][i];
-  }
-  return moved;
-}
-
 const DelayedSteps::Values& DelayedSteps::Send() {
-  pending_.push_back(OwnDisplacement());
+  pending_.push_back(sum_);
   sent_ = sum_;
   SetZero(&sum_);
   sum_is_empty_ = true;
@@ -115,21 +102,15 @@ void DelayedSteps::Apply(const Values* mean) {
   shared_ = CopyOfAll(parameters_);
 }
 
+// Steps by the own gradients are made for a trial: the shared model and what the optimiser
+// remembers of it stay as they are.
 void DelayedSteps::Advance() {
-  Values local = sum_is_empty_ ? Values() : OwnDisplacement();
-  if (local.empty()) {
-    local = shared_;
-  } else {
-    for (size_t p = 0; p < local.size(); ++p) {
-      for (size_t i = 0; i < local[p].size(); ++i) local[p][i] += shared_[p][i];
-    }
-  }
-  for (const Values& own : pending_) {
-    for (size_t p = 0; p < local.size(); ++p) {
-      for (size_t i = 0; i < local[p].size(); ++i) local[p][i] += own[p][i];
-    }
-  }
-  Put(local);
+  Put(shared_);
+  if (pending_.empty() && sum_is_empty_) return;
+  optimiser_.save();
+  for (const Values& own : pending_) optimiser_.step(own);
+  if (!sum_is_empty_) optimiser_.step(sum_);
+  optimiser_.restore();
 }
 
 void DelayedSteps::ShowShared() {

@@ -5,9 +5,12 @@
 // plain SGD the weights that a worker computes its gradients at are exactly those of the
 // published update, w <- w - rate (g_own(t) + mean(t - delay) - g_own(t - delay)).
 //
-// It differs in one thing: the shared model, which only means have moved, is kept apart, and
-// the own part is put on top of it. So all workers have the same shared model to the bit at any
-// time, under any optimiser, and nothing can drift.
+// It differs in two things. The shared model, which only means have moved, is kept apart, so
+// that all workers have the same shared model to the bit at any time, and nothing can drift.
+// And a worker's weights are those to which the optimiser would come from there by one step
+// after the other with the own gradients that stand for means: an optimiser with momentum goes
+// on moving by a gradient for as long as it would have, and workers whose gradients are all
+// alike train exactly as if nothing were late.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +89,6 @@ class DelayedSteps {
   DelayedSteps(const DelayedOptions& options, std::vector<std::span<float>> parameters,
                Optimiser optimiser);
   void Put(const Values& values);
-  Values OwnDisplacement();
 
   const DelayedOptions options_;
   const std::vector<std::span<float>> parameters_;
@@ -95,7 +97,7 @@ class DelayedSteps {
   Values sum_;                  // of own gradients that have not been sent
   bool sum_is_empty_ = true;    // whether there is none
   Values sent_;                 // what Send returned last
-  std::deque<Values> pending_;  // by round under way: how far the own part moves the weights
+  std::deque<Values> pending_;  // by round under way: what this worker has sent for it
   Values hidden_;               // the parameters, while the shared model is shown
 };
 

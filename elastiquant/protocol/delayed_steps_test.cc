@@ -141,6 +141,21 @@ TEST(DelayedStepsTest, IsThePublishedUpdateUnderSgd) {
 
 // All have the same shared model at any time, and in the end nothing is left out: it is what
 // one worker makes of the means, one after the other.
+// With momentum, too: no gradient is at weights that another one has yet to move.
+TEST(DelayedStepsTest, WorkersWithTheSameGradientsTrainAsIfNothingWereLate) {
+  for (const DelayedOptions options : {DelayedOptions{1, 1}, {1, 4}, {1, 7}}) {
+    DelayedWorld late(options, 1, .9f), prompt({1, 0}, 1, .9f);
+    for (int64_t step = 1; step <= 30; ++step) {
+      late.Step(step);
+      prompt.Step(step);
+      for (size_t i = 0; i < 2; ++i) {
+        ASSERT_NEAR(late.workers[0]->weights[i], prompt.workers[0]->weights[i], 1e-4)
+            << "delay " << options.delay << ", step " << step;
+      }
+    }
+  }
+}
+
 TEST(DelayedStepsTest, TheSharedModelIsTheSameOnAllAndLosesNothing) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, 0, 1));

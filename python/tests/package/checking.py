@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -72,3 +73,7 @@ def main() -> None:
         sys.stdout.write(f"ok {name} {dist.get_rank()}\n")
         sys.stdout.flush()
     dist.destroy_process_group()
+    # A group of PyTorch's outlives this where an optimiser has been made, and its threads need
+    # the GIL to let go of the last collective's tensors. One that asks for it while Python ends
+    # aborts the process ("terminate called without an active exception", torch 2.13).
+    time.sleep(0.5)

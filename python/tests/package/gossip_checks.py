@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tempfile
 from pathlib import Path
 
@@ -177,12 +176,6 @@ def wrong_arguments_are_told_to_all() -> None:
     ):
         with raises(ValueError, words):
             Job(**options)
-
-
-@check
-def lets_go_of_all_connections() -> None:
-    gc.collect()
-    elastiquant._core._await_background()
 
 
 if __name__ == "__main__":
