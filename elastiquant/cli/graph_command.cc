@@ -25,6 +25,7 @@ struct GraphOptions {
   size_t nodes = 8;
   uint64_t seed = 1;
   std::string codec;
+  int64_t delay = 0;
   bool json = false;
 };
 
@@ -59,6 +60,7 @@ Result<ordered_json> StepsOf(const GraphOptions& o, const std::shared_ptr<const 
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
   GossipOptions options{.graph = graph};
   options.codec = o.codec;
+  options.delay = o.delay;
   options.seed = o.seed;
   EQ_ASSIGN_OR_RETURN(const StepSearch search, SearchGossipStep(options));
   ordered_json trials = ordered_json::array();
@@ -184,6 +186,9 @@ Command MakeGraphCommand(CLI::App& program) {
   app->add_option("--seed", options->seed, "Seed of random graphs")->capture_default_str();
   app->add_option("--codec", options->codec,
                   "Search for the gossip step under this codec, too");
+  app->add_option("--delay", options->delay,
+                  "Rounds by which messages count late in that search: 1 is choco:delay=1")
+      ->check(CLI::Range(0, 1));
   app->add_flag("--json", options->json, "Print a JSON object");
   return {app, [options] { return Run(*options); }};
 }

@@ -194,7 +194,7 @@ void AddUpdate(CLI::App& app, TrainFlags& flags) {
                  "of edges (`elastiquant graph --help`)");
   app.add_option("--gossip-step", o.gossip_step,
                  "How far weights follow what neighbours show, above 0 and up to 1; auto "
-                 "searches for it if the codec loses anything")
+                 "searches for it if the codec loses anything or there is a delay")
       ->capture_default_str();
   app.add_option("--samples", o.samples,
                  "How images travel under quantised-data: jpeg:quality=1..100, or "
@@ -311,7 +311,7 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_option("--on-loss", o.on_loss,
                  "When a worker is lost: stop, or go-on without it and take it back when it "
-                 "returns (local-sgd, diloco and sparseloco)")
+                 "returns (not all algorithms: docs/training.md)")
       ->capture_default_str();
   app.add_option("--least-workers", o.least_workers,
                  "If fewer workers than this are left under go-on, the run is saved and ends")

@@ -134,6 +134,34 @@ class TrainLossTest(unittest.TestCase):
                 done = run(self.out, way, "--inject kill@step=9,rank=1", "--overwrite")
                 self.assertEqual(self.lost(self.summary(done)), [1], done.stderr)
 
+    def test_without_a_centre(self):
+        gossip = "--every 1 --lr 0.01 --graph"
+        ways = [f"--algorithm choco --codec dither:bits=2 {gossip} ring"]
+        ways += [f"--algorithm choco:delay=1 --codec dither:bits=2 {gossip} complete"]
+        ways += [f"--algorithm dpsgd --codec fp32 {gossip} one-peer-exponential"]
+        faults = ["kill@step=9,rank=1", "kill@step=31,rank=0,at=evaluation"]
+        faults += ["kill@step=10,rank=0,at=backward"]
+        for way, fault in zip(ways, faults, strict=True):
+            with self.subTest(way):
+                done = run(self.out, way, "--inject", fault, "--overwrite --epochs 4")
+                summary = self.summary(done)
+                self.assertEqual(self.lost(summary), [int(fault.split("rank=")[1][0])])
+                # The mean of models that have come together, of all who are there at the end.
+                self.assertLess(summary["consensus_distance"], 0.1)
+                rejoined = summary["losses"][0]["rejoined"]
+                self.assertIn(rejoined, (None, 50, 100))
+
+    def test_without_a_centre_too_few_are_left(self):
+        more = ["--every 1 --lr 0.01 --graph ring --algorithm choco --codec dither:bits=2"]
+        more += ["--least-workers 4", "--seed 7"]
+        done = run(self.out, *more, "--inject stop@step=9,rank=1")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("of 4 workers 3 are left, fewer than --least-workers 4", done.stderr)
+        done = run(self.out, *more, "--resume")
+        summary = self.summary(done)
+        self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [50])
+        self.assertLess(summary["consensus_distance"], 0.1)
+
     def test_two_die_at_once(self):
         done = run(self.out, "--inject kill@step=9,rank=1;kill@step=9,rank=3")
         self.assertEqual(self.lost(self.summary(done)), [1, 3])
@@ -221,6 +249,7 @@ class TrainLossTest(unittest.TestCase):
     def test_refuses_what_it_cannot_do(self):
         for words, why in (
             ("--algorithm delayed", "local-sgd, diloco or sparseloco"),
+            ("--algorithm d2 --graph complete", "take dpsgd, dcd, choco"),
             ("--codec powersgd:rank=2", "take another codec"),
             ("--least-workers 0", "--least-workers"),
             ("--least-workers 9", "there are 4 workers"),

@@ -1,6 +1,7 @@
 #include "elastiquant/layers/gossip_exchange.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -13,12 +14,15 @@ namespace elastiquant {
 namespace {
 
 constexpr uint32_t kGossipTag = 7;
+constexpr uint32_t kReplicaTag = 8;
 
 // Collective. A search takes a while, so worker 0 makes it for all.
 Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
-  const bool needs_none = codec->codec_class() == CodecClass::kLossless ||
-                          options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
+  // What comes late can overshoot, also if it is exact.
+  const bool is_exact = codec->codec_class() == CodecClass::kLossless && options.delay == 0;
+  const bool needs_none =
+      is_exact || options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
   if (needs_none || comm->world_size() == 1) return 1;
   double step = 1;
   Status status;
@@ -59,9 +63,19 @@ Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
     EQ_ASSIGN_OR_RETURN(options.step, FindStep(comm, options));
   }
   EQ_ASSIGN_OR_RETURN(std::unique_ptr<GossipNode> node, GossipNode::Make(options, start));
-  std::unique_ptr<GossipExchange> exchange(new GossipExchange(comm, std::move(node)));
-  exchange->step_ = options.step;
-  return exchange;
+  return std::unique_ptr<GossipExchange>(
+      new GossipExchange(comm, std::move(options), std::move(node)));
+}
+
+std::unique_ptr<GossipExchange> GossipExchange::MakeNewcomer(Communicator* comm,
+                                                             GossipOptions options) {
+  return std::unique_ptr<GossipExchange>(new GossipExchange(comm, std::move(options), nullptr));
+}
+
+GossipExchange::GossipExchange(Communicator* comm, GossipOptions options,
+                               std::unique_ptr<GossipNode> node)
+    : comm_(comm), options_(std::move(options)), node_(std::move(node)), step_(options_.step) {
+  for (int rank = 0; rank < comm_->world_size(); ++rank) nodes_.push_back(rank);
 }
 
 GossipExchange::~GossipExchange() {
@@ -69,13 +83,34 @@ GossipExchange::~GossipExchange() {
   for (const auto& incoming : coming_) (void)incoming->Wait();  // only after an error
 }
 
+// The rank of a node, or -1 if it is not in the group.
+int GossipExchange::RankOf(int node) const {
+  const auto found = std::ranges::find(nodes_, node);
+  return found == nodes_.end() ? -1 : static_cast<int>(found - nodes_.begin());
+}
+
+// A receiver may not have had the last messages: those of the round that it is in, and of the
+// one after, in which this worker is already. One that answers nothing, on a directed graph,
+// may be further behind, but not by more rounds than there are workers between the two.
+void GossipExchange::Keep(const GossipSend& send) {
+  Peer& peer = peers_[send.to];
+  ++peer.sent;
+  if (!keeps_) return;
+  peer.kept.emplace_back(send.bytes.begin(), send.bytes.end());
+  const size_t behind = options_.graph->is_symmetric() ? 2 : options_.graph->nodes() + 1;
+  if (peer.kept.size() > behind + static_cast<size_t>(options_.delay)) peer.kept.pop_front();
+}
+
 // Sends what the node says. The communicator copies the bytes.
 Status GossipExchange::Deliver(const Result<GossipSends>& sends) {
   EQ_RETURN_IF_ERROR(sends.status());
   if (sends->empty()) return {};
+  // They count as sent even if the group breaks before they are.
+  for (const GossipSend& send : *sends) Keep(send);
   EQ_RETURN_IF_ERROR(FlushSent());
   for (const GossipSend& send : *sends) {
-    sent_.push_back(comm_->Send(send.to, kGossipTag, send.bytes));
+    const int rank = RankOf(send.to);
+    if (rank >= 0) sent_.push_back(comm_->Send(rank, kGossipTag, send.bytes));
   }
   return {};
 }
@@ -111,7 +146,9 @@ Status GossipExchange::TakeOne() {
   EQ_RETURN_IF_ERROR(incoming->Wait().status());
   stats_.wait_seconds += waiting.Seconds();
   const Stopwatch decoding;
-  const Result<GossipSends> sends = node_->OnMessage(incoming->from(), incoming->bytes());
+  const int from = NodeAt(incoming->from());
+  const Result<GossipSends> sends = node_->OnMessage(from, incoming->bytes());
+  if (sends.ok()) ++peers_[from].taken;
   stats_.decode_seconds += decoding.Seconds();
   return Deliver(sends);
 }
@@ -128,7 +165,12 @@ void GossipExchange::Serve() {
     Status status = incoming->Wait().status();
     const std::lock_guard lock(mutex_);
     const Stopwatch decoding;
-    if (status.ok()) status = Deliver(node_->OnMessage(incoming->from(), incoming->bytes()));
+    if (status.ok()) {
+      const int from = NodeAt(incoming->from());
+      const Result<GossipSends> sends = node_->OnMessage(from, incoming->bytes());
+      if (sends.ok()) ++peers_[from].taken;
+      status = Deliver(sends);
+    }
     stats_.decode_seconds += decoding.Seconds();
     if (!status.ok()) {
       server_status_ = std::move(status);
@@ -142,12 +184,17 @@ Status GossipExchange::JoinServer() {
   return server_status_;
 }
 
+void GossipExchange::PostReceives(uint64_t round) {
+  for (const int node : node_->MissingIn(round)) {
+    coming_.push_back(comm_->Receive(RankOf(node), kGossipTag, node_->MaxMessageBytes()));
+  }
+  posted_ = std::max(posted_, round + 1);
+}
+
 Status GossipExchange::Begin() {
   const std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(server_status_);
-  for (const int peer : node_->SendersIn(node_->round())) {
-    coming_.push_back(comm_->Receive(peer, kGossipTag, node_->MaxMessageBytes()));
-  }
+  if (node_->round() >= posted_) PostReceives(node_->round());
   EQ_RETURN_IF_ERROR(Deliver(node_->OnRound()));
   if (node_->is_serving() && !server_.joinable()) server_ = std::thread([this] { Serve(); });
   return {};
@@ -161,12 +208,16 @@ void GossipExchange::CopyWeights(std::span<float> weights) {
 Status GossipExchange::Finish(std::span<const float> moved) {
   const std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(server_status_);
-  const Stopwatch encoding;
-  const Result<GossipSends> sends = node_->OnMoved(moved);
-  stats_.encode_seconds += encoding.Seconds();
-  EQ_RETURN_IF_ERROR(Deliver(sends));
+  if (!has_moved_) {
+    const Stopwatch encoding;
+    const Result<GossipSends> sends = node_->OnMoved(moved);
+    stats_.encode_seconds += encoding.Seconds();
+    has_moved_ = sends.ok();
+    EQ_RETURN_IF_ERROR(Deliver(sends));
+  }
   // Who answers never waits here, so that its thread is not locked out.
   while (node_->is_waiting()) EQ_RETURN_IF_ERROR(TakeOne());
+  has_moved_ = false;
   ++rounds_;
   return {};
 }
@@ -181,6 +232,157 @@ Status GossipExchange::Pause() {
   EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
   while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
   return FlushSent();
+}
+
+Status GossipExchange::Load(const GossipState& state) {
+  EQ_RETURN_IF_ERROR(node_->Load(state));
+  posted_ = node_->round();
+  return {};
+}
+
+// Groups that change.
+
+void GossipExchange::KeepMessages() { keeps_ = true; }
+
+void GossipExchange::Leave() {
+  (void)JoinServer();
+  server_ = {};
+  server_status_ = {};
+  for (const auto& incoming : std::exchange(coming_, {})) (void)incoming->Wait();
+  for (const auto& transfer : std::exchange(sent_, {})) (void)transfer->Wait();
+}
+
+// Collective. Returns how many of this worker's messages each node of the group has taken.
+Result<std::map<int, uint64_t>> GossipExchange::TakenByOthers() {
+  std::map<int, uint64_t> taken;
+  for (size_t sender = 0; sender < nodes_.size(); ++sender) {
+    const auto found = peers_.find(nodes_[sender]);
+    EQ_ASSIGN_OR_RETURN(const auto all,
+                        comm_->AllGather(found == peers_.end() ? 0 : found->second.taken));
+    if (static_cast<int>(sender) != comm_->rank()) continue;
+    for (size_t r = 0; r < all.size(); ++r) taken[nodes_[r]] = all[r];
+  }
+  return taken;
+}
+
+// Those that are not in the group any more, or are in it as others than they were.
+Status GossipExchange::DropLost(const std::vector<int>& nodes,
+                                const std::vector<int>& newcomers) {
+  const auto has = [](const std::vector<int>& list, int node) {
+    return std::ranges::find(list, node) != list.end();
+  };
+  for (const int node : nodes) {
+    if (node == options_.rank || (has(nodes_, node) && !has(newcomers, node))) continue;
+    peers_.erase(node);
+    EQ_ASSIGN_OR_RETURN(const GossipSends sends, node_->Drop(node, node_->FirstWithout(node)));
+    for (const GossipSend& send : sends) Keep(send);  // they go with what is sent again
+  }
+  return {};
+}
+
+Status GossipExchange::SendAgain(int node, uint64_t taken) {
+  const Peer& peer = peers_[node];
+  const uint64_t missing = peer.sent - std::min(taken, peer.sent);
+  if (missing > peer.kept.size()) {
+    return Internal("worker " + std::to_string(node) + " has not had the last " +
+                    std::to_string(missing) + " messages, of which " +
+                    std::to_string(peer.kept.size()) + " are left");
+  }
+  for (size_t m = peer.kept.size() - missing; m < peer.kept.size(); ++m) {
+    sent_.push_back(comm_->Send(RankOf(node), kGossipTag, peer.kept[m]));
+  }
+  return {};
+}
+
+Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int>& newcomers) {
+  const std::vector<int> before = std::exchange(nodes_, nodes);
+  const auto is_newcomer = [&](int node) {
+    return std::ranges::find(newcomers, node) != newcomers.end();
+  };
+  if (is_newcomer(options_.rank)) peers_.clear();
+  EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
+  if (is_newcomer(options_.rank)) return {};
+  EQ_RETURN_IF_ERROR(DropLost(before, newcomers));
+  // In the order in which they will be waited for, and before anything is sent.
+  for (uint64_t r = node_->round() - (node_->is_owed() ? 1 : 0); r < posted_; ++r) {
+    PostReceives(r);
+  }
+  for (const int node : nodes_) {
+    if (node == options_.rank || is_newcomer(node)) continue;
+    EQ_RETURN_IF_ERROR(SendAgain(node, taken.at(node)));
+  }
+  if (node_->is_serving()) server_ = std::thread([this] { Serve(); });
+  return {};
+}
+
+// What this worker has shown all its neighbours, to those that are new among them.
+Status GossipExchange::SendReplicas(const std::vector<int>& newcomers) {
+  if (!options_.graph->is_static()) return {};
+  std::vector<std::unique_ptr<Transfer>> sent;
+  for (const int node : newcomers) {
+    const std::vector<int>& receivers = options_.graph->receivers(options_.rank);
+    if (std::ranges::find(receivers, node) == receivers.end()) continue;
+    const std::span<const float> replica = node_->ReplicaAt(node, 0);
+    sent.push_back(
+        comm_->Send(RankOf(node), kReplicaTag,
+                    {reinterpret_cast<const uint8_t*>(replica.data()), replica.size_bytes()}));
+  }
+  for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
+  return {};
+}
+
+// A newcomer's beginning.
+Status GossipExchange::BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
+                               std::span<const float> weights) {
+  options_.step = step_ = step;
+  EQ_ASSIGN_OR_RETURN(node_, GossipNode::Make(options_, weights));
+  EQ_ASSIGN_OR_RETURN(GossipState state, node_->Save());
+  state.round = round;
+  const std::vector<int> senders =
+      options_.graph->is_static() ? options_.graph->senders(options_.rank) : std::vector<int>();
+  for (const int node : senders) {
+    const int rank = RankOf(node);
+    if (rank < 0 || std::ranges::find(newcomers, node) != newcomers.end()) continue;
+    std::vector<float>& replica = state.vectors.at("in/" + std::to_string(node) + "/0/replica");
+    const auto incoming = comm_->Receive(rank, kReplicaTag, options_.elements * sizeof(float));
+    EQ_RETURN_IF_ERROR(incoming->Wait().status());
+    if (incoming->bytes().size() != options_.elements * sizeof(float)) {
+      return CorruptData("worker " + std::to_string(node) + " has another model");
+    }
+    std::memcpy(replica.data(), incoming->bytes().data(), incoming->bytes().size());
+  }
+  EQ_RETURN_IF_ERROR(Load(state));
+  // The nodes that are missing.
+  for (int node = 0; node < static_cast<int>(options_.graph->nodes()); ++node) {
+    if (RankOf(node) >= 0) continue;
+    EQ_RETURN_IF_ERROR(node_->Drop(node, round).status());
+  }
+  return {};
+}
+
+Status GossipExchange::Admit(const std::vector<int>& newcomers,
+                             std::span<const float> weights) {
+  if (newcomers.empty()) return {};
+  const auto is_newcomer = [&](int node) {
+    return std::ranges::find(newcomers, node) != newcomers.end();
+  };
+  EQ_ASSIGN_OR_RETURN(const auto rounds, comm_->AllGather(node_ ? node_->round() : 0));
+  EQ_ASSIGN_OR_RETURN(const auto steps, comm_->AllGather(std::bit_cast<uint64_t>(step_)));
+  size_t source = 0;  // one that is no newcomer
+  while (source < nodes_.size() && is_newcomer(nodes_[source])) ++source;
+  if (source == nodes_.size()) return Unavailable("no worker is left that knows the run");
+  for (size_t r = 0; r < nodes_.size(); ++r) {
+    if (is_newcomer(nodes_[r]) || rounds[r] == rounds[source]) continue;
+    return Internal("workers are in different rounds, in which nobody can join them");
+  }
+  if (is_newcomer(options_.rank)) {
+    return BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers, weights);
+  }
+  for (const int node : newcomers) {
+    peers_.erase(node);
+    EQ_RETURN_IF_ERROR(node_->Admit(node, node_->round(), weights));
+  }
+  return SendReplicas(newcomers);
 }
 
 ReducerStats GossipExchange::TakeStats() {

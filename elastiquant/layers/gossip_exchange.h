@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -27,11 +28,17 @@ class GossipExchange {
  public:
   // Collective. options.rank becomes the communicator's, whose world must have as many workers
   // as the graph has nodes. If options.step is 0, worker 0 searches for one (step_search.h)
-  // where the codec loses anything. Fails as GossipNode::Make does.
+  // where the codec loses anything or messages count late. Fails as GossipNode::Make does.
   static Result<std::unique_ptr<GossipExchange>> Make(Communicator* comm, GossipOptions options,
                                                       std::span<const float> start);
+  // A worker that takes no part yet: Join and Admit must follow. options.rank is its node.
+  static std::unique_ptr<GossipExchange> MakeNewcomer(Communicator* comm,
+                                                      GossipOptions options);
   // If rounds are under way, all peers must have ended as well, or one must have been lost.
   ~GossipExchange();
+
+  // Begin and Finish that fail because a worker was lost may be called again in another group,
+  // and go on where they were.
 
   // Begins a round: messages that do not depend on its gradient leave.
   Status Begin();
@@ -44,8 +51,22 @@ class GossipExchange {
   // before the last weights are read, and before Save.
   Status Pause();
 
+  // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here
+  // on, so that they can be sent again.
+  void KeepMessages();
+  // Ends what is under way on the communicator, which has failed or is to become another one.
+  void Leave();
+  // Collective, on a communicator that has changed. `nodes` are the nodes of the graph that its
+  // workers are, by rank, and `newcomers` those of them that know nothing of the others yet.
+  // Nodes that are not among them, or that are newcomers, are dropped; the others get again
+  // what has not come to them.
+  Status Join(const std::vector<int>& nodes, const std::vector<int>& newcomers);
+  // Collective, after Join, between two rounds of the others and with nothing owed to them:
+  // newcomers begin at `weights`, the same on all workers, in the round that the others are in.
+  Status Admit(const std::vector<int>& newcomers, std::span<const float> weights);
+
   // Whether others may still count on this worker's answers: until Pause, in AD-PSGD.
-  bool is_paused() const { return node_->is_paused(); }
+  bool is_paused() const { return !node_ || node_->is_paused(); }
 
   // What was spent since the last call, and the errors of the frames of this worker.
   ReducerStats TakeStats();
@@ -53,13 +74,29 @@ class GossipExchange {
   double step() const { return step_; }        // gamma
 
   Result<GossipState> Save() { return node_->Save(); }
-  Status Load(const GossipState& state) { return node_->Load(state); }
+  Status Load(const GossipState& state);
 
  private:
-  GossipExchange(Communicator* comm, std::unique_ptr<GossipNode> node)
-      : comm_(comm), node_(std::move(node)) {}
+  // What has passed between this worker and another one, in numbers of messages, and the last
+  // ones that were sent.
+  struct Peer {
+    uint64_t sent = 0, taken = 0;
+    std::deque<std::vector<uint8_t>> kept = {};
+  };
+
+  GossipExchange(Communicator* comm, GossipOptions options, std::unique_ptr<GossipNode> node);
 
   Status Deliver(const Result<GossipSends>& sends);
+  void Keep(const GossipSend& send);
+  int RankOf(int node) const;
+  int NodeAt(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
+  void PostReceives(uint64_t round);
+  Result<std::map<int, uint64_t>> TakenByOthers();
+  Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
+  Status SendAgain(int node, uint64_t taken);
+  Status SendReplicas(const std::vector<int>& newcomers);
+  Status BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
+                 std::span<const float> weights);
   Status FlushSent();
   std::unique_ptr<Incoming> NextIncoming();
   Status TakeOne();
@@ -68,7 +105,13 @@ class GossipExchange {
   void SayWhomItWaitsFor();
 
   Communicator* const comm_;
+  GossipOptions options_;
   std::unique_ptr<GossipNode> node_;
+  std::vector<int> nodes_;     // by rank
+  std::map<int, Peer> peers_;  // by node
+  bool keeps_ = false;
+  uint64_t posted_ = 0;                          // rounds whose receives have been posted
+  bool has_moved_ = false;                       // whether Finish has been called in this round
   std::vector<std::unique_ptr<Transfer>> sent_;  // not yet waited for
   // Posted, in the order of rounds. A message on its way needs no other to tell its sender that
   // there is room for it, which would cost two more delays of the link.

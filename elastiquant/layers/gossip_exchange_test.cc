@@ -4,11 +4,14 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "elastiquant/net/changing_communicator.h"
 #include "elastiquant/net/testing.h"
 
 namespace elastiquant {
@@ -135,6 +138,119 @@ TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   for (const size_t w : {0, 1, 3}) {
     EXPECT_EQ(ends[w].code(), StatusCode::kUnavailable) << ends[w].ToString();
   }
+}
+
+// A worker of a group that changes, as its runner has it.
+struct ChangingWorker {
+  ChangingCommunicator comm;
+  std::unique_ptr<GossipExchange> gossip;
+  Vector x = Vector(kGossipElements);
+  bool is_training = false;  // whether its step waits for the end of a round
+
+  // Up to `rounds` rounds; goes on where it was.
+  Status Run(int node, uint64_t rounds, float rate) {
+    Vector moved(x.size());
+    while (gossip->rounds() < rounds) {
+      if (!std::exchange(is_training, true)) {
+        EQ_RETURN_IF_ERROR(gossip->Begin());
+        gossip->CopyWeights(x);
+      }
+      for (size_t e = 0; e < x.size(); ++e) moved[e] = rate * (TargetOf(node, e) - x[e]);
+      EQ_RETURN_IF_ERROR(gossip->Finish(moved));
+      is_training = false;
+    }
+    EQ_RETURN_IF_ERROR(gossip->Pause());
+    gossip->CopyWeights(x);
+    return {};
+  }
+};
+
+// Runs body(worker, node) on those nodes, which are a new group.
+void RunGroup(std::vector<ChangingWorker>* workers, const std::vector<int>& nodes,
+              const std::function<void(ChangingWorker&, int)>& body) {
+  const CommunicatorOptions options = WorldOptions(static_cast<int>(nodes.size()));
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    threads.emplace_back([=, &nodes] {
+      CommunicatorOptions own = options;
+      own.rank = static_cast<int>(rank);
+      ChangingWorker& worker = (*workers)[static_cast<size_t>(nodes[rank])];
+      auto comm = Communicator::Connect(own);
+      ASSERT_TRUE(comm.ok()) << comm.status().ToString();
+      worker.comm.Replace(std::move(*comm));
+      body(worker, nodes[rank]);
+      if (worker.gossip) worker.gossip->Leave();
+      worker.comm.Replace(nullptr);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+class GossipGroups : public testing::TestWithParam<WorldCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, GossipGroups,
+    testing::Values(WorldCase{GossipKind::kDpsgd, "ring", "fp32"},
+                    WorldCase{GossipKind::kDcd, "ring", "dither:bits=4"},
+                    WorldCase{GossipKind::kChoco, "torus", "dither:bits=2", .3},
+                    WorldCase{GossipKind::kChoco, "complete", "dither:bits=2", .3, 1},
+                    WorldCase{GossipKind::kChoco, "one-peer-exponential", "dither:bits=4", .6},
+                    WorldCase{GossipKind::kDeepSqueeze, "ring", "dither:bits=8"},
+                    WorldCase{GossipKind::kPushSum, "exponential", "fp32"},
+                    WorldCase{GossipKind::kNoLoCo, "random-pairs", "dither:bits=4"}));
+
+// The group of 6 breaks in the middle of rounds, goes on without two of its workers, and takes
+// them back.
+TEST_P(GossipGroups, GoOnWithoutThoseThatAreLostAndTakeThemBack) {
+  std::vector<ChangingWorker> workers(6);
+  RunGroup(&workers, {0, 1, 2, 3, 4, 5}, [](ChangingWorker& worker, int node) {
+    worker.gossip = MakeExchange(&worker.comm, GetParam());
+    worker.gossip->KeepMessages();
+    if (node == 4) {
+      ASSERT_TRUE(worker.Run(node, 9, .1f).ok());
+      worker.comm.Abort(Internal("it is lost"));
+    } else {
+      (void)worker.Run(node, 30, .1f);  // fails in any round
+    }
+  });
+  workers[4].gossip = nullptr;
+  workers[2].gossip = nullptr;  // lost meanwhile
+  RunGroup(&workers, {5, 0, 3, 1}, [](ChangingWorker& worker, int node) {
+    ASSERT_TRUE(worker.gossip->Join({5, 0, 3, 1}, {}).ok());
+    const Status status = worker.Run(node, 40, .1f);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  });
+  const std::vector<int> all{5, 0, 3, 1, 4, 2}, newcomers{4, 2};
+  std::vector<Vector> models(6);
+  double before = 0;
+  RunGroup(&workers, all, [&](ChangingWorker& worker, int node) {
+    const bool is_new = node == 4 || node == 2;
+    if (is_new) {
+      const WorldCase& c = GetParam();
+      GossipOptions options{.kind = c.kind, .rank = node, .elements = kGossipElements};
+      options.graph = Graph::Parse(c.graph, 6, 3).value();
+      options.codec = c.codec;
+      options.delay = c.delay;
+      worker.gossip = GossipExchange::MakeNewcomer(&worker.comm, options);
+    }
+    ASSERT_TRUE(worker.gossip->Join(all, newcomers).ok());
+    Vector given = workers[5].x;  // of rank 0, which does not move before all have met
+    ASSERT_TRUE(worker.comm.Barrier().ok());
+    const Status status = worker.gossip->Admit(newcomers, given);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(worker.gossip->step(), GetParam().step);
+    const auto w = static_cast<size_t>(node);
+    const auto run = [&](uint64_t rounds, float rate) {
+      const Status ended = worker.Run(node, worker.gossip->rounds() + rounds, rate);
+      ASSERT_TRUE(ended.ok()) << ended.ToString();
+      models[w] = worker.x;
+      ASSERT_TRUE(worker.comm.Barrier().ok());
+      if (node == 0 && before == 0) before = DistanceOf(models);
+      ASSERT_TRUE(worker.comm.Barrier().ok());
+    };
+    run(5, .1f);
+    run(200, 0);
+  });
+  EXPECT_LT(DistanceOf(models), .1 * before);
 }
 
 }  // namespace

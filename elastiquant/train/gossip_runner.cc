@@ -18,6 +18,10 @@ constexpr char kGossipWeight[] = "gossip-weight";
 constexpr char kGossipInRound[] = "gossip_in_round";
 constexpr char kGossipCount[] = "gossip_count/";  // then the name
 
+// Rounds from one roll call to the next, for which all have to wait for each other, in a run
+// that goes on without workers that are lost.
+constexpr uint64_t kRollCallRounds = 50;
+
 }  // namespace
 
 Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
@@ -31,10 +35,9 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
   runner->certificate_ = std::make_unique<Certificate>(plan, runner->shapes_);
   EQ_ASSIGN_OR_RETURN(
       runner->graph_,
-      Graph::Parse(GraphOf(options), static_cast<size_t>(place.comm->world_size()),
-                   options.seed));
+      Graph::Parse(GraphOf(options), static_cast<size_t>(place.workers), options.seed));
   runner->gossip_ = {.kind = algorithm.gossip,
-                     .rank = place.comm->rank(),
+                     .rank = place.worker,
                      .graph = runner->graph_,
                      .codec = options.codec,
                      .seed = Mix64(options.seed),  // apart from weights and data
@@ -45,6 +48,7 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
   SetModel(runner->shapes_, &runner->gossip_);
   runner->gap_ = runner->graph_->Factors().gap;
   runner->counted_ = place.comm->traffic();
+  if (place.is_newcomer) EQ_RETURN_IF_ERROR(runner->JoinGroup({}, /*afresh=*/true));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
@@ -70,6 +74,7 @@ Status GossipRunner::MakeExchange() {
   gossip_.step = step.value_or(0);
   start_ = Weights();
   EQ_ASSIGN_OR_RETURN(exchange_, GossipExchange::Make(comm_, gossip_, start_));
+  if (may_lose_) exchange_->KeepMessages();
   return {};
 }
 
@@ -80,11 +85,15 @@ nlohmann::json GossipRunner::Network() const {
   return {{"graph", graph_->spec()},
           {"spectral_gap", gap_},
           {"gossip_step", exchange_ ? exchange_->step() : gossip_.step},
-          {"neighbours", graph_->senders(comm_->rank())},
+          {"neighbours", graph_->senders(worker_)},
           {"consensus_distance", distance_}};
 }
 
 // A step.
+
+bool GossipRunner::EndsRound(int64_t step) const {
+  return (step + 1) % RoundOf(options_) == 0 || step + 1 == total_steps_;
+}
 
 Status GossipRunner::BeginRound() {
   if (is_in_round_) return {};
@@ -122,29 +131,77 @@ Result<bool> GossipRunner::Train(int64_t step, double learning_rate, const Batch
   return true;
 }
 
-Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
-                                     TrainLoader& loader) {
-  EQ_RETURN_IF_ERROR(start_status_);
+// The part of a step that needs no answer of others.
+Status GossipRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& loader) {
   Strike(FaultMoment::kStep, step);
   const Stopwatch watch;
   shared_.reset();
+  EQ_RETURN_IF_ERROR(BeginRound());
+  if (EndsRound(step)) EQ_RETURN_IF_ERROR(exchange_->Begin());
   comm_->SetActivity("loading data");
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
-  const bool is_last = step + 1 == total_steps_;
-  const bool ends_round = (step + 1) % RoundOf(options_) == 0 || is_last;
-  EQ_RETURN_IF_ERROR(BeginRound());
-  if (ends_round) EQ_RETURN_IF_ERROR(exchange_->Begin());
   EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
-  StepRecord record = pass_->Record(learning_rate, !made);
-  if (ends_round) EQ_RETURN_IF_ERROR(EndRound());
-  record.seconds.total = watch.Seconds();
+  made_ = {pass_->Record(learning_rate, !made), watch};
+  return {};
+}
+
+Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
+                                     TrainLoader& loader) {
+  EQ_RETURN_IF_ERROR(start_status_);
+  if (!made_) EQ_RETURN_IF_ERROR(MakeStep(step, learning_rate, loader));
+  const bool ends_round = EndsRound(step), is_last = step + 1 == total_steps_;
+  if (ends_round && !made_->is_mixed) EQ_RETURN_IF_ERROR(EndRound());
+  made_->is_mixed = true;
+  StepRecord record = made_->record;
+  record.seconds.total = made_->watch.Seconds();
+  const bool is_roll_call = ends_round && (!may_lose_ || rounds_ % kRollCallRounds == 0);
+  if (may_lose_ && is_roll_call) EQ_RETURN_IF_ERROR(Settle());
   // The run ends with a model that all have.
   if (is_last) EQ_RETURN_IF_ERROR(FindShared());
+  made_.reset();
   comm_->SetActivity("between two steps");
   const Traffic traffic = comm_->traffic();
   AddCommunication(exchange_->TakeStats(), traffic - counted_, &record);
   counted_ = traffic;
-  return StepResult{record, {}, ends_round};
+  return StepResult{record, {}, is_roll_call};
+}
+
+// A group that changes.
+
+void GossipRunner::LeaveGroup() {
+  if (exchange_) exchange_->Leave();
+}
+
+Status GossipRunner::JoinGroup(const std::vector<double>& /*weights*/, bool afresh) {
+  EQ_ASSIGN_OR_RETURN(const auto names, comm_->AllGather(static_cast<uint64_t>(worker_)));
+  EQ_ASSIGN_OR_RETURN(const auto begins, comm_->AllGather(afresh ? 1 : 0));
+  std::vector<int> nodes, newcomers;
+  for (size_t r = 0; r < names.size(); ++r) {
+    nodes.push_back(static_cast<int>(names[r]));
+    if (begins[r] != 0) newcomers.push_back(nodes.back());
+  }
+  if (afresh) {
+    exchange_ = GossipExchange::MakeNewcomer(comm_, gossip_);
+    exchange_->KeepMessages();
+  }
+  shared_.reset();
+  return exchange_->Join(nodes, newcomers);
+}
+
+std::vector<std::span<float>> GossipRunner::SharedState() {
+  handed_ = Weights();
+  return {handed_};
+}
+
+Status GossipRunner::Admit(const std::vector<int>& newcomers) {
+  return exchange_->Admit(newcomers, handed_);
+}
+
+void GossipRunner::StartFromShared(int64_t /*step*/) {
+  made_.reset();
+  is_in_round_ = false;
+  start_ = handed_;
+  SetWeights(start_);
 }
 
 // The model of all.
@@ -200,7 +257,7 @@ Status GossipRunner::ShareBuffers() {
 
 StateIdentity GossipRunner::Identity() const {
   const std::vector<std::string> specs(shapes_.size(), options_.codec);
-  return MakeStateIdentity(comm_->rank(), comm_->world_size(), shapes_, specs);
+  return MakeStateIdentity(worker_, workers_, shapes_, specs);
 }
 
 Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {

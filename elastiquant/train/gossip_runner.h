@@ -10,16 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/layers/certificate.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/model_mean.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/round_runner.h"
 #include "elastiquant/train/runner.h"
 
 namespace elastiquant {
 
-class GossipRunner final : public Runner {
+class GossipRunner final : public Runner, public RoundRunner {
  public:
   // Fails as BackwardPass, Graph::Parse and GossipNode do.
   static Result<std::unique_ptr<Runner>> Make(const TrainOptions& options,
@@ -51,12 +53,25 @@ class GossipRunner final : public Runner {
   Counts counts() const override { return {rounds_, rounds_}; }
   nlohmann::json Network() const override;
 
+  RoundRunner* rounds() override { return this; }
+  void LeaveGroup() override;
+  Status JoinGroup(const std::vector<double>& weights, bool afresh) override;
+  int64_t RoundAfter(int64_t step) const override { return step / RoundOf(options_) + 1; }
+  uint64_t reached() const override { return 0; }  // nothing beyond the run's own milestones
+  void Regroup(uint64_t /*furthest*/) override {}
+  std::vector<std::span<float>> SharedState() override;
+  Status Admit(const std::vector<int>& newcomers) override;
+  void StartFromShared(int64_t step) override;
+
  private:
   GossipRunner(const TrainOptions& options, const RunnerPlace& place)
       : options_(options),
         comm_(place.comm),
         replica_(place.replica),
-        total_steps_(place.total_steps) {}
+        total_steps_(place.total_steps),
+        worker_(place.worker),
+        workers_(place.workers),
+        may_lose_(place.may_lose) {}
 
   // What all have together.
   struct Shared {
@@ -67,7 +82,9 @@ class GossipRunner final : public Runner {
   std::vector<float> Weights() const;
   void SetWeights(std::span<const float> weights);
   Status MakeExchange();
+  bool EndsRound(int64_t step) const;
   Status BeginRound();
+  Status MakeStep(int64_t step, double learning_rate, TrainLoader& loader);
   Status EndRound();
   Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Status Settle();
@@ -77,6 +94,8 @@ class GossipRunner final : public Runner {
   Communicator* const comm_;
   Replica* const replica_;
   const int64_t total_steps_;
+  const int worker_, workers_;  // this one's name, which is its node, and the number of all
+  const bool may_lose_;
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<BackwardPass> pass_;
   std::unique_ptr<Certificate> certificate_;  // of no messages: what is sent are no gradients
@@ -84,9 +103,17 @@ class GossipRunner final : public Runner {
   double gap_ = 1;  // its spectral gap, which takes a while to find for many workers
   GossipOptions gossip_;
   std::unique_ptr<GossipExchange> exchange_;
-  Status start_status_;               // of StartFromReplica
-  std::vector<float> start_;          // the weights at the beginning of the round
-  bool is_in_round_ = false;          // whether local steps have been made since
+  Status start_status_;       // of StartFromReplica
+  std::vector<float> start_;  // the weights at the beginning of the round
+  bool is_in_round_ = false;  // whether local steps have been made since
+  // Of a step that has been made, but not yet ended by what comes of others.
+  struct Made {
+    StepRecord record;
+    Stopwatch watch;
+    bool is_mixed = false;  // whether its round has ended
+  };
+  std::optional<Made> made_;
+  std::vector<float> handed_;         // SharedState
   std::optional<Shared> shared_;      // of the weights as they are, if it is known
   double distance_ = 0;               // when it was known last
   std::vector<float> own_weights_;    // while the shared model is shown

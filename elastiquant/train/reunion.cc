@@ -49,7 +49,7 @@ Result<Reunion> Reunite(Communicator& comm, uint64_t reached, bool is_newcomer,
   Reunion reunion{.source = -1};
   for (size_t r = 0; r < all.size(); ++r) {
     if (newcomers[r] != 0) {
-      reunion.has_newcomers = true;
+      reunion.newcomers.push_back(static_cast<int>(r));
     } else if (reunion.source < 0 || all[r] > reunion.furthest) {
       reunion.source = static_cast<int>(r);
       reunion.furthest = all[r];
@@ -71,7 +71,7 @@ Status HandOn(Communicator& comm, const Reunion& reunion, bool is_newcomer, Repl
                       BroadcastBytes(comm, reunion.source, JoinFloats(mine)));
   std::vector<uint8_t> optimizer = replica.CopyOptimizer(), buffers = replica.CopyBuffers();
   EQ_RETURN_IF_ERROR(CheckSize(shared, JoinFloats(mine).size()));
-  if (reunion.has_newcomers) {
+  if (!reunion.newcomers.empty()) {
     EQ_RETURN_IF_ERROR(comm.Broadcast(reunion.source, optimizer));
     EQ_RETURN_IF_ERROR(comm.Broadcast(reunion.source, buffers));
   }

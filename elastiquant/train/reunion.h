@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/communicator.h"
@@ -13,10 +14,10 @@
 namespace elastiquant {
 
 struct Reunion {
-  int source = 0;         // the rank of the worker that is furthest
-  uint64_t furthest = 0;  // the milestone that it has reached
-  bool has_newcomers = false;
-  nlohmann::json news = nullptr;  // what the source tells of the run
+  int source = 0;                   // the rank of the worker that is furthest
+  uint64_t furthest = 0;            // the milestone that it has reached
+  std::vector<int> newcomers = {};  // their ranks
+  nlohmann::json news = nullptr;    // what the source tells of the run
 };
 
 // Collective. Finds the worker that is furthest of those that are no newcomers, the first in

@@ -27,8 +27,15 @@ class RoundRunner {
   // As RoundCourse has them (protocol/round_course.h).
   virtual uint64_t reached() const = 0;
   virtual void Regroup(uint64_t furthest) = 0;
-  // What all workers have the same that have come equally far. Values may be written to it.
+  // What all workers have the same that have come equally far, or what one that comes back is
+  // to begin with. Values may be written to it.
   virtual std::vector<std::span<float>> SharedState() = 0;
+  // Collective, when all have the source's SharedState: `newcomers`, by name, are of the group
+  // from here on.
+  virtual Status Admit(const std::vector<int>& newcomers) {
+    (void)newcomers;
+    return {};
+  }
   // Begins after `step` steps, at the shared model, with nothing of its own.
   virtual void StartFromShared(int64_t step) = 0;
 };

@@ -47,6 +47,8 @@ struct RunnerPlace {
   int worker = 0;
   int workers = 1;
   LoaderOptions loading = {};  // of the run's loader
+  bool is_newcomer = false;    // whether the others of the group know the run already
+  bool may_lose = false;       // whether it goes on without workers that are lost
 };
 
 class Runner {

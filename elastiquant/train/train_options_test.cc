@@ -337,12 +337,23 @@ TEST(TrainOptionsTest, OnlyThoseThatMeetInRoundsGoOnWithoutAWorker) {
   TrainOptions o = Valid();
   o.on_loss = "go-on";
   EXPECT_THAT(ValidateOptions(o).message(),
-              HasSubstr("local-sgd, diloco or sparseloco; under --algorithm allreduce"));
+              HasSubstr("such as choco; under --algorithm allreduce every step needs all"));
   for (const char* algorithm : {"local-sgd", "diloco:eager=1", "sparseloco"}) {
     o.algorithm = algorithm;
     o.codec = "dither:bits=1";
     EXPECT_TRUE(ValidateOptions(o).ok()) << ValidateOptions(o).ToString();
   }
+  o.graph = "complete";
+  for (const char* algorithm : {"dpsgd", "dcd", "choco:delay=1", "deepsqueeze", "noloco"}) {
+    o.algorithm = algorithm;
+    EXPECT_TRUE(ValidateOptions(o).ok()) << ValidateOptions(o).ToString();
+  }
+  for (const char* algorithm : {"d2", "gradient-tracking", "ecd"}) {
+    o.algorithm = algorithm;
+    EXPECT_THAT(ValidateOptions(o).message(), HasSubstr("take dpsgd, dcd, choco"));
+  }
+  o.algorithm = "local-sgd";
+  o.graph = "";
   o.codec = "powersgd:rank=2";
   EXPECT_THAT(ValidateOptions(o).message(), HasSubstr("take another codec"));
   o.on_loss = "wait";

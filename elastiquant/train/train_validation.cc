@@ -346,6 +346,17 @@ Status ValidatePartition(const TrainOptions& o) {
                          "--exchange two-phase, or another codec");
 }
 
+// What workers of these remember of others as a whole would be wrong for good.
+Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
+  const std::vector<GossipKind> refused = {GossipKind::kD2, GossipKind::kTracking,
+                                           GossipKind::kEcd, GossipKind::kAdPsgd};
+  if (std::ranges::find(refused, kind) == refused.end()) return Status::Ok();
+  return InvalidArgument(
+      "--on-loss go-on is not for --algorithm " + o.algorithm +
+      ", whose workers remember more of each other than a worker that comes back can be given: "
+      "take dpsgd, dcd, choco, deepsqueeze, sgp or noloco");
+}
+
 // A worker that comes back has nothing that its codec remembered.
 Status ValidateOnLoss(const TrainOptions& o) {
   if (o.on_loss != "stop" && o.on_loss != "go-on") {
@@ -357,10 +368,12 @@ Status ValidateOnLoss(const TrainOptions& o) {
   }
   EQ_RETURN_IF_ERROR(AtLeast("--least-workers", o.least_workers, 1));
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
+  if (algorithm.is_gossip()) return ValidateGossipLoss(o, algorithm.gossip);
   if (!algorithm.is_local()) {
     return InvalidArgument(
         "--on-loss go-on is for algorithms whose workers meet in rounds: "
-        "local-sgd, diloco or sparseloco; under --algorithm " +
+        "local-sgd, diloco or sparseloco, or with neighbours only, such as choco; under "
+        "--algorithm " +
         o.algorithm + " every step needs all workers");
   }
   if (!o.bits_policy.empty()) {

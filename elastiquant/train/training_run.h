@@ -117,6 +117,8 @@ class TrainingRun {
   Status StartAnew(const Reunion& reunion);
   void TellChanges(const nlohmann::json& news);
   Status ReplaceAbsent();
+  int NameOf(int rank) const;
+  std::vector<int> NamesOf(const std::vector<int>& ranks) const;
   std::vector<int> Absent() const;
 
   // training_run_record.cc: evaluations, checkpoints, and what is told of the run.

@@ -55,6 +55,7 @@ Status TrainingRun::Rejoin() {
       std::max({rounds.reached(), furthest_, MilestoneAt(state_.step, next)});
   EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, reached, afresh, News()));
   EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, afresh, *replica_, rounds));
+  EQ_RETURN_IF_ERROR(rounds.Admit(NamesOf(reunion.newcomers)));
   furthest_ = reunion.furthest;
   rounds.Regroup(furthest_);
   TakeIn(reunion.news);
@@ -149,6 +150,7 @@ Status TrainingRun::ReplaceAbsent() {
   const bool mine = std::ranges::find(state_.absent, worker_) != state_.absent.end();
   EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, 0, mine, News()));
   EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, mine, *replica_, *rounds));
+  EQ_RETURN_IF_ERROR(rounds->Admit(NamesOf(reunion.newcomers)));
   rounds->Regroup(0);
   if (mine) rounds->StartFromShared(state_.step);
   for (nlohmann::json& loss : state_.losses) {
@@ -156,6 +158,16 @@ Status TrainingRun::ReplaceAbsent() {
   }
   state_.absent.clear();
   return Status::Ok();
+}
+
+int TrainingRun::NameOf(int rank) const {
+  return crew_ ? crew_->group()[static_cast<size_t>(rank)] : rank;
+}
+
+std::vector<int> TrainingRun::NamesOf(const std::vector<int>& ranks) const {
+  std::vector<int> names;
+  for (const int rank : ranks) names.push_back(NameOf(rank));
+  return names;
 }
 
 std::vector<int> TrainingRun::Absent() const {

@@ -64,7 +64,10 @@ Status TrainingRun::EvaluateOwn() {
   if (!runner_->has_own_models()) return {};
   EQ_ASSIGN_OR_RETURN(const Evaluation own,
                       Evaluate(*replica_, *test_loader_, comm_, agreement_));
-  own_accuracies_ = own.by_worker;
+  own_accuracies_ = std::vector<nlohmann::json>(static_cast<size_t>(workers_));
+  for (size_t rank = 0; rank < own.by_worker.size(); ++rank) {
+    own_accuracies_[static_cast<size_t>(NameOf(static_cast<int>(rank)))] = own.by_worker[rank];
+  }
   return {};
 }
 

@@ -194,8 +194,8 @@ Status TrainingRun::SetUp() {
 }
 
 Status TrainingRun::MakeTheRunner() {
-  const RunnerPlace place{&comm_,    replica_.get(), own_data_, total_steps_,
-                          Weights(), worker_,        workers_,  loading_};
+  const RunnerPlace place{&comm_,  replica_.get(), own_data_, total_steps_,  Weights(),
+                          worker_, workers_,       loading_,  is_newcomer(), crew_ != nullptr};
   EQ_ASSIGN_OR_RETURN(runner_, MakeRunner(options_, place, std::move(dump_)));
   return Status::Ok();
 }

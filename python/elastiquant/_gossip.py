@@ -51,7 +51,8 @@ class Gossip:
     codec: of what is shown. "fp32" sends weights as they are.
     every: steps from one exchange to the next, at least 1.
     step: how far weights follow what neighbours show, above 0 and up to 1 (gamma). None: 1
-        for a codec that loses nothing; otherwise worker 0 searches for one, for a second.
+        for a codec that loses nothing, without delay; otherwise worker 0 searches for one,
+        for a second.
     delay: 1: messages travel while the next gradient is computed, and count a step later;
         of choco only. (Those of dpsgd travel then anyway, and count at once.)
     seed, threads, timeout, stall_timeout, link: as in compress().

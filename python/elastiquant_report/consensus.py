@@ -15,13 +15,18 @@ def measured(runs: list[Run]) -> list[Run]:
 
 
 def series(run: Run) -> list[tuple[int, float, list[float], float]]:
-    """For each evaluation: the epoch, the accuracy of the mean of all models, the workers' own
-    accuracies (each on its part of the test set), and the models' distance from the mean."""
+    """For each evaluation: the epoch, the accuracy of the mean of all models, the own accuracies
+    of the workers that were there (each on its part of the test set), and the models' distance
+    from the mean."""
     return [
-        (e["epoch"], e["test_accuracy"], e["own_accuracy"], e["consensus_distance"])
+        (e["epoch"], e["test_accuracy"], _there(e["own_accuracy"]), e["consensus_distance"])
         for e in run["epochs"]
         if "own_accuracy" in e and e["test_accuracy"] is not None
     ]
+
+
+def _there(by_worker: list[float | None]) -> list[float]:
+    return [accuracy for accuracy in by_worker if accuracy is not None]
 
 
 def gain(run: Run) -> float:

@@ -1,5 +1,6 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,14 @@ Result<EdgeOptions> EdgeOf(const GossipOptions& options) {
     EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
   }
   return EdgeOptions{.codec = std::move(codec), .elements = options.elements};
+}
+
+uint64_t GossipNode::FirstWithout(int peer) const {
+  const uint64_t first = round() - (is_owed() ? 1 : 0);
+  for (uint64_t r = first; r < RoundsFrom(peer); ++r) {
+    if (std::ranges::count(MissingIn(r), peer) > 0) return r;
+  }
+  return std::max(RoundsFrom(peer), first);
 }
 
 }  // namespace elastiquant

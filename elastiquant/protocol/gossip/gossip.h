@@ -79,9 +79,9 @@ class GossipNode {
   virtual bool is_waiting() const = 0;
   // Whether messages of rounds that have ended are still to come.
   virtual bool is_owed() const = 0;
-  // Those who send this worker something in a round, so that the driver can be ready for it.
+  // Those whose message of a round is still to come, so that the driver can be ready for it.
   // Empty for pairs, which nobody can foresee.
-  virtual std::vector<int> SendersIn(uint64_t round) const = 0;
+  virtual std::vector<int> MissingIn(uint64_t round) const = 0;
   // The peers whose messages are missing, while it waits or is owed.
   virtual std::vector<int> WaitsFor() const = 0;
 
@@ -92,16 +92,21 @@ class GossipNode {
   virtual bool is_serving() const { return false; }
   virtual bool is_paused() const { return true; }
 
-  // The peer takes no part in rounds from `round` on: its weight goes back to the diagonal. All
-  // its neighbours must be told of the same round, and it must not have ended here. The round
-  // that is under way may end by it.
+  // The peer takes no part in rounds from `round` on: its weight goes back to the diagonal.
+  // That round must not have ended here; FirstWithout says which one it is for a peer that is
+  // lost. The round that is under way may end by it.
   virtual Result<GossipSends> Drop(int peer, uint64_t round) = 0;
-  // The peer that was dropped is back from `round` on, which must not have begun here, with the
-  // replicas that it left: it has to be given what both ends of its edges know (ReplicaOf,
-  // ReplicaAt), as a state to load.
-  virtual Status Admit(int peer, uint64_t round) = 0;
+  // The peer begins anew in `round`, which must not have begun here, at these weights: as one
+  // that was dropped and is back, or that was there all the time. That it has shown them is all
+  // that both ends of its edges know, and so is the other way round, unless this worker shows
+  // all neighbours the same: then the peer has to be given ReplicaAt. Fails with
+  // kInvalidArgument for algorithms whose workers remember more of each other.
+  virtual Status Admit(int peer, uint64_t round, std::span<const float> weights) = 0;
   // Returns how many rounds, from 0, have had a message of this peer here.
   virtual uint64_t RoundsFrom(int peer) const = 0;
+  // Returns the first round that has neither ended here nor had a message of this peer. Where
+  // neighbours differ in it, each has counted what it has had: the others keep their weights.
+  uint64_t FirstWithout(int peer) const;
 
   // What `peer` has shown this worker, and what this worker has shown it, as both ends know it;
   // empty if there is no such replica. The stream is below the number that the rule shows.

@@ -268,5 +268,19 @@ TEST(StepSearchTest, FineCodecsMayStepFarAndCoarseOnesMayNot) {
   EXPECT_EQ(SearchGossipStep(options)->best, coarse.best);
 }
 
+// A step that is too large for what comes late swings ever wider: on this ring those of 3 / 4
+// and more do (gamma (1 - lambda_min) must be below 1).
+TEST(StepSearchTest, WhatComesLateNeedsASmallerStep) {
+  GossipOptions options{.graph = GraphOf("ring", 4), .codec = "fp32"};
+  options.delay = 1;
+  const StepSearch late = SearchGossipStep(options).value();
+  EXPECT_GE(late.trials[0].contraction, 1);
+  EXPECT_LE(late.best, .6);
+  for (const StepTrial& trial : late.trials) {
+    if (trial.step != late.best) continue;
+    EXPECT_LT(trial.contraction, .8);
+  }
+}
+
 }  // namespace
 }  // namespace elastiquant

@@ -171,13 +171,12 @@ Result<GossipSends> GossipPairs::Drop(int peer, uint64_t /*round*/) {
   return GossipSends();
 }
 
-Status GossipPairs::Admit(int peer, uint64_t /*round*/) {
-  const auto found = edges_.find(peer);
-  if (found == edges_.end() || found->second.is_present) {
-    return InvalidArgument("worker " + std::to_string(peer) + " is not absent");
-  }
-  found->second.is_present = true;
-  if (!asks_) asking_[peer] = true;
+Status GossipPairs::Admit(int peer, uint64_t /*round*/, std::span<const float> weights) {
+  if (!edges_.contains(peer)) return {};
+  if (asked_ == peer) return InvalidArgument("an answer is waited for");
+  edges_.erase(peer);
+  edges_.emplace(peer, Edge{Outlet(edge_options_, weights), Inlet(edge_options_, weights)});
+  if (!asks_ && !is_paused_) asking_[peer] = true;
   return {};
 }
 

@@ -35,7 +35,7 @@ class GossipPairs final : public GossipNode {
 
   bool is_waiting() const override { return asked_ >= 0; }
   bool is_owed() const override { return false; }
-  std::vector<int> SendersIn(uint64_t /*round*/) const override { return {}; }
+  std::vector<int> MissingIn(uint64_t /*round*/) const override { return {}; }
   std::vector<int> WaitsFor() const override;
 
   GossipSends OnPause() override;
@@ -44,7 +44,7 @@ class GossipPairs final : public GossipNode {
   bool is_serving() const override { return !asks_ && !asking_.empty(); }
 
   Result<GossipSends> Drop(int peer, uint64_t round) override;
-  Status Admit(int peer, uint64_t round) override;
+  Status Admit(int peer, uint64_t round, std::span<const float> weights) override;
   uint64_t RoundsFrom(int peer) const override;
 
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;

@@ -236,18 +236,13 @@ Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> b
   return Advance();
 }
 
-std::vector<int> GossipRounds::SendersIn(uint64_t round) const {
-  const Mixing& mixing = MixingAt(round);
-  std::vector<int> senders = options_.graph->senders(rank());
-  std::erase_if(senders, [&](int peer) { return TakesFrom(mixing, peer, round) == 0; });
-  return senders;
-}
-
 std::vector<int> GossipRounds::MissingIn(uint64_t round) const {
-  std::vector<int> missing = SendersIn(round);
+  const Mixing& mixing = MixingAt(round);
+  std::vector<int> missing = options_.graph->senders(rank());
   std::erase_if(missing, [&](int peer) {
     const auto slot = inbox_.find(peer);
-    return slot != inbox_.end() && slot->second.contains(round);
+    return TakesFrom(mixing, peer, round) == 0 ||
+           (slot != inbox_.end() && slot->second.contains(round));
   });
   return missing;
 }
@@ -366,15 +361,25 @@ Result<GossipSends> GossipRounds::Drop(int peer, uint64_t round) {
   return Advance();
 }
 
-Status GossipRounds::Admit(int peer, uint64_t round) {
-  const auto found = absent_.find(peer);
-  if (found == absent_.end() || is_present(peer, std::numeric_limits<uint64_t>::max() - 1)) {
-    return InvalidArgument("worker " + std::to_string(peer) + " is not absent");
+Status GossipRounds::Admit(int peer, uint64_t round, std::span<const float> weights) {
+  if (rule_->streams() > 1 || options_.kind == GossipKind::kD2 ||
+      edge_.update == ReplicaUpdate::kExtrapolated) {
+    return InvalidArgument("workers of this algorithm cannot begin anew one by one");
   }
   if (round < round_ + (has_shown_ ? 1 : 0)) {
     return InvalidArgument("round " + std::to_string(round) + " has begun here");
   }
-  found->second.back().until = round;
+  const auto found = absent_.find(peer);
+  if (found != absent_.end()) found->second.back().until = round;
+  inbox_.erase(peer);
+  const auto has = [peer](const std::vector<int>& peers) {
+    return std::ranges::find(peers, peer) != peers.end();
+  };
+  if (has(options_.graph->senders(rank()))) inlets_[peer] = {Inlet(edge_, weights)};
+  if (!has_one_outlet() && has(options_.graph->receivers(rank()))) {
+    outlets_.erase(peer);
+    outlets_[peer].emplace_back(edge_, weights);
+  }
   seen_[peer] = round;
   return {};
 }

@@ -25,11 +25,11 @@ class GossipRounds final : public GossipNode {
 
   bool is_waiting() const override { return has_moved_; }
   bool is_owed() const override;
-  std::vector<int> SendersIn(uint64_t round) const override;
+  std::vector<int> MissingIn(uint64_t round) const override;
   std::vector<int> WaitsFor() const override;
 
   Result<GossipSends> Drop(int peer, uint64_t round) override;
-  Status Admit(int peer, uint64_t round) override;
+  Status Admit(int peer, uint64_t round, std::span<const float> weights) override;
   uint64_t RoundsFrom(int peer) const override;
 
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
@@ -55,7 +55,6 @@ class GossipRounds final : public GossipNode {
   const Mixing& MixingAt(uint64_t round) const;
   double TakesFrom(const Mixing& mixing, int peer, uint64_t round) const;
   double GivesTo(const Mixing& mixing, int peer, uint64_t round) const;
-  std::vector<int> MissingIn(uint64_t round) const;
 
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   std::span<const float> StartOf(size_t stream) const;

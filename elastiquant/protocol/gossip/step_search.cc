@@ -88,7 +88,6 @@ Result<double> ContractionOf(const GossipOptions& options) {
 Result<StepSearch> SearchGossipStep(const GossipOptions& options) {
   GossipOptions trial = options;
   trial.kind = GossipKind::kChoco;
-  trial.delay = 0;
   trial.threads = 1;
   trial.shapes.clear();
   trial.elements = std::clamp(kValues / options.graph->nodes(), kFewestEach, kMostEach);

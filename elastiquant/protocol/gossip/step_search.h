@@ -19,9 +19,9 @@ struct StepSearch {
   double best = 1;                // the step with the least contraction
 };
 
-// Tries steps on Gaussian vectors and without gradients, with the graph, the codec and the seed
-// of `options`, whose algorithm is CHOCO then. It takes about a second, and gives the same on
-// all workers. Fails as GossipNode::Make does.
+// Tries steps on Gaussian vectors and without gradients, with the graph, the codec, the delay
+// and the seed of `options`, whose algorithm is CHOCO then. It takes about a second, and gives
+// the same on all workers. Fails as GossipNode::Make does.
 Result<StepSearch> SearchGossipStep(const GossipOptions& options);
 
 }  // namespace elastiquant
