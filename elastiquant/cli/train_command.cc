@@ -9,6 +9,7 @@
 
 #include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/cli/command.h"
+#include "elastiquant/net/links.h"
 #include "elastiquant/runs/launcher.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/train_options.h"
@@ -66,7 +67,10 @@ Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int w
   where.timeout = Milliseconds(options.timeout_seconds);
   where.stall_timeout = Milliseconds(options.stall_timeout_seconds);
   if (!options.link.empty()) {
-    EQ_ASSIGN_OR_RETURN(where.link, ParseLink(options.link));
+    EQ_ASSIGN_OR_RETURN(const Links links, ReadLinks(options.link));
+    EQ_RETURN_IF_ERROR(links.Check(where.world_size));
+    where.link = links.access;
+    where.wires = links.WiresOf(where.rank);
   }
   std::vector<std::string> words = OwnCommandLine();
   // Those that the launcher added are no part of what was asked.
@@ -299,8 +303,10 @@ void AddCommunication(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_option("--bucket-kib", o.bucket_kib, "KiB of gradients that travel together")
       ->capture_default_str();
-  app.add_option("--link", o.link,
-                 "Emulate an access link of this RATE[,DELAY], such as 20mbit,10ms");
+  app.add_option(
+      "--link", o.link,
+      "Emulate an access link of this RATE[,DELAY], such as 20mbit,10ms; or links by "
+      "pairs of workers, in a file with lines 'A B RATE[,DELAY]' and '* RATE[,DELAY]'");
   app.add_option("--port", flags.port, "Port at which the workers meet; by default a free one");
   app.add_option("--timeout", o.timeout_seconds,
                  "Seconds of silence after which a worker counts as lost")

@@ -128,7 +128,7 @@ class NetworkCommunicator final : public Communicator {
   Control SendControl(int to, uint32_t tag, std::span<const uint8_t> bytes);
   Control ReceiveControl(int from, uint32_t tag, std::span<uint8_t> bytes);
   static Status AwaitControl(std::vector<Control> messages);
-  std::optional<LinkTime> ReserveDownlink(const MessageHeader& header);
+  std::optional<LinkTime> ReserveDownlink(int from, const MessageHeader& header);
   bool AwaitDownlink(std::optional<LinkTime> release, Deadline deadline);
 
   const CommunicatorOptions options_;
@@ -240,7 +240,7 @@ class NetworkCommunicator::ReceiveTransfer final : public Incoming {
     entry_.End(from());
     if (is_data_) {
       comm_->bytes_down_ += kMessageHeaderBytes + header_->size;
-      release_ = comm_->ReserveDownlink(*header_);
+      release_ = comm_->ReserveDownlink(from(), *header_);
     }
     return {};
   }
@@ -295,7 +295,7 @@ Status NetworkCommunicator::Connect() {
     return transport.status();
   }
   transport_ = std::move(*transport);
-  uplink_ = std::make_unique<Uplink>(transport_.get(), options_.link);
+  uplink_ = std::make_unique<Uplink>(transport_.get(), options_.link, options_.wires);
   return {};
 }
 
@@ -356,7 +356,7 @@ std::unique_ptr<Transfer> NetworkCommunicator::Send(int to, uint32_t tag,
   auto message = std::make_shared<OutgoingMessage>(to, tag, bytes, metric, buffers_);
   auto transfer = std::make_unique<SendTransfer>(this, to, bytes.size(), message);
   bytes_up_ += message->wire_size();
-  uplink_->Send(std::move(message));
+  uplink_->Send(to, std::move(message));
   return transfer;
 }
 
@@ -368,9 +368,10 @@ std::unique_ptr<Incoming> NetworkCommunicator::Receive(int from, uint32_t tag, s
 }
 
 // A message that came at t kept the downlink busy until one frame later, unless others came
-// with it.
-std::optional<LinkTime> NetworkCommunicator::ReserveDownlink(const MessageHeader& header) {
-  if (!options_.link) return {};
+// with it. What comes by a wire has been on it all the way.
+std::optional<LinkTime> NetworkCommunicator::ReserveDownlink(int from,
+                                                             const MessageHeader& header) {
+  if (!options_.link || options_.wires.contains(from)) return {};
   const uint64_t size = kMessageHeaderBytes + header.size;
   const auto duration = WireTime(*options_.link, size);
   // A sender whose clock is ahead of ours cannot make the message come later than it did.

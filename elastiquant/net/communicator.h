@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,7 +35,8 @@ struct CommunicatorOptions {
   // long. If it is 0, that never happens.
   std::chrono::milliseconds stall_timeout{std::chrono::minutes(30)};
   std::chrono::milliseconds connect_timeout{20000};  // for all workers to come to Connect
-  std::optional<LinkSpec> link;
+  std::optional<LinkSpec> link;                      // an emulated access link
+  std::map<int, LinkSpec> wires;  // by peer: emulated links of their own, which `link` is not
   // Called when a peer is lost, at most once, from a thread that watches the peers, or one that
   // posts a message or waits for one. It must not return into training: the default prints the
   // status to stderr and ends the process with exit code 3.

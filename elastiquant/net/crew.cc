@@ -203,6 +203,11 @@ Status StoreCrew::Connect() {
   options.rank = static_cast<int>(self - group_.begin());
   options.world_size = static_cast<int>(group_.size());
   options.job = job_.job + "/group" + std::to_string(number_);
+  options.wires.clear();
+  for (size_t rank = 0; rank < group_.size(); ++rank) {
+    const auto wire = job_.wires.find(group_[rank]);
+    if (wire != job_.wires.end()) options.wires[static_cast<int>(rank)] = wire->second;
+  }
   if (number_ > 0) options.connect_timeout = job_.timeout;
   options.on_peer_lost = [fate = fate_](const Status& verdict) { fate->Break(verdict); };
   auto comm = Communicator::Connect(options);

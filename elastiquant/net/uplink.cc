@@ -6,8 +6,14 @@
 
 namespace elastiquant {
 
-Uplink::Uplink(Transport* transport, const std::optional<LinkSpec>& link)
-    : transport_(transport), link_(link), thread_([this] { link_ ? Pace() : Meter(); }) {}
+Uplink::Uplink(Transport* transport, const std::optional<LinkSpec>& link,
+               const std::map<int, LinkSpec>& wires)
+    : transport_(transport) {
+  if (link) access_ = Lane{*link};
+  for (const auto& [to, wire] : wires) wires_[to] = Lane{wire};
+  const bool is_emulated = access_ || !wires_.empty();
+  thread_ = std::thread([this, is_emulated] { is_emulated ? Pace() : Meter(); });
+}
 
 Uplink::~Uplink() {
   {
@@ -18,18 +24,28 @@ Uplink::~Uplink() {
   thread_.join();
 }
 
-void Uplink::Send(std::shared_ptr<OutgoingMessage> message) {
+// The emulated link to a worker, if there is one.
+Uplink::Lane* Uplink::LaneTo(int to) {
+  const auto wire = wires_.find(to);
+  if (wire != wires_.end()) return &wire->second;
+  return access_ ? &*access_ : nullptr;
+}
+
+void Uplink::Send(int to, std::shared_ptr<OutgoingMessage> message) {
   const LinkTime now = LinkClock::now();
-  if (!link_) message->Post(*transport_, now);
+  Lane* const lane = LaneTo(to);
+  if (lane == nullptr) message->Post(*transport_, now);
   std::lock_guard lock(mutex_);
   LinkTime time = now;
-  if (link_) {
-    const auto duration = WireTime(*link_, message->wire_size());
+  if (lane != nullptr) {
+    const auto duration = WireTime(lane->link, message->wire_size());
     busy_ += duration;
-    free_ = std::max(free_, now) + duration;
-    time = free_ + std::chrono::nanoseconds(std::llround(link_->delay_seconds * 1e9));
+    lane->free = std::max(lane->free, now) + duration;
+    time = lane->free + std::chrono::nanoseconds(std::llround(lane->link.delay_seconds * 1e9));
+  } else if (access_ || !wires_.empty()) {
+    return;  // it is on its way, and nothing is measured beside emulated links
   }
-  queue_.push_back({std::move(message), time});
+  queue_.emplace(time, std::move(message));
   changed_.notify_all();
 }
 
@@ -39,10 +55,12 @@ void Uplink::Pace() {
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
     if (stop_) return;
-    const LinkTime arrival = queue_.front().time;
-    if (changed_.wait_until(lock, arrival, [&] { return stop_; })) return;
-    const std::shared_ptr<OutgoingMessage> message = std::move(queue_.front().message);
-    queue_.pop_front();
+    const LinkTime arrival = queue_.begin()->first;
+    // One that arrives earlier may come to the queue meanwhile, by another wire.
+    const auto is_overtaken = [&] { return stop_ || queue_.begin()->first < arrival; };
+    if (changed_.wait_until(lock, arrival, is_overtaken)) continue;
+    const std::shared_ptr<OutgoingMessage> message = std::move(queue_.begin()->second);
+    queue_.erase(queue_.begin());
     lock.unlock();
     message->Post(*transport_, arrival);
     lock.lock();
@@ -55,13 +73,13 @@ void Uplink::Meter() {
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
     if (stop_ && queue_.empty()) return;
-    const Item item = std::move(queue_.front());
-    queue_.pop_front();
+    const auto [since, message] = *queue_.begin();
+    queue_.erase(queue_.begin());
     lock.unlock();
-    (void)item.message->Complete();  // whoever waits for the message gets its error
+    (void)message->Complete();  // whoever waits for the message gets its error
     const LinkTime end = LinkClock::now();
     lock.lock();
-    busy_ += std::max(end - std::max(item.time, free_), std::chrono::nanoseconds(0));
+    busy_ += std::max(end - std::max(since, free_), std::chrono::nanoseconds(0));
     free_ = end;
   }
 }

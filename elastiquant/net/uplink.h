@@ -4,7 +4,7 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,31 +17,38 @@ namespace elastiquant {
 
 class Uplink {
  public:
-  Uplink(Transport* transport, const std::optional<LinkSpec>& link);
+  // `wires`, by receiver, are emulated links of their own.
+  Uplink(Transport* transport, const std::optional<LinkSpec>& link,
+         const std::map<int, LinkSpec>& wires = {});
   ~Uplink();  // all messages must be complete or aborted
   Uplink(const Uplink&) = delete;
   Uplink& operator=(const Uplink&) = delete;
 
-  // Takes a message over, which is posted now or later. Returns at once.
-  void Send(std::shared_ptr<OutgoingMessage> message);
+  // Takes a message to worker `to` over, which is posted now or later. Returns at once.
+  void Send(int to, std::shared_ptr<OutgoingMessage> message);
   double busy_seconds() const;
 
  private:
-  struct Item {
-    std::shared_ptr<OutgoingMessage> message;
-    LinkTime time;  // when it arrives, on an emulated link; else when it was handed over
+  // An emulated link that messages queue for.
+  struct Lane {
+    LinkSpec link;
+    LinkTime free{};  // when it has carried all that it was given
   };
 
+  Lane* LaneTo(int to);
   void Pace();
   void Meter();
 
   Transport* const transport_;
-  const std::optional<LinkSpec> link_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> queue_;
+  std::optional<Lane> access_;
+  std::map<int, Lane> wires_;
+  // By when they arrive, on an emulated link; else by when they were handed over. Messages of
+  // one lane keep their order.
+  std::multimap<LinkTime, std::shared_ptr<OutgoingMessage>> queue_;
   bool stop_ = false;
-  LinkTime free_{};  // when the link has carried all that it was given
+  LinkTime free_{};  // without an emulated link: until when the transport was busy
   std::chrono::nanoseconds busy_{0};
   std::thread thread_;
 };

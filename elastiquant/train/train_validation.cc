@@ -11,7 +11,7 @@
 #include "elastiquant/codec/remembering.h"
 #include "elastiquant/data/partition.h"
 #include "elastiquant/models/model.h"
-#include "elastiquant/net/communicator.h"
+#include "elastiquant/net/links.h"
 #include "elastiquant/policy/bit_policy.h"
 #include "elastiquant/policy/worker_sparsity.h"
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -346,6 +346,12 @@ Status ValidatePartition(const TrainOptions& o) {
                          "--exchange two-phase, or another codec");
 }
 
+Status ValidateLink(const TrainOptions& o) {
+  if (o.link.empty()) return Status::Ok();
+  EQ_ASSIGN_OR_RETURN(const Links links, ReadLinks(o.link));
+  return o.workers > 1 ? links.Check(o.workers) : Status::Ok();
+}
+
 // What workers of these remember of others as a whole would be wrong for good.
 Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
   const std::vector<GossipKind> refused = {GossipKind::kD2, GossipKind::kTracking,
@@ -468,8 +474,7 @@ Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidateOnLoss(options));
   EQ_RETURN_IF_ERROR(ValidateVariance(options));
   EQ_RETURN_IF_ERROR(ValidateCompute(options));
-  if (!options.link.empty()) EQ_RETURN_IF_ERROR(ParseLink(options.link).status());
-  return Status::Ok();
+  return ValidateLink(options);
 }
 
 }  // namespace elastiquant

@@ -6,9 +6,9 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
-#include "elastiquant/base/link_spec.h"
 #include "elastiquant/c10d/backend_transport.h"
 #include "elastiquant/c10d/tcp_store_network.h"
+#include "elastiquant/net/links.h"
 #include "python/bindings/errors.h"
 
 namespace py = pybind11;
@@ -58,13 +58,18 @@ CommunicatorOptions OptionsOf(const py::object& meeting) {
   options.connect_timeout =
       std::max<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(20));
   const py::object link = meeting.attr("link");
-  if (!link.is_none()) options.link = ValueOrThrow(ParseLink(link.cast<std::string>()));
+  if (!link.is_none()) {
+    const Links links = ValueOrThrow(ReadLinks(link.cast<std::string>()));
+    ThrowIfError(links.Check(options.world_size));
+    options.link = links.access;
+    options.wires = links.WiresOf(options.rank);
+  }
   return options;
 }
 
 void BindCommunicator(py::module_& module) {
   module.def(
-      "_check_link", [](const std::string& link) { (void)ValueOrThrow(ParseLink(link)); },
+      "_check_link", [](const std::string& link) { (void)ValueOrThrow(ReadLinks(link)); },
       py::arg("link"), "Raises ValueError unless the spec names a link to emulate.");
   py::class_<StoreHost, std::shared_ptr<StoreHost>>(module, "_StoreHost",
                                                     "The key-value store of some workers.")

@@ -82,7 +82,8 @@ def compress(
         data loader's deadlock, a broken path between two workers) before they give it up, at
         least 1. It must be longer than what one worker does alone, such as an evaluation. None
         or 0: for ever.
-    link: a link to emulate, for trying: "20mbit,10ms". Only compressed messages feel it.
+    link: a link to emulate, for trying: "20mbit,10ms", or a file of links between pairs of
+        workers (`elastiquant train --help`). Only compressed messages feel it.
     switch: where uncompressed gradients might be faster, time some steps both ways, and leave
         them to the model's own process group, as without us, unless compressing gains 2 %, and
         log so; looked at again every 1000 steps. False, or an emulated link, always compresses.
