@@ -8,6 +8,7 @@
 
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/file.h"
+#include "elastiquant/cli/gossip_rates.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/cli/theory_report.h"
 #include "elastiquant/theory/communication_cost.h"
@@ -23,6 +24,7 @@ struct TheoryOptions {
   theory::Cluster cluster;
   theory::SgdProblem problem;
   double target = 0.1;
+  GossipRateOptions gossip;
   bool json = false;
   std::string plot;
   std::string python;
@@ -236,7 +238,18 @@ Status Plot(const TheoryOptions& options, Json report) {
   return RunPythonPackage("elastiquant_theory", options.python, {file, "--out", stem});
 }
 
+Status RunGossip(const TheoryOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const Json rates, GossipRates(options.gossip));
+  if (options.json) {
+    fmt::print("{}\n", rates.dump(2));
+  } else {
+    PrintGossipRates(rates);
+  }
+  return {};
+}
+
 Status Run(const TheoryOptions& options) {
+  if (!options.gossip.graph.empty()) return RunGossip(options);
   EQ_ASSIGN_OR_RETURN(const TheoryReport report, MakeTheoryReport(options.setting));
   Json json = ToJson(report);
   std::optional<Prediction> prediction;
@@ -260,7 +273,22 @@ constexpr char kTheoryExample[] =
     "  elastiquant theory --bits 4 --bucket 8192 --norm l2\n"
     "  elastiquant theory --levels minimax --bits 3 --json\n"
     "  elastiquant theory --link 20mbit,10ms --workers 4 --parameters 270000 --target 0.05\n"
-    "  elastiquant theory --norm l2 --bucket 512 --plot theory.png";
+    "  elastiquant theory --norm l2 --bucket 512 --plot theory.png\n"
+    "  elastiquant theory --graph ring --nodes 8 --codec dither:bits=1";
+
+void AddGossipOptions(CLI::App* app, GossipRateOptions* o) {
+  app->add_option("--graph", o->graph,
+                  "In place of a quantiser: rates of decentralised training on quadratics, by "
+                  "theory and as measured, on this graph (`elastiquant graph --help`)");
+  app->add_option("--nodes", o->nodes, "Workers on --graph")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64));
+  app->add_option("--codec", o->codec, "Measure on --graph under this codec, too");
+  app->add_option("--curvature", o->curvature,
+                  "Learning rate times curvature of the quadratics on --graph, below 1")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, .999));
+}
 
 void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
   app->add_option("--link", o->link,
@@ -307,6 +335,7 @@ Command MakeTheoryCommand(CLI::App& program) {
   app->add_option("--norm", setting.norm, "Norm of a bucket: l1, l2, linf, or l<q>, such as l3")
       ->capture_default_str();
   AddProblemOptions(app, options.get());
+  AddGossipOptions(app, &options->gossip);
   app->add_flag("--json", options->json, "Print a JSON object");
   app->add_option("--plot", options->plot,
                   "Draw variance against bits for families of levels: PLOT.png and .svg, and "

@@ -177,6 +177,10 @@ bool IsSymmetric(const Mixing& mixing) {
   return true;
 }
 
+std::vector<double> SymmetricEigenvalues(const Mixing& mixing) {
+  return Eigenvalues(mixing.weights, mixing.workers);
+}
+
 MixingFactors FactorsOf(const Mixing& mixing) {
   const size_t n = mixing.workers;
   std::vector<double> from_mean = mixing.weights, from_self = mixing.weights;

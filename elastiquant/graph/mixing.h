@@ -48,6 +48,8 @@ Status CheckDoublyStochastic(const Mixing& mixing);
 // The same of the columns only.
 Status CheckColumns(const Mixing& mixing);
 bool IsSymmetric(const Mixing& mixing);
+// Of a symmetric W, from the least one on.
+std::vector<double> SymmetricEigenvalues(const Mixing& mixing);
 
 // What bounds on decentralised training depend on. Norms of matrices are spectral norms.
 struct MixingFactors {

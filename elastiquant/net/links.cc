@@ -40,7 +40,8 @@ std::string TakeLine(const std::vector<std::string>& words, Links* links) {
   }
   const std::optional<int> a = WorkerOf(words[0]), b = WorkerOf(words[1]);
   if (!a || !b || *a == *b) return "A and B must be numbers of two workers, from 0";
-  const bool is_new = links->wires.emplace(std::pair(std::min(*a, *b), std::max(*a, *b)), *link).second;
+  const bool is_new =
+      links->wires.emplace(std::pair(std::min(*a, *b), std::max(*a, *b)), *link).second;
   return is_new ? "" : "there is another line for these two";
 }
 

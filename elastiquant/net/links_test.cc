@@ -14,7 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(LinksTest, AFileHasWiresAndAnAccessLink) {
-  const auto links = ParseLinks("* 10mbit,5ms  # the rest\n\n3 1 1.5mbit\n0 1 1gbit,1us\n", "f");
+  const auto links =
+      ParseLinks("* 10mbit,5ms  # the rest\n\n3 1 1.5mbit\n0 1 1gbit,1us\n", "f");
   ASSERT_TRUE(links.ok()) << links.status().ToString();
   EXPECT_EQ(links->access->bits_per_second, 1e7);
   EXPECT_EQ(links->wires.size(), 2u);
