@@ -245,8 +245,9 @@ void PrintGossipRates(const Json& rates) {
              rates["curvature"].get<double>());
   const std::string codec =
       rates["codec"].is_null() ? "" : "under " + rates["codec"].get<std::string>();
-  fmt::print("{:<18} {:>5}   differences are multiplied by       left in the end, of minima's\n",
-             "", "");
+  fmt::print(
+      "{:<18} {:>5}   differences are multiplied by       left in the end, of minima's\n", "",
+      "");
   fmt::print("{:<18} {:>5}   {:>8} {:>9} {:>12}     {:>8} {:>9}\n", "", "step", "theory",
              "measured", codec.empty() ? "" : "with codec", "theory", "measured");
   for (const Json& row : rates["rows"]) {

@@ -139,8 +139,10 @@ class TrainLossTest(unittest.TestCase):
         ways = [f"--algorithm choco --codec dither:bits=2 {gossip} ring"]
         ways += [f"--algorithm choco:delay=1 --codec dither:bits=2 {gossip} complete"]
         ways += [f"--algorithm dpsgd --codec fp32 {gossip} one-peer-exponential"]
+        ways += [f"--algorithm ad-psgd --codec dither:bits=4 {gossip} ring"] * 2
         faults = ["kill@step=9,rank=1", "kill@step=31,rank=0,at=evaluation"]
-        faults += ["kill@step=10,rank=0,at=backward"]
+        faults += ["kill@step=10,rank=0,at=backward", "kill@step=9,rank=1"]
+        faults += ["kill@step=20,rank=2"]
         for way, fault in zip(ways, faults, strict=True):
             with self.subTest(way):
                 done = run(self.out, way, "--inject", fault, "--overwrite --epochs 4")

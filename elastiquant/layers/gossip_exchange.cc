@@ -315,9 +315,15 @@ Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int
   return {};
 }
 
+// Whether there is something that newcomers cannot know: elsewhere both ends of an edge begin
+// anew.
+bool GossipExchange::ShowsAllTheSame() const {
+  return options_.graph->is_static() && options_.kind != GossipKind::kAdPsgd;
+}
+
 // What this worker has shown all its neighbours, to those that are new among them.
 Status GossipExchange::SendReplicas(const std::vector<int>& newcomers) {
-  if (!options_.graph->is_static()) return {};
+  if (!ShowsAllTheSame()) return {};
   std::vector<std::unique_ptr<Transfer>> sent;
   for (const int node : newcomers) {
     const std::vector<int>& receivers = options_.graph->receivers(options_.rank);
@@ -339,7 +345,7 @@ Status GossipExchange::BeginAt(uint64_t round, double step, const std::vector<in
   EQ_ASSIGN_OR_RETURN(GossipState state, node_->Save());
   state.round = round;
   const std::vector<int> senders =
-      options_.graph->is_static() ? options_.graph->senders(options_.rank) : std::vector<int>();
+      ShowsAllTheSame() ? options_.graph->senders(options_.rank) : std::vector<int>();
   for (const int node : senders) {
     const int rank = RankOf(node);
     if (rank < 0 || std::ranges::find(newcomers, node) != newcomers.end()) continue;
@@ -373,6 +379,7 @@ Status GossipExchange::Admit(const std::vector<int>& newcomers,
   if (source == nodes_.size()) return Unavailable("no worker is left that knows the run");
   for (size_t r = 0; r < nodes_.size(); ++r) {
     if (is_newcomer(nodes_[r]) || rounds[r] == rounds[source]) continue;
+    if (options_.kind == GossipKind::kAdPsgd) continue;  // which has none in common
     return Internal("workers are in different rounds, in which nobody can join them");
   }
   if (is_newcomer(options_.rank)) {

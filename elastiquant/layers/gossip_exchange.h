@@ -94,6 +94,7 @@ class GossipExchange {
   Result<std::map<int, uint64_t>> TakenByOthers();
   Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
   Status SendAgain(int node, uint64_t taken);
+  bool ShowsAllTheSame() const;
   Status SendReplicas(const std::vector<int>& newcomers);
   Status BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
                  std::span<const float> weights);

@@ -196,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(
                     WorldCase{GossipKind::kChoco, "one-peer-exponential", "dither:bits=4", .6},
                     WorldCase{GossipKind::kDeepSqueeze, "ring", "dither:bits=8"},
                     WorldCase{GossipKind::kPushSum, "exponential", "fp32"},
-                    WorldCase{GossipKind::kNoLoCo, "random-pairs", "dither:bits=4"}));
+                    WorldCase{GossipKind::kNoLoCo, "random-pairs", "dither:bits=4"},
+                    WorldCase{GossipKind::kAdPsgd, "ring", "dither:bits=4"}));
 
 // The group of 6 breaks in the middle of rounds, goes on without two of its workers, and takes
 // them back.

@@ -111,8 +111,8 @@ class Lazy {
   // does not decode when all are in, that worker's message is forgotten as well.
   Result<std::optional<LazyApply>> OnMessage(int from, std::span<const uint8_t> bytes);
 
-  // After the weights have moved by the mean: |w_(k+1) - w_k|^2, and the rate. A step that was
-  // skipped must not be told of.
+  // After the weights have moved by the mean: |w_(k+1) - w_k|^2, and the rate, which momentum
+  // makes 1 / (1 - momentum) times as large. A step that was skipped must not be told of.
   void OnMoved(double squared_difference, double learning_rate);
 
   uint64_t uploads() const { return uploads_; }  // of this worker, since Make

@@ -77,10 +77,12 @@ void Progress::Epoch(int64_t epoch, const StepTotals& totals, double test_accura
   ClearBar();
   const auto steps = static_cast<double>(std::max<int64_t>(totals.steps, 1));
   const auto used = static_cast<double>(std::max<int64_t>(totals.steps - totals.skipped, 1));
-  std::string line = fmt::format("epoch {}: loss {:.4f}", epoch, totals.loss / used);
+  std::string line = fmt::format("epoch {}: ", epoch);
+  // Devices that are emulated compute no loss.
+  if (!std::isnan(totals.loss)) line += fmt::format("loss {:.4f}, ", totals.loss / used);
   if (std::isfinite(test_accuracy))
-    line += fmt::format(", test accuracy {:.2f} %", test_accuracy);
-  line += fmt::format(", {:.0f} images/s, {:.4f} s/step",
+    line += fmt::format("test accuracy {:.2f} %, ", test_accuracy);
+  line += fmt::format("{:.0f} images/s, {:.4f} s/step",
                       static_cast<double>(totals.images) / std::max(totals.seconds.total, 1e-9),
                       totals.seconds.total / steps);
   if (options_.world_size > 1) {

@@ -15,7 +15,8 @@ enum class Recursion : uint8_t {
   kPlain,     // D-PSGD, and DCD and ECD: x <- W x + d
   kD2,        // x <- W (2 x - x' + d - d')
   kTracking,  // y <- W y' + d - d', x <- W (x + y)
-  kReplicas,  // CHOCO, DeepSqueeze and SGP, with a step gamma: u = x + d, x <- u + gamma (W - I) u
+  kReplicas,  // CHOCO, DeepSqueeze and SGP, with a step gamma: u = x + d, x <- u + gamma (W -
+              // I) u
   kLate,      // the same with a delay of one round: x <- u + gamma (W - I) u'
 };
 

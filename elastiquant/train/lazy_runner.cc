@@ -19,6 +19,14 @@ LazyRule RuleOf(AlgorithmKind kind) {
   return kind == AlgorithmKind::kLasg ? LazyRule::kLasg : LazyRule::kLagWk;
 }
 
+// The rules are made for SGD without momentum, where the weights move by the rate times the
+// gradient. With momentum a gradient moves them by 1 / (1 - momentum) times that in the end. If
+// it did not count, workers would take ten times too large a change for a small one: with the
+// usual momentum of .9 they hardly ever sent, and training diverged.
+double StepsOfMomentum(const TrainOptions& options) {
+  return options.optimizer == "sgd" ? 1 / (1 - options.momentum) : 1;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Runner>> LazyRunner::Make(const TrainOptions& options,
@@ -134,7 +142,7 @@ void LazyRunner::Move(const LazyApply& apply, double learning_rate) {
     const double moved = static_cast<double>(now[i]) - static_cast<double>(weights_[i]);
     squares += moved * moved;
   }
-  machine_->OnMoved(squares, learning_rate);
+  machine_->OnMoved(squares, learning_rate * StepsOfMomentum(options_));
 }
 
 Result<StepResult> LazyRunner::Run(int64_t step, double learning_rate, bool inspect,

@@ -344,7 +344,8 @@ TEST(TrainOptionsTest, OnlyThoseThatMeetInRoundsGoOnWithoutAWorker) {
     EXPECT_TRUE(ValidateOptions(o).ok()) << ValidateOptions(o).ToString();
   }
   o.graph = "complete";
-  for (const char* algorithm : {"dpsgd", "dcd", "choco:delay=1", "deepsqueeze", "noloco"}) {
+  for (const char* algorithm :
+       {"dpsgd", "dcd", "choco:delay=1", "deepsqueeze", "noloco", "sgp"}) {
     o.algorithm = algorithm;
     EXPECT_TRUE(ValidateOptions(o).ok()) << ValidateOptions(o).ToString();
   }

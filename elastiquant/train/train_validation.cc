@@ -355,12 +355,12 @@ Status ValidateLink(const TrainOptions& o) {
 // What workers of these remember of others as a whole would be wrong for good.
 Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
   const std::vector<GossipKind> refused = {GossipKind::kD2, GossipKind::kTracking,
-                                           GossipKind::kEcd, GossipKind::kAdPsgd};
+                                           GossipKind::kEcd};
   if (std::ranges::find(refused, kind) == refused.end()) return Status::Ok();
   return InvalidArgument(
       "--on-loss go-on is not for --algorithm " + o.algorithm +
       ", whose workers remember more of each other than a worker that comes back can be given: "
-      "take dpsgd, dcd, choco, deepsqueeze, sgp or noloco");
+      "take dpsgd, dcd, choco, deepsqueeze, ad-psgd, sgp or noloco");
 }
 
 // A worker that comes back has nothing that its codec remembered.
