@@ -383,13 +383,16 @@ Status GossipExchange::Admit(const std::vector<int>& newcomers,
     return Internal("workers are in different rounds, in which nobody can join them");
   }
   if (is_newcomer(options_.rank)) {
-    return BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers, weights);
+    EQ_RETURN_IF_ERROR(BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers,
+                               weights));
+    return comm_->Barrier();
   }
   for (const int node : newcomers) {
     peers_.erase(node);
     EQ_RETURN_IF_ERROR(node_->Admit(node, node_->round(), weights));
   }
-  return SendReplicas(newcomers);
+  EQ_RETURN_IF_ERROR(SendReplicas(newcomers));
+  return comm_->Barrier();  // newcomers are none any more only if all have admitted them
 }
 
 ReducerStats GossipExchange::TakeStats() {
