@@ -383,8 +383,8 @@ Status GossipExchange::Admit(const std::vector<int>& newcomers,
     return Internal("workers are in different rounds, in which nobody can join them");
   }
   if (is_newcomer(options_.rank)) {
-    EQ_RETURN_IF_ERROR(BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers,
-                               weights));
+    EQ_RETURN_IF_ERROR(
+        BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers, weights));
     return comm_->Barrier();
   }
   for (const int node : newcomers) {

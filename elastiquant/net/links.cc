@@ -25,6 +25,10 @@ std::vector<std::string> WordsOf(const std::string& line) {
   return words;
 }
 
+Status BadLine(const std::string& name, int number, const std::string& why) {
+  return InvalidArgument(name + ", line " + std::to_string(number) + ": " + why);
+}
+
 // Returns what is wrong with the words of a line, or an empty string if they were taken.
 std::string TakeLine(const std::vector<std::string>& words, Links* links) {
   const bool is_access = words.size() == 2 && words[0] == "*";
@@ -76,7 +80,7 @@ Result<Links> ParseLinks(const std::string& text, const std::string& name) {
     if (words.empty()) continue;
     const std::string wrong = TakeLine(words, &links);
     if (wrong.empty()) continue;
-    return InvalidArgument(name + ", line " + std::to_string(number) + ": " + wrong);
+    return BadLine(name, number, wrong);
   }
   if (links.access || !links.wires.empty()) return links;
   return InvalidArgument(name + " has no link");

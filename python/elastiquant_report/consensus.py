@@ -15,9 +15,9 @@ def measured(runs: list[Run]) -> list[Run]:
 
 
 def series(run: Run) -> list[tuple[int, float, list[float], float]]:
-    """For each evaluation: the epoch, the accuracy of the mean of all models, the own accuracies
-    of the workers that were there (each on its part of the test set), and the models' distance
-    from the mean."""
+    """For each evaluation: the epoch, the accuracy of the mean of all models, the own
+    accuracies of the workers that were there (each on its part of the test set), and the
+    models' distance from the mean."""
     return [
         (e["epoch"], e["test_accuracy"], _there(e["own_accuracy"]), e["consensus_distance"])
         for e in run["epochs"]
