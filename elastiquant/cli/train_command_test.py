@@ -358,7 +358,7 @@ class TrainTest(unittest.TestCase):
         for algorithm, options in (
             ("lag-wk:xi=1", {"momentum": 0}),
             ("lag-ps:xi=100,history=5", {"momentum": 0}),
-            ("laq:silence=3", {}),
+            ("laq:xi=1,silence=3", {"momentum": 0}),
             ("lasg:xi=10", {"codec": "dither:bits=4"}),
         ):
             with self.subTest(algorithm=algorithm):
