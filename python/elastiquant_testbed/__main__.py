@@ -13,6 +13,7 @@ if not __package__:  # started by the folder's path, as `elastiquant testbed` do
 
 from elastiquant_testbed import provenance, testbed
 from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed.training import GENERATED, Choice
 
 EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
 SOURCES = Path(__file__).resolve().parent / "sources.toml"
@@ -26,7 +27,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     run.add_argument("--out", type=Path, required=True)
     run.add_argument("--quick", action="store_true")
     run.add_argument(
-        "--data", default="generated", help="images that train: a folder with CIFAR-10"
+        "--data", default=GENERATED, help="images that train: a folder with CIFAR-10"
+    )
+    run.add_argument(
+        "--minutes",
+        type=float,
+        help="begin no training run after that, and show what is there (without: make all)",
+    )
+    run.add_argument(
+        "--known",
+        type=Path,
+        help="a folder whose NAME.runs.jsonl has runs made before, which are not made again",
     )
     run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
     run.add_argument("--program", help="the `elastiquant` to run")
@@ -42,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         described = testbed.load(options.testbed)
         make, show = EXPERIMENTS[name]
-        result = make(described, options.out, options.quick, options.data).run()
+        choice = Choice(options.quick, options.data, options.minutes, options.known)
+        result = make(described, options.out, choice).run()
         result |= provenance.of(name, result)
         (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
         text = show.text(result)

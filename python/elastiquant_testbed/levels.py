@@ -21,7 +21,7 @@ from elastiquant_testbed import levels_claims
 from elastiquant_testbed.levels_claims import LEVELS
 from elastiquant_testbed.table4 import PUBLISHED
 from elastiquant_testbed.testbed import Testbed
-from elastiquant_testbed.training import Experiment, Outcome, Run, Runs, options
+from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
 WORKERS, BATCH, BUCKET = 4, 32, 2048
 BITS = {3: 2, 5: 3, 9: 4}  # of a code with so many levels
@@ -77,11 +77,11 @@ SCHEMES = _schemes()
 class Levels(Experiment):
     name = "levels"
 
-    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
-        super().__init__(testbed, out, quick, data)
-        self.networks = NETWORKS[:1] if quick else NETWORKS
-        self.schemes = [s for s in SCHEMES if not (quick and s.memory)]
-        self.seeds = 1 if quick else 2
+    def __init__(self, testbed: Testbed | None, out: Path, choice: Choice):
+        super().__init__(testbed, out, choice)
+        self.networks = NETWORKS[:1] if self.quick else NETWORKS
+        self.schemes = [s for s in SCHEMES if not (self.quick and s.memory)]
+        self.seeds = 1 if self.quick else 2
 
     def one(self, network: Network, scheme: Scheme, seed: int) -> Run:
         named = {"model": network.model, "workers": WORKERS, "batch": BATCH, "threads": 1}
@@ -100,10 +100,19 @@ class Levels(Experiment):
             for network in self.networks
             for scheme in self.schemes
         }
-        runs = Runs(self.folder, [run for of_row in wanted.values() for run in of_row])
+        # Claims are about schemes without a memory, and one seed says more than none.
+        order = [
+            of_row[seed]
+            for seed in range(self.seeds)
+            for memory in (False, True)
+            for (_, scheme), of_row in wanted.items()
+            if scheme.memory == memory
+        ]
+        runs = self.make(order)
         rows = [
-            row_of(network, scheme, [runs.outcome(run) for run in of_row])
+            row_of(network, scheme, there)
             for (network, scheme), of_row in wanted.items()
+            if (there := runs.present(of_row))
         ]
         return self.result(levels_claims.claims(rows), runs, rows=rows)
 

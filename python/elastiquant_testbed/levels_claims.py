@@ -39,13 +39,13 @@ class Rows:
             if r["network"] == network and not r["memory"]
         }
 
-    def less_error(self, claim: str, *groups: list[Key]) -> Claim:
+    def less_error(self, claim: str, *groups: list[Key]) -> Claim | None:
         def merit(row: dict) -> float:
             return -math.inf if row["nmse"] is None else -row["nmse"]
 
         return self._ordered(claim, groups, merit, error_of)
 
-    def more_accurate(self, claim: str, *groups: list[Key]) -> Claim:
+    def more_accurate(self, claim: str, *groups: list[Key]) -> Claim | None:
         def told(row: dict) -> str:
             return accuracy_of(row) + " %"
 
@@ -57,8 +57,11 @@ class Rows:
         groups: tuple[list[Key], ...],
         merit: Callable[[dict], float],
         told: Callable[[dict], str],
-    ) -> Claim:
-        """Each scheme of a group is better than all of the next group."""
+    ) -> Claim | None:
+        """Each scheme of a group is better than all of the next group. None, if one of them
+        was not run."""
+        if any(key not in self.by for group in groups for key in group):
+            return None
         rows = [[self.by[key] for key in group] for group in groups]
         merits = [[merit(row) for row in group] for group in rows]
         holds = all(min(better) > max(worse) for better, worse in itertools.pairwise(merits))
@@ -69,13 +72,14 @@ class Rows:
 
 
 def claims(rows: list[dict]) -> list[Claim]:
+    """Those whose schemes were all run."""
     found = []
     for network in dict.fromkeys(r["network"] for r in rows):
-        found += _of_network(Rows(rows, network))
+        found += [claim for claim in _of_network(Rows(rows, network)) if claim]
     return found
 
 
-def _of_network(rows: Rows) -> list[Claim]:
+def _of_network(rows: Rows) -> list[Claim | None]:
     found = []
     for n in LEVELS:
         groups = [("ORQ", n, False)], [("Linear", n, False), ("QSGD", n, False)]

@@ -39,7 +39,7 @@ def draw(result: dict, stem: Path) -> None:
 
     rows = result["rows"]
     networks = list(dict.fromkeys(r["network"] for r in rows))
-    names = list(dict.fromkeys(r["scheme"] for r in rows if r["levels"]))
+    names = list(dict.fromkeys(scheme.name for scheme in levels.SCHEMES if scheme.levels))
     styles = {
         name: {"color": colour, "marker": marker}
         for name, colour, marker in zip(
@@ -54,20 +54,21 @@ def draw(result: dict, stem: Path) -> None:
             columns=2 * len(networks),
             width=9.6 if len(networks) == 1 else 15,
         )
+        named = {}
         for i, network in enumerate(networks):
             here = [r for r in rows if r["network"] == network]
-            lines = _draw_panel(panels[2 * i], here, "nmse", styles)
+            named |= _draw_panel(panels[2 * i], here, "nmse", styles)
             _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
             panels[2 * i].set_yscale("log")
             panels[2 * i].set_title(f"{network}: error")
             panels[2 * i + 1].set_title(f"{network}: accuracy, %")
         look.layout(fig, key=True)
-        look.name_series(fig, lines, names, ["" for _ in names])
+        look.name_series(fig, list(named.values()), list(named), ["" for _ in named])
         look.save(fig, stem)
 
 
-def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> list:
-    """A line for each scheme and way; returns one of each scheme, which names it."""
+def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> dict:
+    """A line for each scheme and way; returns one by scheme, which names it."""
     places = [2, *levels_claims.LEVELS]
     lines = {}
     for r in rows:
@@ -90,7 +91,7 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> l
         axes.axhline(full[what], color="#B0B0B0", linewidth=1, zorder=0)
     axes.set_xticks(range(len(places)), places)
     axes.set_xlabel("levels")
-    return list(named.values())
+    return named
 
 
 def _point(rows: list[dict]) -> str:
@@ -105,6 +106,8 @@ def _point(rows: list[dict]) -> str:
         for (network, scheme, count), nmse in plain.items()
         if scheme == "ORQ" and (network, "Linear", count) in plain
     ]
+    if not gains:
+        return "Error and accuracy of schemes with equally many levels"
     return (
         f"With as many levels, ORQ has {min(gains):.1f} to {max(gains):.1f} times less error "
         "than evenly spaced levels up to the largest value"

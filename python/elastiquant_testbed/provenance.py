@@ -11,7 +11,8 @@ CPUS = Path("/proc/cpuinfo")
 
 
 def of(name: str, result: dict) -> dict[str, str]:
-    return {"command": command(name, result), "machine": machine()}
+    machines = result.get("machines") or [machine()]
+    return {"command": command(name, result), "machine": "; ".join(machines)}
 
 
 def command(name: str, result: dict) -> str:

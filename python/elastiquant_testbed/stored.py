@@ -20,6 +20,11 @@ def load(folder: Path = FOLDER) -> dict[str, dict]:
     return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
 
 
+def runs_of(name: str, folder: Path = FOLDER) -> Path:
+    """The outcomes of an experiment's runs, for `testbed run --known`."""
+    return folder / f"{name}.runs.jsonl"
+
+
 def pictures(name: str, folder: Path = FOLDER) -> list[Path]:
     return sorted(folder.glob(f"{name}*.png"))
 
@@ -36,6 +41,8 @@ def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, result in results.items():
         (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        if runs_of(name, runs).exists():
+            shutil.copy(runs_of(name, runs), runs_of(name, folder))
         _draw(name, result, folder)
     return list(results)
 

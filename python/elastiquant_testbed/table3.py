@@ -29,6 +29,7 @@ from typing import NamedTuple
 from elastiquant_testbed import checks, emulation, published
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Network, Testbed, TestbedError
+from elastiquant_testbed.training import Choice
 
 STEP_SECONDS = 20.0
 DEVICES = published.DEVICES
@@ -88,8 +89,8 @@ class Scale(NamedTuple):
 class Table3:
     """Measures what OUT does not have yet."""
 
-    def __init__(self, testbed: Testbed, out: Path, quick: bool, data: str = ""):
-        del data  # gradients are recorded on generated images
+    def __init__(self, testbed: Testbed, out: Path, choice: Choice):
+        quick = choice.quick  # gradients are recorded on generated images
         self.network: Network = testbed.network
         self.most = len(testbed.devices)
         self.quick = quick

@@ -10,17 +10,25 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import emulation, words
+from elastiquant_testbed import emulation, provenance, words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Testbed, TestbedError
+
+GENERATED, CIFAR = "generated", "CIFAR-10"
+# What an outcome has of a run's summary.json, of each of its epochs, and of lines of
+# metrics.jsonl: enough for all experiments, and little enough to be kept in the tree.
+OF_SUMMARY = ("test_accuracy", "test_loss", "nmse", "steps", "skipped_steps", "bytes_up")
+OF_SUMMARY += ("steps_per_epoch", "world_size", "seconds", "weights_hash")
+OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
+OF_STEP = ("step", "variance")
 
 
 class Run(NamedTuple):
     """One of an experiment's runs."""
 
     name: str  # for people and for folders
-    options: tuple[str, ...]  # for `train`, but --out and --seed
+    options: tuple[str, ...]  # for `train`, but --out, --seed and a folder of data
     seed: int = 1
 
     @property
@@ -32,8 +40,21 @@ class Run(NamedTuple):
 
 
 class Outcome(NamedTuple):
+    """What a run has come to: parts of its summary.json, and of some lines of
+    metrics.jsonl."""
+
     summary: dict
-    steps: list[dict]  # lines of metrics.jsonl
+    steps: list[dict]
+    machine: str = ""
+
+
+class Choice(NamedTuple):
+    """What a user chooses of an experiment that trains."""
+
+    quick: bool = False
+    data: str = GENERATED  # or a folder with CIFAR-10
+    minutes: float | None = None  # after which no run is begun
+    known: Path | None = None  # a folder with the outcomes of runs that were made before
 
 
 def options(**named: object) -> tuple[str, ...]:
@@ -45,29 +66,57 @@ def options(**named: object) -> tuple[str, ...]:
 
 
 class Experiment:
-    """One that trains, and times nothing: it has no use for a testbed."""
+    """One that trains, and times nothing: it has no use for a testbed.
+
+    Its result is of the runs that are there. A claim is checked once all that it needs are.
+    """
 
     name = ""  # of its folder
 
-    def __init__(self, testbed: Testbed | None, out: Path, quick: bool, data: str):
+    def __init__(self, testbed: Testbed | None, out: Path, choice: Choice):
         del testbed
-        self.quick, self.data = quick, data
-        self.folder = out / ("quick" if quick else "full") / self.name
+        self.choice, self.quick = choice, choice.quick
+        self.out = out
+
+    @property
+    def data(self) -> str:
+        return GENERATED if self.choice.data == GENERATED else CIFAR
 
     def images(self, train: int, test: int) -> dict[str, object]:
         """Options of `train`: so many images, if they are generated."""
         generated = {"generated-train": train, "generated-test": test}
-        return {"data": self.data, **(generated if self.data == "generated" else {})}
+        return {"data": self.data, **(generated if self.data == GENERATED else {})}
+
+    def make(self, wanted: list[Run]) -> Runs:
+        """Makes the runs that are not there, in this order, and writes all outcomes to
+        OUT/NAME.runs.jsonl."""
+        folder = self.out / ("quick" if self.quick else "full") / self.name
+        runs = Runs(folder, wanted, self.choice)
+        if self.choice.known:
+            runs.know(self.choice.known / f"{self.name}.runs.jsonl")
+        runs.make()
+        runs.write(self.out / f"{self.name}.runs.jsonl")
+        return runs
 
     def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
-        """What every experiment tells, after what this one has found."""
+        """What every experiment tells, after what this one has found. Raises TestbedError if
+        that is nothing."""
+        if not all(found.values()):
+            raise TestbedError(
+                f"too few runs of {self.name} are there for anything to be shown: run it again "
+                "to go on, with more --minutes"
+            )
+        there = [run for run in runs.wanted if runs.has(run)]
+        missing = len(runs.wanted) - len(there)
         return {
             **found,
             "checks": words.as_dicts(claims),
-            "data": "generated" if self.data == "generated" else "CIFAR-10",
-            "seeds": sorted({run.seed for run in runs.wanted}),
+            "data": self.data,
+            "seeds": sorted({run.seed for run in there}),
+            "machines": sorted({runs.outcome(run).machine for run in there} - {""}),
             "quick": self.quick,
-            "left_out": self.left_out(),
+            "left_out": self.left_out()
+            + ([f"{missing} of {len(runs.wanted)} runs, not made yet"] if missing else []),
         }
 
     def left_out(self) -> list[str]:
@@ -77,23 +126,66 @@ class Experiment:
 class Runs:
     """Of one experiment, in a folder."""
 
-    def __init__(self, folder: Path, wanted: list[Run]):
-        self.folder, self.wanted = folder, wanted
+    def __init__(self, folder: Path, wanted: list[Run], choice: Choice):
+        self.folder, self.wanted, self.choice = folder, wanted, choice
+        self.outcomes: dict[str, Outcome] = {}  # by the run's folder
         folder.mkdir(parents=True, exist_ok=True)
         self.begun, self.made = time.monotonic(), 0
 
-    def outcome(self, run: Run) -> Outcome:
-        """Trains, unless the run is there. Raises TestbedError with what `train` says."""
-        out = self.folder / run.folder
-        if not (out / "summary.json").exists():
-            self._train(run, out)
-        lines = (out / "metrics.jsonl").read_text().splitlines()
-        return Outcome(
-            json.loads((out / "summary.json").read_text()), [json.loads(line) for line in lines]
-        )
+    def know(self, path: Path) -> None:
+        """Takes the outcomes that write() has left there. None, if there is no such file."""
+        if not path.exists():
+            return
+        for line in path.read_text().splitlines():
+            told = json.loads(line)
+            self.outcomes[told["run"]] = Outcome(
+                told["summary"], told["steps"], told["machine"]
+            )
 
-    def _train(self, run: Run, out: Path) -> None:
-        words = [emulation.program(), "train", *run.options, "--seed", run.seed, "--out", out]
+    def write(self, path: Path) -> None:
+        lines = [
+            json.dumps({"run": run.folder, **self.outcome(run)._asdict()})
+            for run in self.wanted
+            if self.has(run)
+        ]
+        path.write_text("".join(line + "\n" for line in lines))
+
+    def has(self, run: Run) -> bool:
+        return run.folder in self.outcomes or self._summary(run).exists()
+
+    def present(self, runs: list[Run]) -> list[Outcome]:
+        """Of those that are there."""
+        return [self.outcome(run) for run in runs if self.has(run)]
+
+    def make(self) -> None:
+        """Trains what is not there. Raises TestbedError with what `train` says."""
+        for run in self.wanted:
+            if self.has(run):
+                continue
+            if self.choice.minutes is not None and self._minutes() >= self.choice.minutes:
+                say(f"{self.choice.minutes:g} minutes are over: {self._left()} runs are left")
+                return
+            self._train(run)
+
+    def outcome(self, run: Run) -> Outcome:
+        """Of a run that is there."""
+        if run.folder not in self.outcomes:
+            self.outcomes[run.folder] = _read(self.folder / run.folder)
+        return self.outcomes[run.folder]
+
+    def _summary(self, run: Run) -> Path:
+        return self.folder / run.folder / "summary.json"
+
+    def _minutes(self) -> float:
+        return (time.monotonic() - self.begun) / 60
+
+    def _left(self) -> int:
+        return sum(not self.has(run) for run in self.wanted)
+
+    def _train(self, run: Run) -> None:
+        out = self.folder / run.folder
+        chosen = [self.choice.data if word == CIFAR else word for word in run.options]
+        words = [emulation.program(), "train", *chosen, "--seed", run.seed, "--out", out]
         begun = time.monotonic()
         done = subprocess.run(
             [str(w) for w in [*words, "--overwrite", "--quiet"]], capture_output=True, text=True
@@ -102,9 +194,19 @@ class Runs:
             shutil.rmtree(out, ignore_errors=True)
             raise TestbedError(f"{run.name}: {done.stderr.strip()}")
         self.made += 1
-        left = sum(not (self.folder / r.folder / "summary.json").exists() for r in self.wanted)
-        each = (time.monotonic() - self.begun) / self.made
-        say(
-            f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
-            + (f"; {left} more runs, about {left * each / 60:.0f} min" if left else "")
-        )
+        said = f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
+        if left := self._left():
+            said += f"; {left} more, about {left * self._minutes() / self.made:.0f} min"
+        say(said)
+
+
+def _read(folder: Path) -> Outcome:
+    summary = json.loads((folder / "summary.json").read_text())
+    kept = {key: summary[key] for key in OF_SUMMARY if key in summary}
+    kept["epochs"] = [
+        {key: epoch[key] for key in OF_EPOCH if key in epoch}
+        for epoch in summary.get("epochs", [])
+    ]
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    steps = [{key: line[key] for key in OF_STEP} for line in lines if "variance" in line]
+    return Outcome(kept, steps, provenance.machine())

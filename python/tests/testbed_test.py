@@ -120,7 +120,7 @@ class Table3Test(unittest.TestCase):
 
     def table(self, quick=True):
         with mock.patch.object(emulation, "has_namespaces", return_value=True):
-            return table3.Table3(testbed.load(SOURCES), self.out, quick)
+            return table3.Table3(testbed.load(SOURCES), self.out, training.Choice(quick))
 
     def run_fake(self, quick=True):
         air = FakeAir(1727962)
@@ -211,7 +211,7 @@ class DagcTest(unittest.TestCase):
             dagc.reached([(1, 1, 10)], 20)
 
     def test_every_scheme_is_run_as_it_was_published(self):
-        experiment = dagc.Dagc(None, Path("unused"), True, "generated")
+        experiment = dagc.Dagc(None, Path("unused"), training.Choice(True))
         words = experiment.one("ACCORDION", dagc.Setting(10, 0.1), 2).options
         pairs = dict(zip(words[::2], words[1::2], strict=True))
         for name, value in (("every", "10"), ("batch", "64"), ("lr", "0.01"), ("ratio", "0.1")):
@@ -241,7 +241,7 @@ class Table4Test(unittest.TestCase):
         self.assertIn("ResNet-20: TernGrad does not converge", wrong)
 
     def test_runs_have_one_global_batch(self):
-        experiment = table4.Table4(None, Path("unused"), False, "cifar")
+        experiment = table4.Table4(None, Path("unused"), training.Choice(False, "cifar"))
         for cell in experiment.cells:
             words = experiment.one(cell, 1).options
             pairs = dict(zip(words[::2], words[1::2], strict=True))
@@ -306,10 +306,10 @@ class LevelsTest(unittest.TestCase):
                 self.assertEqual(above[-1], "1")
 
     def test_full_runs_have_every_way_of_every_scheme_and_quick_ones_no_memory(self):
-        full = levels.Levels(None, Path("unused"), False, "cifar")
+        full = levels.Levels(None, Path("unused"), training.Choice(False, "cifar"))
         ways = {(s.clipped, s.memory) for s in full.schemes if s.name == "ORQ"}
         self.assertEqual(len(ways), 4)
-        quick = levels.Levels(None, Path("unused"), True, "generated")
+        quick = levels.Levels(None, Path("unused"), training.Choice(True))
         self.assertFalse(any(s.memory for s in quick.schemes))
         words = quick.one(quick.networks[0], quick.schemes[1], 1).options
         pairs = dict(zip(words[::2], words[1::2], strict=True))
@@ -326,37 +326,107 @@ class LevelsTest(unittest.TestCase):
             self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
 
 
+class FakeTraining:
+    """Stands in for `train`: a run ends at once, with an accuracy that is its number."""
+
+    def __init__(self):
+        self.calls = []
+
+    def run(self, words, **_):
+        self.calls.append(words)
+        out = Path(words[words.index("--out") + 1])
+        out.mkdir(parents=True)
+        count = len(self.calls)
+        epochs = [{"test_accuracy": count, "bytes_up": 1, "train_loss": 1.0, "seconds": {}}]
+        summary = {"test_accuracy": count, "nmse": 0.5, "steps": 2, "bytes_up": 9}
+        summary |= {
+            "skipped_steps": 0,
+            "epochs": epochs,
+            "steps_per_epoch": 10,
+            "world_size": 2,
+            "layers": [1],
+        }
+        (out / "summary.json").write_text(json.dumps(summary))
+        (out / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "variance": 3}\n')
+        return mock.Mock(returncode=0)
+
+
 class RunsTest(unittest.TestCase):
-    def test_a_run_is_made_once_and_its_failure_is_told(self):
-        with tempfile.TemporaryDirectory() as folder:
-            run = training.Run("a, b", training.options(steps=2, model="mlp"))
-            other = training.Run("a, b", training.options(steps=3, model="mlp"))
-            self.assertNotEqual(run.folder, other.folder)
-            runs = training.Runs(Path(folder), [run])
-            calls = []
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+        self.training = FakeTraining()
+        for patch in (
+            mock.patch.object(training.subprocess, "run", self.training.run),
+            mock.patch.object(training, "say"),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
 
-            def finished(words, **_):
-                calls.append(words)
-                out = Path(words[words.index("--out") + 1])
-                out.mkdir()
-                (out / "summary.json").write_text('{"steps": 2}')
-                (out / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
-                return mock.Mock(returncode=0)
+    def test_a_run_is_made_once_and_little_of_it_is_kept(self):
+        run = training.Run("a, b", training.options(steps=2, model="mlp"))
+        other = training.Run("a, b", training.options(steps=3, model="mlp"))
+        self.assertNotEqual(run.folder, other.folder)
+        for _ in range(2):
+            runs = training.Runs(self.out, [run], training.Choice())
+            runs.make()
+            told = runs.outcome(run)
+            self.assertEqual(told.steps, [{"step": 2, "variance": 3}])
+            self.assertNotIn("layers", told.summary)
+        self.assertEqual(len(self.training.calls), 1)
+        self.assertEqual(self.training.calls[0][2:6], ["--steps", "2", "--model", "mlp"])
 
-            with (
-                mock.patch.object(training.subprocess, "run", finished),
-                mock.patch.object(training, "say"),
-            ):
-                for _ in range(2):
-                    self.assertEqual(len(runs.outcome(run).steps), 2)
-            self.assertEqual(len(calls), 1)
-            self.assertEqual(calls[0][2:6], ["--steps", "2", "--model", "mlp"])
-            failed = mock.Mock(returncode=2, stderr="invalid argument: no")
-            with (
-                mock.patch.object(training.subprocess, "run", return_value=failed),
-                self.assertRaisesRegex(testbed.TestbedError, "a, b: invalid argument: no"),
-            ):
-                runs.outcome(other)
+    def test_a_failure_is_told(self):
+        run = training.Run("a, b", training.options(steps=2))
+        failed = mock.Mock(returncode=2, stderr="invalid argument: no")
+        with (
+            mock.patch.object(training.subprocess, "run", return_value=failed),
+            self.assertRaisesRegex(testbed.TestbedError, "a, b: invalid argument: no"),
+        ):
+            training.Runs(self.out, [run], training.Choice()).make()
+
+    def test_known_runs_are_not_made_again_wherever_the_images_lie(self):
+        there = table4.Table4(None, self.out / "there", training.Choice(True, "/a/cifar"))
+        first = there.run()
+        self.assertIn("/a/cifar", self.training.calls[0])
+        count = len(self.training.calls)
+        known = training.Choice(True, "/b/cifar", known=self.out / "there")
+        here = table4.Table4(None, self.out / "here", known)
+        self.assertEqual(here.run(), first)
+        self.assertEqual(len(self.training.calls), count)
+        self.assertEqual(
+            (self.out / "here/table4.runs.jsonl").read_text(),
+            (self.out / "there/table4.runs.jsonl").read_text(),
+        )
+
+    def test_after_the_given_minutes_what_is_there_is_shown(self):
+        choice = training.Choice(True, minutes=0)
+        with self.assertRaisesRegex(testbed.TestbedError, "more --minutes"):
+            table4.Table4(None, self.out, choice).run()
+        clock = iter(range(0, 10_000, 60))
+        with mock.patch.object(training.time, "monotonic", lambda: next(clock)):
+            choice = training.Choice(True, minutes=5)
+            result = levels.Levels(None, self.out, choice).run()
+        self.assertEqual([row["scheme"] for row in result["rows"]][:1], ["fp32"])
+        self.assertIn("not made yet", result["left_out"][-1])
+        self.assertEqual(result["checks"], [])  # no claim has all its schemes
+        self.assertIn("| fp32 |", levels_show.text(result))
+        levels_show.draw(result, self.out / "levels")
+        whole = levels.Levels(None, self.out, training.Choice(True)).run()
+        self.assertGreater(len(whole["checks"]), 5)
+        self.assertNotIn("not made yet", whole["left_out"][-1])
+
+    def test_a_seed_of_dagc_counts_once_all_schemes_have_it(self):
+        experiment = dagc.Dagc(None, self.out, training.Choice())
+        runs = [experiment.one(scheme, dagc.SETTINGS[0], 1) for scheme in dagc.SCHEMES]
+        with mock.patch.object(experiment, "make") as make:
+            make.return_value = training.Runs(self.out, runs, training.Choice())
+            make.return_value.make()
+            result = experiment.run()
+        self.assertEqual(len(result["rows"]), len(dagc.SCHEMES))
+        self.assertEqual(result["rows"][0]["skew"], 100)
+        dagc.draw(result, self.out / "dagc")
 
 
 if __name__ == "__main__":
