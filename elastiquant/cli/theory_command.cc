@@ -9,6 +9,7 @@
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/gossip_rates.h"
+#include "elastiquant/cli/lazy_uploads.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/cli/theory_report.h"
 #include "elastiquant/theory/communication_cost.h"
@@ -25,6 +26,8 @@ struct TheoryOptions {
   theory::SgdProblem problem;
   double target = 0.1;
   GossipRateOptions gossip;
+  bool uploads = false;
+  LazyUploadOptions lazy;
   bool json = false;
   std::string plot;
   std::string python;
@@ -248,7 +251,18 @@ Status RunGossip(const TheoryOptions& options) {
   return {};
 }
 
+Status RunUploads(const TheoryOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const Json found, LazyUploads(options.lazy));
+  if (options.json) {
+    fmt::print("{}\n", found.dump(2));
+  } else {
+    PrintLazyUploads(found);
+  }
+  return {};
+}
+
 Status Run(const TheoryOptions& options) {
+  if (options.uploads) return RunUploads(options);
   if (!options.gossip.graph.empty()) return RunGossip(options);
   EQ_ASSIGN_OR_RETURN(const TheoryReport report, MakeTheoryReport(options.setting));
   Json json = ToJson(report);
@@ -274,7 +288,8 @@ constexpr char kTheoryExample[] =
     "  elastiquant theory --levels minimax --bits 3 --json\n"
     "  elastiquant theory --link 20mbit,10ms --workers 4 --parameters 270000 --target 0.05\n"
     "  elastiquant theory --norm l2 --bucket 512 --plot theory.png\n"
-    "  elastiquant theory --graph ring --nodes 8 --codec dither:bits=1";
+    "  elastiquant theory --graph ring --nodes 8 --codec dither:bits=1\n"
+    "  elastiquant theory --uploads";
 
 void AddGossipOptions(CLI::App* app, GossipRateOptions* o) {
   app->add_option("--graph", o->graph,
@@ -288,6 +303,18 @@ void AddGossipOptions(CLI::App* app, GossipRateOptions* o) {
                   "Learning rate times curvature of the quadratics on --graph, below 1")
       ->capture_default_str()
       ->check(CLI::Range(1e-3, .999));
+}
+
+void AddUploadOptions(CLI::App* app, TheoryOptions* o) {
+  app->add_flag("--uploads", o->uploads,
+                "In place of a quantiser: how often workers send under lag-wk, lag-ps, laq and "
+                "lasg, on logistic regression as published");
+  app->add_option("--regressions", o->lazy.workers, "Workers of --uploads, each with a loss")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64));
+  app->add_option("--gap", o->lazy.gap, "Gap from the least loss that ends a run of --uploads")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-10, .999));
 }
 
 void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
@@ -336,6 +363,7 @@ Command MakeTheoryCommand(CLI::App& program) {
       ->capture_default_str();
   AddProblemOptions(app, options.get());
   AddGossipOptions(app, &options->gossip);
+  AddUploadOptions(app, options.get());
   app->add_flag("--json", options->json, "Print a JSON object");
   app->add_option("--plot", options->plot,
                   "Draw variance against bits for families of levels: PLOT.png and .svg, and "

@@ -1,0 +1,273 @@
+#include "elastiquant/cli/lazy_uploads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "elastiquant/base/random.h"
+#include "elastiquant/protocol/lazy.h"
+
+namespace elastiquant::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Doubles = std::vector<double>;
+
+constexpr size_t kSamples = 50, kFeatures = 50;
+constexpr double kRidge = 1e-3;
+constexpr int64_t kMostSteps = 100000;
+
+double Dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// One worker's loss: the mean of log(1 + exp(-y <x, w>)), and a ridge.
+class Regression {
+ public:
+  Regression(size_t worker, uint64_t seed)
+      : smoothness_(std::pow(std::pow(1.3, worker) + 1, 2)),
+        x_(kSamples, Doubles(kFeatures)),
+        y_(kSamples) {
+    const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, worker, 0, 0));
+    uint32_t draws = 0;
+    const auto draw = [&] {
+      return 2 * static_cast<double>(UniformFloat(RandomBits(keys, draws++))) - 1;
+    };
+    for (Doubles& x : x_) std::ranges::generate(x, draw);
+    // All workers' labels follow the same direction, with noise.
+    for (size_t i = 0; i < kSamples; ++i) y_[i] = x_[i][0] + x_[i][1] + draw() > 0 ? 1 : -1;
+    // The curvature is at most a quarter of that of the features' squares.
+    const double factor = std::sqrt(4 * (smoothness_ - kRidge) / LargestSquare());
+    for (Doubles& x : x_) {
+      for (double& v : x) v *= factor;
+    }
+  }
+
+  double smoothness() const { return smoothness_; }
+
+  double Loss(std::span<const double> w, Doubles* gradient) const {
+    for (size_t i = 0; i < kFeatures; ++i) (*gradient)[i] = kRidge * w[i];
+    double loss = kRidge / 2 * Dot(w, w);
+    for (size_t s = 0; s < kSamples; ++s) {
+      const double margin = y_[s] * Dot(x_[s], w);
+      loss += std::log1p(std::exp(-std::abs(margin))) / kSamples;
+      if (margin < 0) loss -= margin / kSamples;
+      const double slope = -y_[s] / (1 + std::exp(margin)) / kSamples;
+      for (size_t i = 0; i < kFeatures; ++i) (*gradient)[i] += slope * x_[s][i];
+    }
+    return loss;
+  }
+
+ private:
+  // The largest eigenvalue of X^T X / n, by powers.
+  double LargestSquare() const {
+    Doubles v(kFeatures, 1), next(kFeatures);
+    double largest = 0;
+    for (int k = 0; k < 500; ++k) {
+      std::ranges::fill(next, 0);
+      for (const Doubles& x : x_) {
+        const double along = Dot(x, v) / kSamples;
+        for (size_t i = 0; i < kFeatures; ++i) next[i] += along * x[i];
+      }
+      largest = std::sqrt(Dot(next, next));
+      for (size_t i = 0; i < kFeatures; ++i) v[i] = next[i] / largest;
+    }
+    return largest;
+  }
+
+  double smoothness_;
+  std::vector<Doubles> x_;
+  Doubles y_;
+};
+
+// The workers' problem: the mean of their losses.
+struct Problem {
+  std::vector<Regression> workers;
+  double rate = 0, least = 0;
+
+  double Loss(std::span<const double> w, Doubles* gradient) const {
+    Doubles own(kFeatures);
+    std::ranges::fill(*gradient, 0);
+    double loss = 0;
+    for (const Regression& worker : workers) {
+      loss += worker.Loss(w, &own) / static_cast<double>(workers.size());
+      for (size_t i = 0; i < kFeatures; ++i) {
+        (*gradient)[i] += own[i] / static_cast<double>(workers.size());
+      }
+    }
+    return loss;
+  }
+};
+
+// Nesterov's method for strongly convex losses, until nothing moves.
+double LeastLoss(const Problem& problem) {
+  const double root = std::sqrt(kRidge * problem.rate);
+  Doubles w(kFeatures), at = w, gradient(kFeatures);
+  for (int k = 0; k < 20000; ++k) {
+    problem.Loss(at, &gradient);
+    if (Dot(gradient, gradient) < 1e-26) break;
+    for (size_t i = 0; i < kFeatures; ++i) {
+      const double next = at[i] - problem.rate * gradient[i];
+      at[i] = next + (1 - root) / (1 + root) * (next - w[i]);
+      w[i] = next;
+    }
+  }
+  return problem.Loss(w, &gradient);
+}
+
+Problem MakeProblem(const LazyUploadOptions& options) {
+  Problem problem;
+  double smoothness = 0;
+  for (size_t m = 0; m < options.workers; ++m) {
+    smoothness += problem.workers.emplace_back(m, options.seed).smoothness();
+  }
+  problem.rate = static_cast<double>(options.workers) / smoothness;
+  problem.least = LeastLoss(problem);
+  return problem;
+}
+
+struct Rule {
+  const char* name;
+  LazyRule rule;
+  const char* codec;
+  double weight;             // xi, as published
+  int64_t most_silent = 100;  // 0: it sends always
+};
+constexpr Rule kRules[] = {
+    {"gradient descent", LazyRule::kLagWk, "fp32", .1, 0},
+    {"lag-wk", LazyRule::kLagWk, "fp32", .1},
+    {"lag-ps", LazyRule::kLagPs, "fp32", 1},
+    {"laq", LazyRule::kLaq, "laq:bits=4", .08},
+    {"lasg", LazyRule::kLasg, "fp32", .1},
+};
+
+std::vector<float> AsFloats(const Doubles& values) { return {values.begin(), values.end()}; }
+
+// The workers of one run, in step with each other.
+struct Descent {
+  const Problem& problem;
+  std::vector<Lazy> workers = {};
+  Doubles w = Doubles(kFeatures), gradient = Doubles(kFeatures);
+  size_t bytes = 0;
+
+  Status Step() {
+    std::vector<std::vector<uint8_t>> messages;
+    for (size_t m = 0; m < workers.size(); ++m) {
+      EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> message, Message(m));
+      messages.emplace_back(message.begin(), message.end());
+      bytes += message.size();
+    }
+    std::optional<LazyApply> apply;
+    for (Lazy& worker : workers) {
+      for (size_t from = 0; from < messages.size(); ++from) {
+        EQ_ASSIGN_OR_RETURN(apply,
+                            worker.OnMessage(static_cast<int>(from), messages[from]));
+      }
+    }
+    double squares = 0;
+    for (size_t i = 0; i < kFeatures; ++i) {
+      const double move = problem.rate * static_cast<double>(apply->mean[i]);
+      squares += move * move;
+      w[i] -= move;
+    }
+    for (Lazy& worker : workers) worker.OnMoved(squares, problem.rate);
+    return {};
+  }
+
+  Result<std::span<const uint8_t>> Message(size_t m) {
+    problem.workers[m].Loss(w, &gradient);
+    const std::vector<float> here = AsFloats(gradient), weights = AsFloats(w);
+    std::vector<float> there;
+    if (workers[m].wants_reference()) {
+      const std::span<const float> last = workers[m].last_weights();
+      problem.workers[m].Loss(Doubles(last.begin(), last.end()), &gradient);
+      there = AsFloats(gradient);
+    }
+    return workers[m].OnGradient({.gradient = here, .weights = weights, .reference = there});
+  }
+};
+
+Result<Json> RowOfRule(const Rule& c, const Problem& problem, double gap,
+                   uint64_t seed) {
+  Descent descent{.problem = problem};
+  for (size_t m = 0; m < problem.workers.size(); ++m) {
+    EQ_ASSIGN_OR_RETURN(
+        Lazy worker, Lazy::Make({.rule = c.rule,
+                                 .rank = static_cast<int>(m),
+                                 .world_size = static_cast<int>(problem.workers.size()),
+                                 .elements = kFeatures,
+                                 .codec = c.codec,
+                                 .seed = seed,
+                                 .weight = c.weight,
+                                 .most_silent = c.most_silent,
+                                 .smoothness = problem.workers[m].smoothness()}));
+    descent.workers.push_back(std::move(worker));
+  }
+  int64_t steps = 0;
+  Doubles gradient(kFeatures);
+  while (problem.Loss(descent.w, &gradient) - problem.least > gap && steps < kMostSteps) {
+    EQ_RETURN_IF_ERROR(descent.Step());
+    ++steps;
+  }
+  size_t uploads = 0;
+  Json by_worker = Json::array();
+  for (const Lazy& worker : descent.workers) {
+    uploads += worker.uploads();
+    by_worker.push_back(worker.uploads());
+  }
+  return Json{{"rule", c.name},
+              {"codec", c.codec},
+              {"steps", steps < kMostSteps ? Json(steps) : Json(nullptr)},
+              {"uploads", uploads},
+              {"uploads_by_worker", std::move(by_worker)},
+              {"bytes", descent.bytes}};
+}
+
+}  // namespace
+
+Result<Json> LazyUploads(const LazyUploadOptions& o) {
+  if (o.workers < 2 || o.workers > 64) {
+    return InvalidArgument("workers must be from 2 to 64");
+  }
+  if (!(o.gap >= 1e-10 && o.gap < 1)) {
+    return InvalidArgument("the gap must be from 1e-10, which floats can tell, to below 1");
+  }
+  const Problem problem = MakeProblem(o);
+  Json rows = Json::array();
+  for (const Rule& rule : kRules) {
+    EQ_ASSIGN_OR_RETURN(Json row, RowOfRule(rule, problem, o.gap, o.seed));
+    rows.push_back(std::move(row));
+  }
+  return Json{{"workers", o.workers}, {"gap", o.gap}, {"seed", o.seed}, {"rows", rows}};
+}
+
+void PrintLazyUploads(const Json& found) {
+  fmt::print(
+      "Logistic regression on {} workers of unequal smoothness, until the loss is within {:g} "
+      "of the least\n\n{:<18} {:<12} {:>8} {:>9} {:>12} {:>10}   uploads by worker\n",
+      found["workers"].get<size_t>(), found["gap"].get<double>(), "", "codec", "steps",
+      "uploads", "times fewer", "kB");
+  const Json& rows = found["rows"];
+  const auto every = rows[0]["uploads"].get<double>();
+  for (const Json& row : rows) {
+    std::string by_worker;
+    for (const Json& uploads : row["uploads_by_worker"]) {
+      by_worker += fmt::format(" {}", uploads.get<size_t>());
+    }
+    fmt::print("{:<18} {:<12} {:>8} {:>9} {:>12.1f} {:>10.0f}  {}\n",
+               row["rule"].get<std::string>(), row["codec"].get<std::string>(),
+               row["steps"].is_null() ? "-" : fmt::format("{}", row["steps"].get<int64_t>()),
+               row["uploads"].get<size_t>(), every / row["uploads"].get<double>(),
+               row["bytes"].get<double>() / 1e3, by_worker);
+  }
+  fmt::print("\nA silent worker's message is a header of {} bytes, which kB has in it.\n",
+             Lazy::kHeaderBytes);
+}
+
+}  // namespace elastiquant::cli
