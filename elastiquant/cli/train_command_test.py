@@ -10,7 +10,6 @@ import random
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,40 +18,31 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+import train_testing
+from train_testing import PROGRAM, lines, run, summary, weights
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
 STEPS = 12
 COMMON = {
-    "--model": "resnet20",
-    "--generated-train": "384",
-    "--generated-test": "64",
-    "--batch": "8",
-    "--seed": "3",
-    "--lr": "0.05",
-    "--workers": "2",
-    "--codec": "elastic:bits=4",
-    "--checkpoint-every": "4",
-    "--steps": str(STEPS),
-    "--measure-every": "5",
+    "model": "resnet20",
+    "generated_train": "384",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+    "workers": "2",
+    "codec": "elastic:bits=4",
+    "checkpoint_every": "4",
+    "steps": str(STEPS),
+    "measure_every": "5",
 }
 
 
 def command_line(out, *flags, **options):
-    """options override COMMON: max_skipped=3 is --max-skipped 3, workers=None leaves it out."""
-    named = {"--" + name.replace("_", "-"): value for name, value in options.items()}
-    words = [PROGRAM, "train", "--out", str(out), *flags]
-    for name, value in (COMMON | named).items():
-        words += [] if value is None else [name, str(value)]
-    return words
-
-
-def run(command):
-    """The finished process; stdout and stderr as text."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return train_testing.command_line(COMMON, out, *flags, **options)
 
 
 def train(out, *flags, **options):
-    return run(command_line(out, *flags, **options))
+    return run(command_line(out, *flags, **options), timeout=120)
 
 
 def start(out, *flags, **options):
@@ -66,41 +56,21 @@ def start(out, *flags, **options):
     )
 
 
-def summary(out):
-    return json.loads((out / "summary.json").read_text())
-
-
 def metrics(out):
     """The lines of metrics.jsonl without what depends on the clock."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
+    found = lines(out)
+    for line in found:
         del line["seconds"], line["images_per_second"]
-    return lines
+    return found
 
 
 def certificate(out):
-    return [json.loads(line) for line in (out / "certificate.jsonl").read_text().splitlines()]
+    return lines(out, "certificate.jsonl")
 
 
 def steps_done(out):
     file = out / "metrics.jsonl"
     return len(file.read_text().splitlines()) if file.exists() else 0
-
-
-def weights(checkpoint):
-    """All parameters of a checkpoint by name, read by the published layout of safetensors."""
-    data = checkpoint.read_bytes()
-    begin = 8 + struct.unpack_from("<Q", data)[0]
-    parameters = {}
-    for name, entry in json.loads(data[8:begin]).items():
-        if name == "__metadata__" or name.startswith("optimizer.") or "running_" in name:
-            continue
-        if entry["dtype"] == "F32":
-            at, end = (begin + offset for offset in entry["data_offsets"])
-            values = np.frombuffer(data[at:end], np.float32)
-            assert values.size == np.prod(entry["shape"], dtype=int), (name, entry)
-            parameters[name] = values
-    return parameters
 
 
 def workers_of(process):

@@ -3,69 +3,48 @@
 usage: train_data_test.py PROGRAM [unittest arguments]
 """
 
-import json
-import os
-import struct
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 import numpy as np
+import train_testing
+from train_testing import summary
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
 STEPS = 9
 BATCH = 8
 WORKERS = 3
 IMAGES = 144
 STEP_HEADER = 16  # bytes before each message
 COMMON = {
-    "--model": "resnet20",
-    "--generated-train": str(IMAGES),
-    "--generated-test": "64",
-    "--batch": str(BATCH),
-    "--seed": "3",
-    "--lr": "0.05",
-    "--workers": str(WORKERS),
-    "--algorithm": "quantised-data",
-    "--samples": "pixels:bits=4",
-    "--steps": str(STEPS),
-    "--checkpoint-every": "4",
-    "--check-replicas": "every",
+    "model": "resnet20",
+    "generated_train": str(IMAGES),
+    "generated_test": "64",
+    "batch": str(BATCH),
+    "seed": "3",
+    "lr": "0.05",
+    "workers": str(WORKERS),
+    "algorithm": "quantised-data",
+    "samples": "pixels:bits=4",
+    "steps": str(STEPS),
+    "checkpoint_every": "4",
+    "check_replicas": "every",
 }
 
 
 def train(out, *flags, **options):
-    """options override COMMON: samples="jpeg" is --samples jpeg, samples=None leaves it out."""
-    named = {"--" + name.replace("_", "-"): value for name, value in options.items()}
-    words = [PROGRAM, "train", "--out", str(out), "--quiet", *flags]
-    for name, value in (COMMON | named).items():
-        words += [] if value is None else [name, str(value)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-
-
-def summary(out):
-    return json.loads((out / "summary.json").read_text())
+    words = train_testing.command_line(COMMON, out, "--quiet", *flags, **options)
+    return train_testing.run(words)
 
 
 def losses(out):
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return [line["loss"] for line in train_testing.lines(out)]
 
 
 def weights(out):
     """All parameters of the last checkpoint, one after the other."""
-    data = (out / f"checkpoint-{STEPS}.safetensors").read_bytes()
-    begin = 8 + struct.unpack_from("<Q", data)[0]
-    values = []
-    for name, entry in sorted(json.loads(data[8:begin]).items()):
-        if name == "__metadata__" or name.startswith("optimizer.") or "running_" in name:
-            continue
-        if entry["dtype"] == "F32":
-            at, end = (begin + offset for offset in entry["data_offsets"])
-            values.append(np.frombuffer(data[at:end], np.float32))
-    return np.concatenate(values)
+    by_name = train_testing.weights(out / f"checkpoint-{STEPS}.safetensors")
+    return np.concatenate([by_name[name] for name in sorted(by_name)])
 
 
 class DataTest(unittest.TestCase):

@@ -3,27 +3,25 @@
 usage: train_gossip_test.py PROGRAM [unittest arguments]
 """
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
+import train_testing
+from train_testing import summary
+
 WORKERS = 4
 STEPS = 8
 COMMON = {
-    "--model": "mlp",
-    "--generated-train": "512",
-    "--generated-test": "64",
-    "--batch": "8",
-    "--seed": "3",
-    "--lr": "0.05",
-    "--workers": str(WORKERS),
-    "--steps": str(STEPS),
-    "--threads": "1",
+    "model": "mlp",
+    "generated_train": "512",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+    "workers": str(WORKERS),
+    "steps": str(STEPS),
+    "threads": "1",
 }
 # With a graph that suits each.
 ALGORITHMS = {
@@ -42,16 +40,8 @@ ALGORITHMS = {
 
 
 def train(out, *flags, **options):
-    """options override COMMON: gossip_step=1 is --gossip-step 1."""
-    named = {"--" + name.replace("_", "-"): str(value) for name, value in options.items()}
-    words = [PROGRAM, "train", "--out", str(out), "--quiet", *flags]
-    for name, value in (COMMON | named).items():
-        words += [name, value]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-
-
-def summary(out):
-    return json.loads((out / "summary.json").read_text())
+    words = train_testing.command_line(COMMON, out, "--quiet", *flags, **options)
+    return train_testing.run(words)
 
 
 class GossipTest(unittest.TestCase):

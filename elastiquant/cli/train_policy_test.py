@@ -4,48 +4,35 @@ usage: train_policy_test.py PROGRAM [unittest arguments]
 """
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
+import train_testing
+from train_testing import PROGRAM, lines, summary
+
 STEPS = 8
 WORKERS = 3
 COMMON = {
-    "--model": "resnet20",
-    "--generated-train": "384",
-    "--generated-test": "64",
-    "--batch": "8",
-    "--seed": "3",
-    "--lr": "0.05",
-    "--workers": str(WORKERS),
-    "--partition": "volumes:skew=10",
-    "--steps": str(STEPS),
-    "--measure-every": "3",
-    "--check-replicas": "every",
+    "model": "resnet20",
+    "generated_train": "384",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+    "workers": str(WORKERS),
+    "partition": "volumes:skew=10",
+    "steps": str(STEPS),
+    "measure_every": "3",
+    "check_replicas": "every",
     # Biases in fp32 would count in bits_per_coordinate.
-    "--exact": "none",
+    "exact": "none",
 }
 
 
 def train(out, *flags, **options):
-    """options override COMMON: bits_policy="noise" is --bits-policy noise."""
-    named = {"--" + name.replace("_", "-"): str(value) for name, value in options.items()}
-    words = [PROGRAM, "train", "--out", str(out), "--quiet", *flags]
-    for name, value in (COMMON | named).items():
-        words += [name, value]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-
-
-def summary(out):
-    return json.loads((out / "summary.json").read_text())
-
-
-def lines(out):
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    words = train_testing.command_line(COMMON, out, "--quiet", *flags, **options)
+    return train_testing.run(words)
 
 
 def decisions(out):
@@ -54,8 +41,7 @@ def decisions(out):
 
 def ratios(*arguments):
     words = [PROGRAM, "ratios", "--json", *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["ratios"]
+    return json.loads(train_testing.run(words).stdout)["ratios"]
 
 
 class PolicyTest(unittest.TestCase):

@@ -1,0 +1,49 @@
+"""What the tests of `elastiquant train` have in common. Takes PROGRAM off the command line."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+
+
+def command_line(common, out, *flags, **options):
+    """options override `common`, which is of the same kind: max_skipped=3 is --max-skipped 3,
+    and workers=None leaves --workers out."""
+    words = [PROGRAM, "train", "--out", str(out), *flags]
+    for name, value in (common | options).items():
+        words += [] if value is None else ["--" + name.replace("_", "-"), str(value)]
+    return words
+
+
+def run(command, timeout=300):
+    """The finished process; stdout and stderr as text."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def summary(out):
+    return json.loads((out / "summary.json").read_text())
+
+
+def lines(out, name="metrics.jsonl"):
+    return [json.loads(line) for line in (out / name).read_text().splitlines()]
+
+
+def weights(checkpoint):
+    """All parameters of a checkpoint by name, read by the published layout of safetensors."""
+    data = checkpoint.read_bytes()
+    begin = 8 + struct.unpack_from("<Q", data)[0]
+    parameters = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__" or name.startswith("optimizer.") or "running_" in name:
+            continue
+        if entry["dtype"] == "F32":
+            at, end = (begin + offset for offset in entry["data_offsets"])
+            values = np.frombuffer(data[at:end], np.float32)
+            assert values.size == np.prod(entry["shape"], dtype=int), (name, entry)
+            parameters[name] = values
+    return parameters
