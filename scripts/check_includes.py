@@ -55,7 +55,10 @@ TORCH_FLOORS = {"c10d", "ddp", "data", "models", "runs", "train", "cli"}
 
 # Folders within a floor are families: one may include itself and what lies at the floor's root,
 # and the root may include no family. These may stand on others, too.
-FAMILIES = {("kernels", "dither"): {"rans"}}  # dithered symbols are coded with rANS
+FAMILIES = {
+    ("kernels", "dither"): {"rans"},  # dithered symbols are coded with rANS
+    ("train", "runners"): {"codecs"},  # which a worker chooses for itself
+}
 
 INCLUDE = re.compile(
     r'^\s*#\s*include\s*(?:"(elastiquant/)(\w+)/(?:(\w+)/)?|[<"](torch|ATen|c10)/)'

@@ -136,7 +136,7 @@ struct Rule {
   const char* name;
   LazyRule rule;
   const char* codec;
-  double weight;             // xi, as published
+  double weight;              // xi, as published
   int64_t most_silent = 100;  // 0: it sends always
 };
 constexpr Rule kRules[] = {
@@ -166,8 +166,7 @@ struct Descent {
     std::optional<LazyApply> apply;
     for (Lazy& worker : workers) {
       for (size_t from = 0; from < messages.size(); ++from) {
-        EQ_ASSIGN_OR_RETURN(apply,
-                            worker.OnMessage(static_cast<int>(from), messages[from]));
+        EQ_ASSIGN_OR_RETURN(apply, worker.OnMessage(static_cast<int>(from), messages[from]));
       }
     }
     double squares = 0;
@@ -193,20 +192,19 @@ struct Descent {
   }
 };
 
-Result<Json> RowOfRule(const Rule& c, const Problem& problem, double gap,
-                   uint64_t seed) {
+Result<Json> RowOfRule(const Rule& c, const Problem& problem, double gap, uint64_t seed) {
   Descent descent{.problem = problem};
   for (size_t m = 0; m < problem.workers.size(); ++m) {
-    EQ_ASSIGN_OR_RETURN(
-        Lazy worker, Lazy::Make({.rule = c.rule,
-                                 .rank = static_cast<int>(m),
-                                 .world_size = static_cast<int>(problem.workers.size()),
-                                 .elements = kFeatures,
-                                 .codec = c.codec,
-                                 .seed = seed,
-                                 .weight = c.weight,
-                                 .most_silent = c.most_silent,
-                                 .smoothness = problem.workers[m].smoothness()}));
+    EQ_ASSIGN_OR_RETURN(Lazy worker,
+                        Lazy::Make({.rule = c.rule,
+                                    .rank = static_cast<int>(m),
+                                    .world_size = static_cast<int>(problem.workers.size()),
+                                    .elements = kFeatures,
+                                    .codec = c.codec,
+                                    .seed = seed,
+                                    .weight = c.weight,
+                                    .most_silent = c.most_silent,
+                                    .smoothness = problem.workers[m].smoothness()}));
     descent.workers.push_back(std::move(worker));
   }
   int64_t steps = 0;

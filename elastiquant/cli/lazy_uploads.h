@@ -19,7 +19,8 @@ struct LazyUploadOptions {
 
 // Worker m, from 0, has 50 samples of 50 features, and a loss whose smoothness is at most
 // (1.3^m + 1)^2, with a ridge of .001, as in the synthetic problem of LAG's authors (Chen et
-// al., NeurIPS 2018, section 4). All descend along the mean gradient at the rate 1 / L, with L the mean of these.
+// al., NeurIPS 2018, section 4). All descend along the mean gradient at the rate 1 / L, with L
+// the mean of these.
 //
 // Returns {"workers", "gap", "seed", "rows": [...]}, a row for gradient descent and each rule:
 // "rule", "codec", "steps" until the gap, or null if they are more than 100,000, "uploads" of

@@ -10,6 +10,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/data/loader.h"
+#include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/run_record.h"

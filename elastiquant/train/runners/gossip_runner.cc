@@ -1,4 +1,4 @@
-#include "elastiquant/train/gossip_runner.h"
+#include "elastiquant/train/runners/gossip_runner.h"
 
 #include <algorithm>
 #include <utility>

@@ -15,7 +15,7 @@
 #include "elastiquant/protocol/round_course.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/backward_pass.h"
-#include "elastiquant/train/own_codecs.h"
+#include "elastiquant/train/codecs/own_codecs.h"
 #include "elastiquant/train/runner.h"
 
 namespace elastiquant {

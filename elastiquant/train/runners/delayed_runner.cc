@@ -1,4 +1,4 @@
-#include "elastiquant/train/delayed_runner.h"
+#include "elastiquant/train/runners/delayed_runner.h"
 
 #include <algorithm>
 #include <utility>

@@ -15,8 +15,8 @@
 #include "elastiquant/layers/layer_reduction.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/checkpoint.h"
+#include "elastiquant/train/codecs/worker_codecs.h"
 #include "elastiquant/train/train_options.h"
-#include "elastiquant/train/worker_codecs.h"
 
 namespace elastiquant {
 

@@ -12,7 +12,7 @@
 #include "elastiquant/kernels/norms.h"
 #include "elastiquant/policy/bit_policy.h"
 #include "elastiquant/policy/dither_nmse.h"
-#include "elastiquant/train/worker_codecs.h"
+#include "elastiquant/train/codecs/worker_codecs.h"
 
 namespace elastiquant {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "elastiquant/kernels/norms.h"
 #include "elastiquant/policy/worker_sparsity.h"
-#include "elastiquant/train/worker_codecs.h"
+#include "elastiquant/train/codecs/worker_codecs.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastiquant/train/data_runner.h"
+#include "elastiquant/train/runners/data_runner.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -12,9 +12,9 @@
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/codecs/worker_codecs.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/own_state.h"
-#include "elastiquant/train/worker_codecs.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastiquant/train/local_runner.h"
+#include "elastiquant/train/runners/local_runner.h"
 
 #include <fmt/format.h>
 

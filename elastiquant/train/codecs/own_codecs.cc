@@ -1,4 +1,4 @@
-#include "elastiquant/train/own_codecs.h"
+#include "elastiquant/train/codecs/own_codecs.h"
 
 #include <cmath>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "elastiquant/train/all_reduce_runner.h"
+#include "elastiquant/train/runners/all_reduce_runner.h"
 
 #include <algorithm>
 #include <cstring>

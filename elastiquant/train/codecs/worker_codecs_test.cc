@@ -1,4 +1,4 @@
-#include "elastiquant/train/worker_codecs.h"
+#include "elastiquant/train/codecs/worker_codecs.h"
 
 #include <gmock/gmock.h>
 

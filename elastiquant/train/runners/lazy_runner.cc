@@ -1,4 +1,4 @@
-#include "elastiquant/train/lazy_runner.h"
+#include "elastiquant/train/runners/lazy_runner.h"
 
 #include <algorithm>
 #include <functional>

@@ -12,8 +12,8 @@
 #include "elastiquant/layers/memory_units.h"
 #include "elastiquant/layers/run_codecs.h"
 #include "elastiquant/train/backward_pass.h"
+#include "elastiquant/train/codecs/own_codecs.h"
 #include "elastiquant/train/gradient_variance.h"
-#include "elastiquant/train/own_codecs.h"
 #include "elastiquant/train/runner.h"
 
 namespace elastiquant {

@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "elastiquant/train/algorithm.h"
-#include "elastiquant/train/all_reduce_runner.h"
-#include "elastiquant/train/data_runner.h"
-#include "elastiquant/train/delayed_runner.h"
-#include "elastiquant/train/gossip_runner.h"
-#include "elastiquant/train/lazy_runner.h"
-#include "elastiquant/train/local_runner.h"
+#include "elastiquant/train/runners/all_reduce_runner.h"
+#include "elastiquant/train/runners/data_runner.h"
+#include "elastiquant/train/runners/delayed_runner.h"
+#include "elastiquant/train/runners/gossip_runner.h"
+#include "elastiquant/train/runners/lazy_runner.h"
+#include "elastiquant/train/runners/local_runner.h"
 
 namespace elastiquant {
 
