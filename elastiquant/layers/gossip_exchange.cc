@@ -15,6 +15,11 @@ namespace {
 
 constexpr uint32_t kGossipTag = 7;
 constexpr uint32_t kReplicaTag = 8;
+// What comes, when workers pause, to where a message of a later round was expected.
+constexpr uint8_t kNoMessage[] = {0};
+// Receives of later rounds are posted if a message needs no more room than this: a link takes
+// far longer to send larger ones than to say that there is room.
+constexpr size_t kRoomAhead = 4 << 20;
 
 // Collective. A search takes a while, so worker 0 makes it for all.
 Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
@@ -36,6 +41,10 @@ Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
   EQ_RETURN_IF_ERROR(status);
   std::memcpy(&step, bytes.data(), sizeof(step));
   return step;
+}
+
+bool IsNoMessage(const Incoming& incoming) {
+  return std::ranges::equal(incoming.bytes(), kNoMessage);
 }
 
 }  // namespace
@@ -147,6 +156,10 @@ Status GossipExchange::TakeOne() {
   stats_.wait_seconds += waiting.Seconds();
   const Stopwatch decoding;
   const int from = NodeAt(incoming->from());
+  if (IsNoMessage(*incoming)) {
+    return Unavailable("worker " + std::to_string(from) +
+                       " has paused or ended after fewer rounds than this one");
+  }
   const Result<GossipSends> sends = node_->OnMessage(from, incoming->bytes());
   if (sends.ok()) ++peers_[from].taken;
   stats_.decode_seconds += decoding.Seconds();
@@ -184,17 +197,46 @@ Status GossipExchange::JoinServer() {
   return server_status_;
 }
 
-void GossipExchange::PostReceives(uint64_t round) {
-  for (const int node : node_->MissingIn(round)) {
-    coming_.push_back(comm_->Receive(RankOf(node), kGossipTag, node_->MaxMessageBytes()));
+// How many rounds after this one have their receives posted when it begins. The same on all
+// workers, so that they know of each other's when they pause.
+uint64_t GossipExchange::RoundsAhead(uint64_t round) const {
+  if (round < ahead_from_ || node_->MaxMessageBytes() > kRoomAhead) return 0;
+  return 1 + static_cast<uint64_t>(options_.delay);
+}
+
+void GossipExchange::PostReceivesUntil(uint64_t round) {
+  for (; posted_ < round; ++posted_) {
+    for (const int node : node_->MissingIn(posted_)) {
+      coming_.push_back(comm_->Receive(RankOf(node), kGossipTag, node_->MaxMessageBytes()));
+    }
   }
-  posted_ = std::max(posted_, round + 1);
+}
+
+// All workers are in the same round, and have posted the same rounds: those that expect
+// messages of later ones get something in their place.
+Status GossipExchange::SettleAhead() {
+  for (uint64_t round = node_->round(); round < posted_; ++round) {
+    for (const int node : node_->ReceiversIn(round)) {
+      sent_.push_back(comm_->Send(RankOf(node), kGossipTag, kNoMessage));
+    }
+  }
+  while (!coming_.empty()) {
+    const auto incoming = NextIncoming();
+    EQ_RETURN_IF_ERROR(incoming->Wait().status());
+    if (IsNoMessage(*incoming)) continue;
+    return Unavailable("worker " + std::to_string(NodeAt(incoming->from())) +
+                       " goes on, where this one pauses or ends");
+  }
+  posted_ = node_->round();
+  return {};
 }
 
 Status GossipExchange::Begin() {
   const std::lock_guard lock(mutex_);
   EQ_RETURN_IF_ERROR(server_status_);
-  if (node_->round() >= posted_) PostReceives(node_->round());
+  begun_ = node_->round() + 1;
+  posted_ = std::max(posted_, node_->round());
+  PostReceivesUntil(node_->round() + 1 + RoundsAhead(node_->round()));
   EQ_RETURN_IF_ERROR(Deliver(node_->OnRound()));
   if (node_->is_serving() && !server_.joinable()) server_ = std::thread([this] { Serve(); });
   return {};
@@ -231,12 +273,13 @@ Status GossipExchange::Pause() {
   }
   EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
   while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
+  EQ_RETURN_IF_ERROR(SettleAhead());
   return FlushSent();
 }
 
 Status GossipExchange::Load(const GossipState& state) {
   EQ_RETURN_IF_ERROR(node_->Load(state));
-  posted_ = node_->round();
+  posted_ = begun_ = node_->round();
   return {};
 }
 
@@ -301,12 +344,16 @@ Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int
   };
   if (is_newcomer(options_.rank)) peers_.clear();
   EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
-  if (is_newcomer(options_.rank)) return {};
+  const bool knows = !is_newcomer(options_.rank);
+  EQ_ASSIGN_OR_RETURN(const auto begun,
+                      comm_->AllGather(knows ? std::max(node_->round(), begun_) : 0));
+  ahead_from_ = *std::ranges::max_element(begun);
+  if (!knows) return {};
   EQ_RETURN_IF_ERROR(DropLost(before, newcomers));
-  // In the order in which they will be waited for, and before anything is sent.
-  for (uint64_t r = node_->round() - (node_->is_owed() ? 1 : 0); r < posted_; ++r) {
-    PostReceives(r);
-  }
+  // In the order in which they will be waited for, and before anything is sent. None ahead:
+  // workers may be in different rounds, or pausing.
+  posted_ = node_->round() - (node_->is_owed() ? 1 : 0);
+  PostReceivesUntil(std::max(node_->round(), begun_));
   for (const int node : nodes_) {
     if (node == options_.rank || is_newcomer(node)) continue;
     EQ_RETURN_IF_ERROR(SendAgain(node, taken.at(node)));

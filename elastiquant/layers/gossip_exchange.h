@@ -47,8 +47,9 @@ class GossipExchange {
   // Takes how far the optimiser has moved them, and returns when the round has ended here.
   // Fails with kUnavailable if a worker was lost.
   Status Finish(std::span<const float> moved);
-  // Collective, between two rounds: returns when nothing is under way any more. Must be called
-  // before the last weights are read, and before Save.
+  // Collective, between two rounds, after the same one on all workers: returns when nothing is
+  // under way any more. Must be called before the last weights are read, and before Save.
+  // Workers that are in a round, and wait for one that pauses, fail with kUnavailable.
   Status Pause();
 
   // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here
@@ -90,7 +91,9 @@ class GossipExchange {
   void Keep(const GossipSend& send);
   int RankOf(int node) const;
   int NodeAt(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
-  void PostReceives(uint64_t round);
+  uint64_t RoundsAhead(uint64_t round) const;
+  void PostReceivesUntil(uint64_t round);
+  Status SettleAhead();
   Result<std::map<int, uint64_t>> TakenByOthers();
   Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
   Status SendAgain(int node, uint64_t taken);
@@ -112,10 +115,12 @@ class GossipExchange {
   std::map<int, Peer> peers_;  // by node
   bool keeps_ = false;
   uint64_t posted_ = 0;                          // rounds whose receives have been posted
+  uint64_t ahead_from_ = 0;                      // a round from which all are together again
+  uint64_t begun_ = 0;                           // rounds that have begun here
   bool has_moved_ = false;                       // whether Finish has been called in this round
   std::vector<std::unique_ptr<Transfer>> sent_;  // not yet waited for
-  // Posted, in the order of rounds. A message on its way needs no other to tell its sender that
-  // there is room for it, which would cost two more delays of the link.
+  // Posted, in the order of rounds, of the round under way and of some after it: a sender must
+  // have heard that there is room before its message leaves, and so it has, a round earlier.
   std::deque<std::unique_ptr<Incoming>> coming_;
   ReducerStats stats_;
   uint64_t rounds_ = 0;

@@ -35,6 +35,11 @@ Status Rounds(GossipExchange* gossip, int rank, int rounds, float rate, Vector* 
     for (size_t e = 0; e < x->size(); ++e) moved[e] = rate * (TargetOf(rank, e) - (*x)[e]);
     EQ_RETURN_IF_ERROR(gossip->Finish(moved));
   }
+  return {};
+}
+
+Status RoundsAndPause(GossipExchange* gossip, int rank, int rounds, float rate, Vector* x) {
+  EQ_RETURN_IF_ERROR(Rounds(gossip, rank, rounds, rate, x));
   EQ_RETURN_IF_ERROR(gossip->Pause());
   gossip->CopyWeights(*x);
   return {};
@@ -89,7 +94,7 @@ TEST_P(GossipWorlds, ComeTogetherAndResumeExactly) {
   RunWorld(WorldOptions(kWorkers), [&](Communicator& comm) {
     const auto w = static_cast<size_t>(comm.rank());
     const auto gossip = MakeExchange(&comm, GetParam());
-    Status status = Rounds(gossip.get(), comm.rank(), 20, .1f, &models[w]);
+    Status status = RoundsAndPause(gossip.get(), comm.rank(), 20, .1f, &models[w]);
     ASSERT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(gossip->rounds(), 20u);
     const auto state = gossip->Save();
@@ -97,7 +102,7 @@ TEST_P(GossipWorlds, ComeTogetherAndResumeExactly) {
     ASSERT_TRUE(comm.Barrier().ok());
     if (comm.rank() == 0) before = DistanceOf(models);
     ASSERT_TRUE(comm.Barrier().ok());
-    status = Rounds(gossip.get(), comm.rank(), 60, 0, &models[w]);
+    status = RoundsAndPause(gossip.get(), comm.rank(), 60, 0, &models[w]);
     ASSERT_TRUE(status.ok()) << status.ToString();
     const ReducerStats stats = gossip->TakeStats();
     EXPECT_GT(stats.squared_norm, 0);
@@ -105,7 +110,7 @@ TEST_P(GossipWorlds, ComeTogetherAndResumeExactly) {
     ASSERT_TRUE(comm.Barrier().ok());  // nobody is to hear of the other worker's later rounds
     const auto again = MakeExchange(&comm, GetParam());
     ASSERT_TRUE(again->Load(*state).ok());
-    ASSERT_TRUE(Rounds(again.get(), comm.rank(), 60, 0, &resumed[w]).ok());
+    ASSERT_TRUE(RoundsAndPause(again.get(), comm.rank(), 60, 0, &resumed[w]).ok());
   });
   EXPECT_GT(before, 0);
   EXPECT_LT(DistanceOf(models), .2 * before);
@@ -140,6 +145,21 @@ TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   }
 }
 
+TEST(GossipExchangeTest, OneThatPausesTooEarlyIsNamed) {
+  RunWorld(WorldOptions(4), [&](Communicator& comm) {
+    const auto gossip = MakeExchange(&comm, {GossipKind::kDpsgd, "ring", "fp32"});
+    Vector x(kGossipElements);
+    const int rounds = comm.rank() == 2 ? 3 : 5;
+    const Status status = RoundsAndPause(gossip.get(), comm.rank(), rounds, .1f, &x);
+    ASSERT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+    if (comm.rank() == 1 || comm.rank() == 3) {
+      EXPECT_NE(status.message().find("worker 2 has paused or ended"), std::string::npos)
+          << status.ToString();
+    }
+    comm.Abort(status);
+  });
+}
+
 // A worker of a group that changes, as its runner has it.
 struct ChangingWorker {
   ChangingCommunicator comm;
@@ -148,7 +168,7 @@ struct ChangingWorker {
   bool is_training = false;  // whether its step waits for the end of a round
 
   // Up to `rounds` rounds; goes on where it was.
-  Status Run(int node, uint64_t rounds, float rate) {
+  Status Advance(int node, uint64_t rounds, float rate) {
     Vector moved(x.size());
     while (gossip->rounds() < rounds) {
       if (!std::exchange(is_training, true)) {
@@ -159,6 +179,11 @@ struct ChangingWorker {
       EQ_RETURN_IF_ERROR(gossip->Finish(moved));
       is_training = false;
     }
+    return {};
+  }
+
+  Status Run(int node, uint64_t rounds, float rate) {
+    EQ_RETURN_IF_ERROR(Advance(node, rounds, rate));
     EQ_RETURN_IF_ERROR(gossip->Pause());
     gossip->CopyWeights(x);
     return {};
@@ -207,10 +232,10 @@ TEST_P(GossipGroups, GoOnWithoutThoseThatAreLostAndTakeThemBack) {
     worker.gossip = MakeExchange(&worker.comm, GetParam());
     worker.gossip->KeepMessages();
     if (node == 4) {
-      ASSERT_TRUE(worker.Run(node, 9, .1f).ok());
+      ASSERT_TRUE(worker.Advance(node, 9, .1f).ok());
       worker.comm.Abort(Internal("it is lost"));
     } else {
-      (void)worker.Run(node, 30, .1f);  // fails in any round
+      (void)worker.Advance(node, 30, .1f);  // fails in any round
     }
   });
   workers[4].gossip = nullptr;
@@ -232,6 +257,7 @@ TEST_P(GossipGroups, GoOnWithoutThoseThatAreLostAndTakeThemBack) {
       options.codec = c.codec;
       options.delay = c.delay;
       worker.gossip = GossipExchange::MakeNewcomer(&worker.comm, options);
+      worker.is_training = false;
     }
     ASSERT_TRUE(worker.gossip->Join(all, newcomers).ok());
     Vector given = workers[5].x;  // of rank 0, which does not move before all have met

@@ -82,6 +82,8 @@ class GossipNode {
   // Those whose message of a round is still to come, so that the driver can be ready for it.
   // Empty for pairs, which nobody can foresee.
   virtual std::vector<int> MissingIn(uint64_t round) const = 0;
+  // Those that get a message of this worker in a round. Empty for pairs.
+  virtual std::vector<int> ReceiversIn(uint64_t round) const = 0;
   // The peers whose messages are missing, while it waits or is owed.
   virtual std::vector<int> WaitsFor() const = 0;
 

@@ -36,6 +36,7 @@ class GossipPairs final : public GossipNode {
   bool is_waiting() const override { return asked_ >= 0; }
   bool is_owed() const override { return false; }
   std::vector<int> MissingIn(uint64_t /*round*/) const override { return {}; }
+  std::vector<int> ReceiversIn(uint64_t /*round*/) const override { return {}; }
   std::vector<int> WaitsFor() const override;
 
   GossipSends OnPause() override;

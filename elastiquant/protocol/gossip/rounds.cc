@@ -159,15 +159,13 @@ Status GossipRounds::Encode(int peer, std::vector<uint8_t>* bytes) {
 Result<GossipSends> GossipRounds::Show() {
   if (rule_->needs_static_graph()) Mix(round_);
   rule_->Propose(RoundNow(), &shown_);
-  const Mixing& mixing = MixingAt(round_);
   GossipSends sends;
   messages_.clear();
   if (options_.graph->is_static()) {
     // Also if nobody is there to take it, as others may come back.
     EQ_RETURN_IF_ERROR(Encode(kAll, &messages_[kAll]));
   }
-  for (const int peer : options_.graph->receivers(rank())) {
-    if (GivesTo(mixing, peer, round_) == 0) continue;
+  for (const int peer : ReceiversIn(round_)) {
     const int key = has_one_outlet() ? kAll : peer;
     if (!messages_.contains(key)) EQ_RETURN_IF_ERROR(Encode(key, &messages_[key]));
     sends.push_back({peer, messages_[key]});
@@ -245,6 +243,13 @@ std::vector<int> GossipRounds::MissingIn(uint64_t round) const {
            (slot != inbox_.end() && slot->second.contains(round));
   });
   return missing;
+}
+
+std::vector<int> GossipRounds::ReceiversIn(uint64_t round) const {
+  const Mixing& mixing = MixingAt(round);
+  std::vector<int> receivers = options_.graph->receivers(rank());
+  std::erase_if(receivers, [&](int peer) { return GivesTo(mixing, peer, round) == 0; });
+  return receivers;
 }
 
 // How rounds end.

@@ -26,6 +26,7 @@ class GossipRounds final : public GossipNode {
   bool is_waiting() const override { return has_moved_; }
   bool is_owed() const override;
   std::vector<int> MissingIn(uint64_t round) const override;
+  std::vector<int> ReceiversIn(uint64_t round) const override;
   std::vector<int> WaitsFor() const override;
 
   Result<GossipSends> Drop(int peer, uint64_t round) override;
