@@ -222,7 +222,8 @@ void GossipEngine::Close(const std::string& farewell, const Status& error) {
   } else if (exchange_ != nullptr && (has_begun_ || !exchange_->is_paused())) {
     comm_->Abort(Internal(farewell + (has_begun_ ? " within a round" : " without a pause")));
   } else if (exchange_ != nullptr) {
-    (void)exchange_->Pause();  // takes what is owed, so that nobody has to wait to be rid of it
+    // Takes what is owed, so that nobody has to wait to be rid of it.
+    (void)exchange_->Pause("left (" + farewell + ")");
   }
   exchange_.reset();
   final_traffic_ = comm_->traffic();

@@ -15,8 +15,9 @@ namespace {
 
 constexpr uint32_t kGossipTag = 7;
 constexpr uint32_t kReplicaTag = 8;
-// What comes, when workers pause, to where a message of a later round was expected.
-constexpr uint8_t kNoMessage[] = {0};
+// What comes, when workers pause, to where a message of a later round was expected: this byte,
+// with which no message begins, and what the sender has done.
+constexpr uint8_t kNoMessage = 0;
 // Receives of later rounds are posted if a message needs no more room than this: a link takes
 // far longer to send larger ones than to say that there is room.
 constexpr size_t kRoomAhead = 4 << 20;
@@ -44,7 +45,7 @@ Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
 }
 
 bool IsNoMessage(const Incoming& incoming) {
-  return std::ranges::equal(incoming.bytes(), kNoMessage);
+  return !incoming.bytes().empty() && incoming.bytes()[0] == kNoMessage;
 }
 
 }  // namespace
@@ -157,8 +158,10 @@ Status GossipExchange::TakeOne() {
   const Stopwatch decoding;
   const int from = NodeAt(incoming->from());
   if (IsNoMessage(*incoming)) {
-    return Unavailable("worker " + std::to_string(from) +
-                       " has paused or ended after fewer rounds than this one");
+    const auto done = incoming->bytes().subspan(1);
+    return Unavailable("worker " + std::to_string(from) + " has " +
+                       std::string(done.begin(), done.end()) +
+                       " after fewer rounds than this one");
   }
   const Result<GossipSends> sends = node_->OnMessage(from, incoming->bytes());
   if (sends.ok()) ++peers_[from].taken;
@@ -214,10 +217,13 @@ void GossipExchange::PostReceivesUntil(uint64_t round) {
 
 // All workers are in the same round, and have posted the same rounds: those that expect
 // messages of later ones get something in their place.
-Status GossipExchange::SettleAhead() {
+Status GossipExchange::SettleAhead(std::string_view done) {
+  std::vector<uint8_t> none{kNoMessage};
+  none.insert(none.end(), done.begin(), done.end());
+  none.resize(std::min(none.size(), node_->MaxMessageBytes()));
   for (uint64_t round = node_->round(); round < posted_; ++round) {
     for (const int node : node_->ReceiversIn(round)) {
-      sent_.push_back(comm_->Send(RankOf(node), kGossipTag, kNoMessage));
+      sent_.push_back(comm_->Send(RankOf(node), kGossipTag, none));
     }
   }
   while (!coming_.empty()) {
@@ -264,7 +270,7 @@ Status GossipExchange::Finish(std::span<const float> moved) {
   return {};
 }
 
-Status GossipExchange::Pause() {
+Status GossipExchange::Pause(std::string_view done) {
   if (server_.joinable()) {
     comm_->SetActivity("waiting for its neighbours to come to an end");
     const Status status = JoinServer();
@@ -273,7 +279,7 @@ Status GossipExchange::Pause() {
   }
   EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
   while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
-  EQ_RETURN_IF_ERROR(SettleAhead());
+  EQ_RETURN_IF_ERROR(SettleAhead(done));
   return FlushSent();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -49,8 +50,9 @@ class GossipExchange {
   Status Finish(std::span<const float> moved);
   // Collective, between two rounds, after the same one on all workers: returns when nothing is
   // under way any more. Must be called before the last weights are read, and before Save.
-  // Workers that are in a round, and wait for one that pauses, fail with kUnavailable.
-  Status Pause();
+  // Workers that are in a round, and wait for one that pauses, fail with kUnavailable and are
+  // told what that one has done, in words that follow "it has".
+  Status Pause(std::string_view done = "paused");
 
   // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here
   // on, so that they can be sent again.
@@ -93,7 +95,7 @@ class GossipExchange {
   int NodeAt(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
   uint64_t RoundsAhead(uint64_t round) const;
   void PostReceivesUntil(uint64_t round);
-  Status SettleAhead();
+  Status SettleAhead(std::string_view done);
   Result<std::map<int, uint64_t>> TakenByOthers();
   Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
   Status SendAgain(int node, uint64_t taken);
