@@ -223,7 +223,8 @@ Status GossipExchange::SettleAhead(std::string_view done) {
   none.resize(std::min(none.size(), node_->MaxMessageBytes()));
   for (uint64_t round = node_->round(); round < posted_; ++round) {
     for (const int node : node_->ReceiversIn(round)) {
-      sent_.push_back(comm_->Send(RankOf(node), kGossipTag, none));
+      const int rank = RankOf(node);  // none of one that was ahead when it was lost
+      if (rank >= 0) sent_.push_back(comm_->Send(rank, kGossipTag, none));
     }
   }
   while (!coming_.empty()) {
