@@ -14,6 +14,7 @@ struct TestbedOptions {
   std::string out;
   std::string data = "generated";
   std::string python;
+  std::string minutes, known;  // if given
   bool quick = false;
 };
 
@@ -23,6 +24,8 @@ Status RunTestbed(const TestbedOptions& options) {
   const std::filesystem::path program = ThisProgram();
   if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
   if (options.quick) words.push_back("--quick");
+  if (!options.minutes.empty()) words.insert(words.end(), {"--minutes", options.minutes});
+  if (!options.known.empty()) words.insert(words.end(), {"--known", options.known});
   return RunPythonPackage("elastiquant_testbed", options.python, words);
 }
 
@@ -51,6 +54,14 @@ Command MakeTestbedCommand(CLI::App& program) {
       ->capture_default_str();
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
+  run->add_option("--minutes", options->minutes,
+                  "Begin no training run after that, and show what is there; without it all "
+                  "runs are made")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option(
+         "--known", options->known,
+         "A folder whose NAME.runs.jsonl has runs made before, which are not made again")
+      ->check(CLI::ExistingDirectory);
   AddPythonOption(run, "", &options->python);
   return {app, [options] { return RunTestbed(*options); }};
 }

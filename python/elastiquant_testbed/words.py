@@ -19,6 +19,8 @@ def table(heads: list[str], rows: list[list[object]], words: int = 1) -> str:
 
 
 def claims(checks: list[dict]) -> str:
+    if not checks:
+        return "No published claim has all of its runs yet.\n"
     held = sum(check["holds"] for check in checks)
     rows = [[c["claim"], "yes" if c["holds"] else "**no**", c["seen"]] for c in checks]
     head = f"Of {len(checks)} published claims {held} hold here.\n\n"
