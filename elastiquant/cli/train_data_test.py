@@ -3,6 +3,7 @@
 usage: train_data_test.py PROGRAM [unittest arguments]
 """
 
+import functools
 import tempfile
 import unittest
 from pathlib import Path
@@ -32,9 +33,7 @@ COMMON = {
 }
 
 
-def train(out, *flags, **options):
-    words = train_testing.command_line(COMMON, out, "--quiet", *flags, **options)
-    return train_testing.run(words)
+train = functools.partial(train_testing.train, COMMON)
 
 
 def losses(out):

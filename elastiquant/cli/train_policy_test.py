@@ -3,6 +3,7 @@
 usage: train_policy_test.py PROGRAM [unittest arguments]
 """
 
+import functools
 import json
 import tempfile
 import unittest
@@ -30,9 +31,7 @@ COMMON = {
 }
 
 
-def train(out, *flags, **options):
-    words = train_testing.command_line(COMMON, out, "--quiet", *flags, **options)
-    return train_testing.run(words)
+train = functools.partial(train_testing.train, COMMON)
 
 
 def decisions(out):

@@ -25,6 +25,11 @@ def run(command, timeout=300):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
+def train(common, out, *flags, **options):
+    """A finished run, which has printed no progress."""
+    return run(command_line(common, out, "--quiet", *flags, **options))
+
+
 def summary(out):
     return json.loads((out / "summary.json").read_text())
 

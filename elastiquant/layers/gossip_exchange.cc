@@ -349,9 +349,9 @@ Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int
   const auto is_newcomer = [&](int node) {
     return std::ranges::find(newcomers, node) != newcomers.end();
   };
-  if (is_newcomer(options_.rank)) peers_.clear();
-  EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
   const bool knows = !is_newcomer(options_.rank);
+  if (!knows) peers_.clear();
+  EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
   EQ_ASSIGN_OR_RETURN(const auto begun,
                       comm_->AllGather(knows ? std::max(node_->round(), begun_) : 0));
   ahead_from_ = *std::ranges::max_element(begun);

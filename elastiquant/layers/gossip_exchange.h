@@ -116,13 +116,14 @@ class GossipExchange {
   std::vector<int> nodes_;     // by rank
   std::map<int, Peer> peers_;  // by node
   bool keeps_ = false;
-  uint64_t posted_ = 0;                          // rounds whose receives have been posted
-  uint64_t ahead_from_ = 0;                      // a round from which all are together again
-  uint64_t begun_ = 0;                           // rounds that have begun here
-  bool has_moved_ = false;                       // whether Finish has been called in this round
+  uint64_t posted_ = 0;      // rounds whose receives have been posted
+  uint64_t ahead_from_ = 0;  // the round from which receives are posted ahead
+  uint64_t begun_ = 0;       // rounds that have begun here
+  bool has_moved_ = false;   // whether Finish has been called in this round
   std::vector<std::unique_ptr<Transfer>> sent_;  // not yet waited for
-  // Posted, in the order of rounds, of the round under way and of some after it: a sender must
-  // have heard that there is room before its message leaves, and so it has, a round earlier.
+  // Posted, in the order of rounds, for the round under way and some after it. A message leaves
+  // only once its sender has heard that there is room for it, which takes a delay of the link:
+  // here it hears so a round earlier.
   std::deque<std::unique_ptr<Incoming>> coming_;
   ReducerStats stats_;
   uint64_t rounds_ = 0;

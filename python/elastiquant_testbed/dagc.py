@@ -157,8 +157,10 @@ def sooner(rows: list[dict], scheme: str) -> list[float]:
 
 
 def claims(rows: list[dict]) -> list[Claim]:
+    if not rows:
+        return []  # no setting has all its schemes yet
     found = []
-    for scheme, published in CLAIMS.items() if rows else ():
+    for scheme, published in CLAIMS.items():
         gains = sooner(rows, scheme)
         found.append(
             Claim(

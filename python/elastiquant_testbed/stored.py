@@ -9,6 +9,7 @@ from pathlib import Path
 
 from elastiquant_testbed.experiments import EXPERIMENTS
 from elastiquant_testbed.testbed import TestbedError
+from elastiquant_testbed.training import outcomes_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 FOLDER = DOCS / "results/reproduction"
@@ -18,11 +19,6 @@ def load(folder: Path = FOLDER) -> dict[str, dict]:
     """By experiment; those that were not run yet are not there."""
     paths = {name: folder / f"{name}.json" for name in EXPERIMENTS}
     return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-
-
-def runs_of(name: str, folder: Path = FOLDER) -> Path:
-    """The outcomes of an experiment's runs, for `testbed run --known`."""
-    return folder / f"{name}.runs.jsonl"
 
 
 def pictures(name: str, folder: Path = FOLDER) -> list[Path]:
@@ -41,8 +37,8 @@ def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, result in results.items():
         (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        if runs_of(name, runs).exists():
-            shutil.copy(runs_of(name, runs), runs_of(name, folder))
+        if outcomes_of(name, runs).exists():
+            shutil.copy(outcomes_of(name, runs), outcomes_of(name, folder))
         _draw(name, result, folder)
     return list(results)
 

@@ -125,25 +125,6 @@ class Table4(Experiment):
         ]
 
 
-def claims(cells: list[dict]) -> list[Claim]:
-    """Those whose cells are all there."""
-    by = {(c["network"], c["scheme"], c["devices"]): c["accuracy"] for c in cells}
-    found = [
-        _ordered(by, network, keys)
-        for network, keys in ORDERS
-        if all((network, *key) in by for key in keys)
-    ]
-    if (reached := by.get(("ResNet-20", "TernGrad", 2))) is not None:
-        found.append(
-            Claim(
-                "ResNet-20: TernGrad does not converge",
-                reached < 20,
-                f"{reached:.2f} %, where 10 is chance",
-            )
-        )
-    return found
-
-
 # By network: (scheme, devices), the most accurate first.
 ORDERS = (
     ("ResNet-20", (("FP-SGD", 2), ("ATOMO", 2), ("4-bit", 2))),
@@ -162,6 +143,25 @@ ORDERS = (
         ),
     ),
 )
+
+
+def claims(cells: list[dict]) -> list[Claim]:
+    """Those whose cells are all there."""
+    by = {(c["network"], c["scheme"], c["devices"]): c["accuracy"] for c in cells}
+    found = [
+        _ordered(by, network, keys)
+        for network, keys in ORDERS
+        if all((network, *key) in by for key in keys)
+    ]
+    if (reached := by.get(("ResNet-20", "TernGrad", 2))) is not None:
+        found.append(
+            Claim(
+                "ResNet-20: TernGrad does not converge",
+                reached < 20,
+                f"{reached:.2f} %, where 10 is chance",
+            )
+        )
+    return found
 
 
 def _ordered(by: dict, network: str, keys: tuple[tuple[str, int], ...]) -> Claim:

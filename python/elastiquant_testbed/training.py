@@ -65,6 +65,11 @@ def options(**named: object) -> tuple[str, ...]:
     return tuple(words)
 
 
+def outcomes_of(name: str, folder: Path) -> Path:
+    """The file with the outcomes of an experiment's runs."""
+    return folder / f"{name}.runs.jsonl"
+
+
 class Experiment:
     """One that trains, and times nothing: it has no use for a testbed.
 
@@ -93,9 +98,9 @@ class Experiment:
         folder = self.out / ("quick" if self.quick else "full") / self.name
         runs = Runs(folder, wanted, self.choice)
         if self.choice.known:
-            runs.know(self.choice.known / f"{self.name}.runs.jsonl")
+            runs.know(outcomes_of(self.name, self.choice.known))
         runs.make()
-        runs.write(self.out / f"{self.name}.runs.jsonl")
+        runs.write(outcomes_of(self.name, self.out))
         return runs
 
     def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
