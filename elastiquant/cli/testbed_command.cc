@@ -55,8 +55,7 @@ Command MakeTestbedCommand(CLI::App& program) {
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
   run->add_option("--minutes", options->minutes,
-                  "Begin no training run after that, and show what is there; without it all "
-                  "runs are made")
+                  "Begin no run after that, and show what is there; without it all runs are made")
       ->check(CLI::NonNegativeNumber);
   run->add_option(
          "--known", options->known,

@@ -32,7 +32,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     run.add_argument(
         "--minutes",
         type=float,
-        help="begin no training run after that, and show what is there (without: make all)",
+        help="begin no run after that, and show what is there (without: make all)",
     )
     run.add_argument(
         "--known",

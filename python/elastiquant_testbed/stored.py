@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from elastiquant_testbed import outcomes
 from elastiquant_testbed.experiments import EXPERIMENTS
 from elastiquant_testbed.testbed import TestbedError
-from elastiquant_testbed.training import outcomes_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 FOLDER = DOCS / "results/reproduction"
@@ -26,7 +26,8 @@ def pictures(name: str, folder: Path = FOLDER) -> list[Path]:
 
 
 def take(runs: Path, folder: Path = FOLDER) -> list[str]:
-    """Copies what `testbed run --out RUNS` has left, draws it, and returns the names."""
+    """Copies what `testbed run --out RUNS` has left, draws it, and returns the names. Outcomes
+    of other runs, such as those at length beside those of --quick, stay."""
     results = load(runs)
     for name, result in results.items():
         if "machine" not in result:
@@ -37,8 +38,7 @@ def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, result in results.items():
         (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        if outcomes_of(name, runs).exists():
-            shutil.copy(outcomes_of(name, runs), outcomes_of(name, folder))
+        outcomes.merge(outcomes.path_of(name, runs), outcomes.path_of(name, folder))
         _draw(name, result, folder)
     return list(results)
 

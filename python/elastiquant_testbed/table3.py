@@ -14,199 +14,96 @@ How it is rebuilt, as the link, the batch and the portions of ImageNet are not p
 * The printed transmission has a part that no scheme makes shorter, and a rate alone has none.
   `with_step_cost` has it, too: a second cell, SGD on 2 devices, then gives what a step costs
   whatever is sent in it. It is added to what was measured, and not emulated.
-* Encoding, sending, waiting and decoding are real. In the sources' serial accounting a step is
-  computed, then encoded, then sent and decoded, as one bucket. Seconds of encoding are measured
-  on two devices, as on more of them they would take each other's two cores, and are those of a
-  frame encoded and n decoded.
+* In the sources' serial accounting a step is computed, then encoded, then sent and decoded, as
+  one bucket. Seconds of encoding are measured on two devices, as on more of them they would
+  take each other's two cores, and are those of a frame encoded and n decoded.
+
+What claims need is measured first: an experiment that is ended early shows the cells that are
+there (table3_steps.py).
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import NamedTuple
 
-from elastiquant_testbed import checks, emulation, published
-from elastiquant_testbed.say import say
-from elastiquant_testbed.testbed import Network, Testbed, TestbedError
+from elastiquant_testbed import checks, published
+from elastiquant_testbed.table3_steps import DEVICES, FIT, MODELS, SCHEMES, Steps, Wanted
+from elastiquant_testbed.testbed import Testbed, TestbedError
 from elastiquant_testbed.training import Choice
 
-STEP_SECONDS = 20.0
-DEVICES = published.DEVICES
-FIT = ("ResNet-34", "SGD", 7)
 FIT_STEP_COST = ("ResNet-34", "SGD", 2)
-ONE_BUCKET_KIB = 1 << 20
-MEASURED_STEPS = 2
-RECORDED_STEPS = 3
-# A fit is over when transmission takes as long as wanted but for this part of it.
-FIT_WITHIN, FIT_TRIES = 0.05, 4
-
-PAPER = "norm=l2,bucket=8192"
-SCHEMES = {
-    "SGD": "fp32",
-    "8-bit": f"elastic:bits=8,{PAPER}",
-    "4-bit": f"elastic:bits=4,{PAPER}",
-    "E": f"elastic:bits=4,{PAPER}|rans",
-    "dither 2": "dither:bits=2",
-    "dither 1": "dither:bits=1",
-}
-
-
-class Model(NamedTuple):
-    name: str  # for `train --model`
-    # Of gradients, with the ten classes of the images that they are recorded on.
-    coordinates: int
-    gigaflops: float  # of an image's forward pass at 224 pixels
-
-
-MODELS = {
-    "ResNet-34": Model("resnet34-imagenet", 21289802, 7.3),
-    "ResNet-50": Model("resnet50-imagenet", 23528522, 8.2),
-}
-# With --quick a small model's gradients stand in, and steps are shorter as it is smaller.
-QUICK_MODEL, QUICK_COORDINATES = "resnet110", 1727962
-
-
-class Scale(NamedTuple):
-    """How a network's printed minutes become the seconds of emulated steps."""
-
-    step_seconds: float  # of computing, on 7 devices
-
-    def steps(self, network: str, devices: int) -> float:
-        """Of an epoch."""
-        most = DEVICES[-1]
-        steps = 60 * published.TABLE_3[network, "SGD", most].Cp / self.step_seconds
-        return steps * most / devices
-
-    def computing(self, network: str, scheme: str, devices: int) -> float:
-        """Seconds of a step. Beyond 7 devices it is as with them."""
-        of = min(devices, DEVICES[-1])
-        printed = scheme if scheme in published.SCHEMES else "E"
-        minutes = published.TABLE_3[network, printed, of].Cp
-        return 60 * minutes / self.steps(network, of)
 
 
 class Table3:
-    """Measures what OUT does not have yet."""
-
     def __init__(self, testbed: Testbed, out: Path, choice: Choice):
-        quick = choice.quick  # gradients are recorded on generated images
-        self.network: Network = testbed.network
+        # Gradients are recorded on generated images, whatever --data says.
         self.most = len(testbed.devices)
-        self.quick = quick
-        self.in_air = emulation.has_namespaces()
-        self.kept = out / ("quick" if quick else "full")
-        self.kept.mkdir(parents=True, exist_ok=True)
-
-    # What is emulated.
+        self.quick = choice.quick
+        self.steps = Steps(testbed, out, choice)
 
     def networks(self) -> list[str]:
         return ["ResNet-34"] if self.quick else list(MODELS)
 
-    def devices(self, scheme: str) -> list[int]:
+    def wanted(self) -> list[Wanted]:
+        """What the printed table has is measured first, on two devices before all, as encoding
+        is told from there."""
+        printed = [key for key in published.TABLE_3 if key[0] in self.networks()]
+        printed.sort(key=lambda key: (self.networks().index(key[0]), key[2]))
+        ours = [
+            (network, scheme, devices)
+            for devices in (*DEVICES, self.most)
+            for network in self.networks()
+            for scheme in SCHEMES
+            if (network, scheme, devices) not in printed and self.fits(scheme, devices)
+        ]
+        keys = list(dict.fromkeys(printed + ours))
+        return [Wanted(*key, overlapped) for overlapped in (False, True) for key in keys]
+
+    def fits(self, scheme: str, devices: int) -> bool:
         """SGD has no row of all 18, whose fp32 frames of all others need 30 GB of memory."""
-        return [*DEVICES] + ([self.most] if not self.quick and scheme != "SGD" else [])
+        return devices in DEVICES or not (self.quick or scheme == "SGD")
 
-    def model(self, network: str) -> str:
-        return QUICK_MODEL if self.quick else MODELS[network].name
-
-    def scale(self, network: str) -> Scale:
-        seconds = STEP_SECONDS * MODELS[network].gigaflops / MODELS["ResNet-34"].gigaflops
-        if self.quick:
-            seconds *= QUICK_COORDINATES / MODELS[network].coordinates
-        return Scale(seconds)
-
-    # What is measured.
-
-    def step(
-        self, network: str, scheme: str, devices: int, rate: int, overlapped: bool
-    ) -> dict:
-        """Kept under its settings, so that it is measured once."""
-        way = "overlapped" if overlapped else "serial"
-        name = f"{network}_{scheme.replace(' ', '-')}_{devices}_{rate}_{way}"
-        path = self.kept / f"{name}.json"
-        if path.exists():
-            return json.loads(path.read_text())
-        model = self.model(network)
-        gradients = emulation.record_gradients(model, RECORDED_STEPS, self.kept / model)
-        computing = self.scale(network).computing(network, scheme, devices)
-        options = ["--codec", SCHEMES[scheme], "--exchange", "all-gather", "--exact", "none"]
-        options += [] if overlapped else ["--bucket-kib", ONE_BUCKET_KIB]
-        run = self.kept / "run"
-        words = emulation.train_words(
-            model, gradients, f"{computing:.6f}s", 1 + MEASURED_STEPS, run, options
-        )
-        found = emulation.measure(self.network, devices, words, rate, run, self.in_air)
-        told = {**found._asdict(), "computing": computing}
-        path.write_text(json.dumps(told) + "\n")
-        return told
-
-    def transmission(self, network: str, scheme: str, devices: int, rate: int) -> float:
-        """Seconds of a step that neither compute, encode nor decode."""
-        step = self.step(network, scheme, devices, rate, overlapped=False)
-        return max(0.0, step["total"] - step["computing"] - step["encode"] - step["decode"])
-
-    def encoding(self, network: str, scheme: str, devices: int, rate: int) -> float:
-        if scheme == "SGD":
+    def encoding(self, key: Wanted) -> float:
+        if key.scheme == "SGD":
             return 0.0
-        step = self.step(network, scheme, 2, rate, overlapped=False)
-        return step["encode"] + step["decode"] / 2 * devices
+        step = self.steps.of(key._replace(devices=2))
+        return step["encode"] + step["decode"] / 2 * key.devices
 
-    def wanted(self) -> float:
-        """Seconds in which SGD must transmit a step where the link is fitted."""
-        network, scheme, devices = FIT
-        steps = self.scale(network).steps(network, devices)
-        return 60 * published.TABLE_3[network, scheme, devices].Tx / steps
-
-    def fitted_rate(self) -> int:
-        """Bits a second of the air."""
-        path = self.kept / "fit.json"
-        if path.exists():
-            return json.loads(path.read_text())["rate"]
-        wanted, rate = self.wanted(), parse_rate(self.network.rate)
-        for _ in range(FIT_TRIES):
-            seen = self.transmission(*FIT, rate)
-            say(f"fit: {rate / 1e6:.0f} Mbit/s take SGD {seen:.2f} s, wanted are {wanted:.2f}")
-            if abs(seen / wanted - 1) <= FIT_WITHIN:
-                break
-            rate = round(rate * seen / wanted)
-        path.write_text(json.dumps({"rate": rate, "wanted": wanted, "seen": seen}) + "\n")
-        return rate
-
-    # What comes of it.
-
-    def cell(self, network: str, scheme: str, devices: int, rate: int) -> dict:
-        """Seconds of an epoch."""
-        scale = self.scale(network)
+    def cell(self, serial: Wanted) -> dict:
+        """Seconds of an epoch. T_overlapped is None until that was measured."""
+        network, scheme, devices, _ = serial
+        scale = self.steps.scale(network)
         steps = scale.steps(network, devices)
         parts = {
             "Cp": steps * scale.computing(network, scheme, devices),
-            "En": steps * self.encoding(network, scheme, devices, rate),
-            "Tx": steps * self.transmission(network, scheme, devices, rate),
+            "En": steps * self.encoding(serial),
+            "Tx": steps * self.steps.transmission(serial),
         }
-        really = self.step(network, scheme, devices, rate, overlapped=True)
         cell = {"network": network, "scheme": scheme, "devices": devices, **parts}
-        cell |= {"T": sum(parts.values()), "T_overlapped": steps * really["total"]}
-        cell |= {"steps": steps, "bytes_up": steps * really["bytes_up"]}
-        cell["nmse"] = really["nmse"]
+        overlapped = serial._replace(overlapped=True)
+        really = self.steps.of(overlapped)["total"] if self.steps.has(overlapped) else None
+        cell |= {"T": sum(parts.values()), "T_overlapped": really and steps * really}
+        frame = self.steps.of(serial)
+        cell |= {"steps": steps, "bytes_up": steps * frame["bytes_up"], "nmse": frame["nmse"]}
         printed = published.TABLE_3.get((network, scheme, devices))
         if printed:
             cell["published"] = {k: 60 * v for k, v in printed._asdict().items()}
         return cell
 
     def run(self) -> dict:
-        rate = self.fitted_rate()
-        cells = []
-        for network in self.networks():
-            for scheme in SCHEMES:
-                for devices in self.devices(scheme):
-                    cells.append(self.cell(network, scheme, devices, rate))
-                    c = cells[-1]
-                    say(
-                        f"{network}, {scheme}, {devices} devices: Cp {c['Cp']:.0f} s, En "
-                        f"{c['En']:.0f}, Tx {c['Tx']:.0f}, T {c['T']:.0f}; overlapped "
-                        f"{c['T_overlapped']:.0f}"
-                    )
+        rate = self.steps.fit()
+        wanted = self.wanted()
+        missing = self.steps.make(wanted)
+        there = sorted(
+            (step for step in wanted if not step.overlapped and self.steps.has(step)),
+            key=lambda s: (s.network, list(SCHEMES).index(s.scheme), s.devices),
+        )
+        if Wanted(*FIT_STEP_COST) not in there:
+            raise TestbedError(
+                "too few steps were measured for anything to be shown: run it again to go on, "
+                "with more --minutes"
+            )
+        cells = [self.cell(step) for step in there]
         cost = add_step_cost(cells)
         return {
             "cells": cells,
@@ -216,13 +113,16 @@ class Table3:
                 "checks": claims_of([c["with_step_cost"] for c in cells]),
             },
             "fit": {"cell": FIT, "bits_per_second": rate},
-            "network": "namespaces" if self.in_air else "paced by each process (--link)",
+            "network": (
+                "namespaces" if self.steps.in_namespaces else "paced by each process (--link)"
+            ),
             "seeds": [1],  # of `train`, which records the gradients
+            "machines": sorted({self.steps.of(step)["machine"] for step in there}),
             "quick": self.quick,
-            "left_out": self.left_out(),
+            "left_out": self.left_out(missing, len(wanted)),
         }
 
-    def left_out(self) -> list[str]:
+    def left_out(self, missing: list[Wanted], of: int) -> list[str]:
         words = [f"SGD on {self.most} devices: each would hold {self.most - 1} frames of fp32"]
         if self.quick:
             words = [
@@ -231,16 +131,32 @@ class Table3:
                 "ResNet-34's own gradients: those of ResNet-110, which are 1/12 of them, with "
                 "1/12 of the computing",
             ]
-        if not self.in_air:
+        if not self.steps.in_namespaces:
             words.append(
                 "one air for all, which needs root: each process paces its own sending"
+            )
+        if missing:
+            overlapped = sum(step.overlapped for step in missing)
+            words.append(
+                f"{len(missing)} of {of} kinds of step, not measured yet, {overlapped} of them "
+                "overlapped"
             )
         return words
 
 
 def claims_of(cells: list[dict]) -> list[dict]:
+    """Of the networks of which all published cells are there."""
     by_key = {(c["network"], c["scheme"], c["devices"]): c for c in cells}
-    known = {key: cell for key, cell in by_key.items() if key in published.TABLE_3}
+    whole = {
+        network
+        for network in MODELS
+        if all(key in by_key for key in published.TABLE_3 if key[0] == network)
+    }
+    known = {
+        key: cell
+        for key, cell in by_key.items()
+        if key in published.TABLE_3 and key[0] in whole
+    }
     return [claim._asdict() for claim in checks.all_claims(known)]
 
 
@@ -264,11 +180,3 @@ def add_step_cost(cells: list[dict]) -> dict:
         same = {key: c[key] for key in ("network", "scheme", "devices", "Cp", "En")}
         c["with_step_cost"] = {**same, "Tx": sent, "T": c["Cp"] + c["En"] + sent}
     return {"cell": FIT_STEP_COST, "factor_of_rate": 1 / factor, "seconds_of_an_epoch": cost}
-
-
-def parse_rate(text: str) -> int:
-    units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-    for unit, bits in units.items():
-        if text.endswith(unit):
-            return round(float(text.removesuffix(unit)) * bits)
-    raise TestbedError(f"{text!r} is not a rate such as 20mbit")

@@ -12,7 +12,8 @@ NOTES = """\
 Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is given), encoding
 (En), transmission (Tx) and their sum (T). The next column is what SGD takes in sum over what
 the scheme takes, and "T overlapped" is what a real run takes, in which encoding and sending
-overlap with computing. NMSE is the error of a frame, |g - decoded|^2 over |g|^2.
+overlap with computing; it is empty where that was not measured. NMSE is the error of a frame,
+|g - decoded|^2 over |g|^2.
 """
 
 
@@ -57,7 +58,8 @@ def _cells(cells: list[dict]) -> str:
                 gain += f" ({base['published']['T'] / c['published']['T']:.2f})"
         row = [c["network"], c["scheme"], c["devices"]]
         row += [_minutes(c, part) for part in (*PARTS, "T")]
-        row += [gain, f"{c['T_overlapped'] / 60:.1f}"]
+        really = c["T_overlapped"]
+        row += [gain, "" if really is None else f"{really / 60:.1f}"]
         row.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
         rows.append(row)
     return words.table(heads, rows, words=2)
@@ -145,8 +147,9 @@ def _point(cells: list[dict], network: str) -> str:
     """The title: what the published scheme gains, and the best of ours."""
     most = max(c["devices"] for c in cells if c["scheme"] == "SGD")
     here = {c["scheme"]: c["T"] for c in cells if c["devices"] == most}
-    best = min((s for s in here if s.startswith("dither")), key=here.get)
-    return (
-        f"{network} on {most} devices: SGD takes {here['SGD'] / here['E']:.1f} times as long "
-        f"as E, and {here['SGD'] / here[best]:.1f} times as long as {best}"
-    )
+    best = min((s for s in here if s.startswith("dither")), key=here.get, default=None)
+    others = [s for s in ("E", best) if s in here]
+    if not others:
+        return f"{network}: seconds of an epoch"
+    times = ", and ".join(f"{here['SGD'] / here[s]:.1f} times as long as {s}" for s in others)
+    return f"{network} on {most} devices: SGD takes {times}"

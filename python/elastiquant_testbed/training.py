@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import emulation, provenance, words
+from elastiquant_testbed import emulation, outcomes, provenance, words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Testbed, TestbedError
@@ -65,11 +65,6 @@ def options(**named: object) -> tuple[str, ...]:
     return tuple(words)
 
 
-def outcomes_of(name: str, folder: Path) -> Path:
-    """The file with the outcomes of an experiment's runs."""
-    return folder / f"{name}.runs.jsonl"
-
-
 class Experiment:
     """One that trains, and times nothing: it has no use for a testbed.
 
@@ -98,9 +93,9 @@ class Experiment:
         folder = self.out / ("quick" if self.quick else "full") / self.name
         runs = Runs(folder, wanted, self.choice)
         if self.choice.known:
-            runs.know(outcomes_of(self.name, self.choice.known))
+            runs.know(outcomes.path_of(self.name, self.choice.known))
         runs.make()
-        runs.write(outcomes_of(self.name, self.out))
+        runs.write(outcomes.path_of(self.name, self.out))
         return runs
 
     def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
@@ -139,21 +134,11 @@ class Runs:
 
     def know(self, path: Path) -> None:
         """Takes the outcomes that write() has left there. None, if there is no such file."""
-        if not path.exists():
-            return
-        for line in path.read_text().splitlines():
-            told = json.loads(line)
-            self.outcomes[told["run"]] = Outcome(
-                told["summary"], told["steps"], told["machine"]
-            )
+        self.outcomes |= {name: Outcome(**told) for name, told in outcomes.read(path).items()}
 
     def write(self, path: Path) -> None:
-        lines = [
-            json.dumps({"run": run.folder, **self.outcome(run)._asdict()})
-            for run in self.wanted
-            if self.has(run)
-        ]
-        path.write_text("".join(line + "\n" for line in lines))
+        there = [run for run in self.wanted if self.has(run)]
+        outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in there})
 
     def has(self, run: Run) -> bool:
         return run.folder in self.outcomes or self._summary(run).exists()

@@ -12,6 +12,7 @@ from elastiquant_testbed import (
     dagc,
     levels,
     levels_claims,
+    outcomes,
     pages,
     provenance,
     stored,
@@ -130,6 +131,19 @@ class TakeTest(unittest.TestCase):
         self.assertEqual(stored.load(self.kept), {"table3": result})
         (picture,) = stored.pictures("table3", self.kept)
         self.assertEqual(picture.name, "table3-resnet-34.png")
+
+    def test_outcomes_of_other_runs_stay(self):
+        result = json.dumps(stored.load()["table3"])
+        (self.runs / "table3.json").write_text(result)
+        path = outcomes.path_of("table3", self.runs)
+        outcomes.write(path, {"quick": {"total": 1}, "both": {"total": 2}})
+        stored.take(self.runs, self.kept)
+        outcomes.write(path, {"full": {"total": 3}, "both": {"total": 4}})
+        stored.take(self.runs, self.kept)
+        self.assertEqual(
+            outcomes.read(outcomes.path_of("table3", self.kept)),
+            {"quick": {"total": 1}, "both": {"total": 4}, "full": {"total": 3}},
+        )
 
     def test_a_result_that_cannot_be_made_again_is_refused(self):
         (self.runs / "dagc.json").write_text('{"checks": []}')

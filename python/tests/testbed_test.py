@@ -1,5 +1,6 @@
 import json
 import os
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -16,6 +17,7 @@ from elastiquant_testbed import (
     published,
     table3,
     table3_show,
+    table3_steps,
     table4,
     testbed,
     training,
@@ -118,18 +120,20 @@ class Table3Test(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.out = Path(holder.name)
 
-    def table(self, quick=True):
+    def table(self, quick=True, **choice):
         with mock.patch.object(emulation, "has_namespaces", return_value=True):
-            return table3.Table3(testbed.load(SOURCES), self.out, training.Choice(quick))
+            return table3.Table3(
+                testbed.load(SOURCES), self.out, training.Choice(quick, **choice)
+            )
 
-    def run_fake(self, quick=True):
+    def run_fake(self, quick=True, **choice):
         air = FakeAir(1727962)
         with (
             mock.patch.object(emulation, "measure", air.measure),
             mock.patch.object(emulation, "record_gradients", return_value=self.out),
-            mock.patch.object(table3, "say"),
+            mock.patch.object(table3_steps, "say"),
         ):
-            result = self.table(quick).run()
+            result = self.table(quick, **choice).run()
         return result, air
 
     def test_the_fitted_cell_is_as_printed_and_computing_is_given(self):
@@ -163,6 +167,28 @@ class Table3Test(unittest.TestCase):
         again, air = self.run_fake()
         self.assertEqual(air.runs, 0)
         self.assertEqual(first, again)
+
+    def test_what_was_measured_elsewhere_is_not_measured_again(self):
+        first, _ = self.run_fake()
+        there, self.out = self.out, self.out / "here"
+        again, air = self.run_fake(known=there)
+        self.assertEqual(air.runs, 0)
+        self.assertEqual(first, again)
+
+    def test_after_the_given_minutes_what_the_table_needs_is_there_first(self):
+        with self.assertRaisesRegex(testbed.TestbedError, "more --minutes"):
+            self.run_fake(quick=False, minutes=0)
+        clock = iter(range(0, 10_000, 60))
+        with mock.patch.object(table3_steps.time, "monotonic", lambda: next(clock)):
+            result, _ = self.run_fake(quick=False, minutes=15)
+        keys = {(c["network"], c["scheme"], c["devices"]) for c in result["cells"]}
+        whole = {key for key in published.TABLE_3 if key[0] == "ResNet-34"}
+        self.assertLess(whole, keys)
+        self.assertLess(keys, set(published.TABLE_3))
+        self.assertEqual({c["claim"][:9] for c in result["checks"]}, {"ResNet-34"})
+        self.assertIn("not measured yet", result["left_out"][-1])
+        self.assertIn("| ResNet-34 | E | 7 |", table3_show.text(result))
+        table3_show.draw(result, self.out / "table3")
 
     def test_the_whole_has_both_networks_and_all_devices(self):
         result, _ = self.run_fake(quick=False)
@@ -427,6 +453,37 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(len(result["rows"]), len(dagc.SCHEMES))
         self.assertEqual(result["rows"][0]["skew"], 100)
         dagc.draw(result, self.out / "dagc")
+
+
+@unittest.skipUnless("ELASTIQUANT_PROGRAM" in os.environ, "needs the program")
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+
+    def run_program(self, *more):
+        words = [os.environ["ELASTIQUANT_PROGRAM"], "testbed", "run", "table4", "--quick"]
+        words += ["--minutes", "0", "--out", self.out / "here", *more]
+        return subprocess.run([str(w) for w in words], capture_output=True, text=True)
+
+    def test_known_runs_are_shown_when_there_is_no_time_for_others(self):
+        with (
+            mock.patch.object(training.subprocess, "run", FakeTraining().run),
+            mock.patch.object(training, "say"),
+        ):
+            table4.Table4(None, self.out, training.Choice(True)).run()
+        done = self.run_program("--known", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cells = json.loads((self.out / "here/table4.json").read_text())["cells"]
+        self.assertEqual(len(cells), len(table4.RESNET_20))
+        self.assertIn("| ResNet-20 | ATOMO |", done.stdout)
+        self.assertGreater(os.path.getsize(self.out / "here/table4.png"), 10000)
+
+    def test_without_any_run_it_says_what_to_do(self):
+        done = self.run_program()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("more --minutes", done.stderr)
 
 
 if __name__ == "__main__":
