@@ -1,5 +1,5 @@
-// Holds the rates that theory gives decentralised training on quadratics
-// (theory/quadratic_rate.h) against the algorithms as they run.
+// Holds the rates that theory gives decentralised training (theory/linear_gossip.h) against the
+// algorithms as they run.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,19 @@ struct GossipRateOptions {
   std::string graph = "";
   size_t nodes = 8;
   uint64_t seed = 1;
-  std::string codec = "";  // measured beside fp32; empty: none
-  double curvature = .1;   // eta h, above 0 and below 1
+  std::string codec = "";              // measured beside fp32; empty: none
+  std::string problem = "quadratics";  // or "logistic" (gossip_problem.h)
+  double curvature = .1;               // the learning rate times it, above 0 and below 1
 };
 
-// Returns {"graph", "nodes", "curvature", "codec", "rows": [...]}, a row for each algorithm
-// that is a recursion of this kind: "algorithm", "step", "rate" and "left" (QuadraticOutcome),
-// and "measured_rate", "measured_left" under fp32 and "codec_rate" under the codec; or
-// "refused", with the reason. Rates that could not be measured, because differences did not die
-// out in 2000 rounds, are null. Fails as Graph::Parse and MakeCodec do, and with
-// kInvalidArgument for graphs that change or are not symmetric.
+// Returns {"graph", "nodes", "problem", "curvature", "codec", "unit", "rows": [...]}, a row for
+// each algorithm that has rounds: "algorithm", "step", and by theory "rate" (what distances are
+// multiplied by in a round) and "left" (in the end, as a part of what "unit" says), and
+// "measured_rate", "measured_left" under fp32 and "codec_rate" under the codec; or "refused",
+// with the reason. A rate that could not be measured, because distances did not die out in 2000
+// rounds, is null. AD-PSGD, whose pairs meet at random, has no row. Fails as Graph::Parse,
+// MakeGossipProblem and MakeCodec do, and with kInvalidArgument for graphs that do not repeat
+// within 64 rounds.
 Result<nlohmann::ordered_json> GossipRates(const GossipRateOptions& options);
 void PrintGossipRates(const nlohmann::ordered_json& rates);
 

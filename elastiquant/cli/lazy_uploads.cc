@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/base/random.h"
+#include "elastiquant/cli/logistic_problem.h"
 #include "elastiquant/protocol/lazy.h"
 
 namespace elastiquant::cli {
@@ -17,119 +16,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Doubles = std::vector<double>;
 
-constexpr size_t kSamples = 50, kFeatures = 50;
-constexpr double kRidge = 1e-3;
+constexpr size_t kFeatures = 50;
 constexpr int64_t kMostSteps = 100000;
 
-double Dot(std::span<const double> a, std::span<const double> b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// One worker's loss: the mean of log(1 + exp(-y <x, w>)), and a ridge.
-class Regression {
- public:
-  Regression(size_t worker, uint64_t seed)
-      : smoothness_(std::pow(std::pow(1.3, worker) + 1, 2)),
-        x_(kSamples, Doubles(kFeatures)),
-        y_(kSamples) {
-    const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, worker, 0, 0));
-    uint32_t draws = 0;
-    const auto draw = [&] {
-      return 2 * static_cast<double>(UniformFloat(RandomBits(keys, draws++))) - 1;
-    };
-    for (Doubles& x : x_) std::ranges::generate(x, draw);
-    // All workers' labels follow the same direction, with noise.
-    for (size_t i = 0; i < kSamples; ++i) y_[i] = x_[i][0] + x_[i][1] + draw() > 0 ? 1 : -1;
-    // The curvature is at most a quarter of that of the features' squares.
-    const double factor = std::sqrt(4 * (smoothness_ - kRidge) / LargestSquare());
-    for (Doubles& x : x_) {
-      for (double& v : x) v *= factor;
-    }
-  }
-
-  double smoothness() const { return smoothness_; }
-
-  double Loss(std::span<const double> w, Doubles* gradient) const {
-    for (size_t i = 0; i < kFeatures; ++i) (*gradient)[i] = kRidge * w[i];
-    double loss = kRidge / 2 * Dot(w, w);
-    for (size_t s = 0; s < kSamples; ++s) {
-      const double margin = y_[s] * Dot(x_[s], w);
-      loss += std::log1p(std::exp(-std::abs(margin))) / kSamples;
-      if (margin < 0) loss -= margin / kSamples;
-      const double slope = -y_[s] / (1 + std::exp(margin)) / kSamples;
-      for (size_t i = 0; i < kFeatures; ++i) (*gradient)[i] += slope * x_[s][i];
-    }
-    return loss;
-  }
-
- private:
-  // The largest eigenvalue of X^T X / n, by powers.
-  double LargestSquare() const {
-    Doubles v(kFeatures, 1), next(kFeatures);
-    double largest = 0;
-    for (int k = 0; k < 500; ++k) {
-      std::ranges::fill(next, 0);
-      for (const Doubles& x : x_) {
-        const double along = Dot(x, v) / kSamples;
-        for (size_t i = 0; i < kFeatures; ++i) next[i] += along * x[i];
-      }
-      largest = std::sqrt(Dot(next, next));
-      for (size_t i = 0; i < kFeatures; ++i) v[i] = next[i] / largest;
-    }
-    return largest;
-  }
-
-  double smoothness_;
-  std::vector<Doubles> x_;
-  Doubles y_;
-};
-
-// The workers' problem: the mean of their losses.
-struct Problem {
-  std::vector<Regression> workers;
-  double rate = 0, least = 0;
-
-  double Loss(std::span<const double> w, Doubles* gradient) const {
-    Doubles own(kFeatures);
-    std::ranges::fill(*gradient, 0);
-    double loss = 0;
-    for (const Regression& worker : workers) {
-      loss += worker.Loss(w, &own) / static_cast<double>(workers.size());
-      for (size_t i = 0; i < kFeatures; ++i) {
-        (*gradient)[i] += own[i] / static_cast<double>(workers.size());
-      }
-    }
-    return loss;
-  }
-};
-
-// Nesterov's method for strongly convex losses, until nothing moves.
-double LeastLoss(const Problem& problem) {
-  const double root = std::sqrt(kRidge * problem.rate);
-  Doubles w(kFeatures), at = w, gradient(kFeatures);
-  for (int k = 0; k < 20000; ++k) {
-    problem.Loss(at, &gradient);
-    if (Dot(gradient, gradient) < 1e-26) break;
-    for (size_t i = 0; i < kFeatures; ++i) {
-      const double next = at[i] - problem.rate * gradient[i];
-      at[i] = next + (1 - root) / (1 + root) * (next - w[i]);
-      w[i] = next;
-    }
-  }
-  return problem.Loss(w, &gradient);
-}
-
-Problem MakeProblem(const LazyUploadOptions& options) {
-  Problem problem;
-  double smoothness = 0;
+LogisticProblem MakeProblem(const LazyUploadOptions& options) {
+  std::vector<LogisticLoss::Options> workers;
   for (size_t m = 0; m < options.workers; ++m) {
-    smoothness += problem.workers.emplace_back(m, options.seed).smoothness();
+    workers.push_back({.features = kFeatures,
+                       .smoothness = std::pow(std::pow(1.3, m) + 1, 2),
+                       .seed = options.seed,
+                       .worker = m});
   }
-  problem.rate = static_cast<double>(options.workers) / smoothness;
-  problem.least = LeastLoss(problem);
-  return problem;
+  return LogisticProblem(workers);
 }
 
 struct Rule {
@@ -151,7 +49,7 @@ std::vector<float> AsFloats(const Doubles& values) { return {values.begin(), val
 
 // The workers of one run, in step with each other.
 struct Descent {
-  const Problem& problem;
+  const LogisticProblem& problem;
   std::vector<Lazy> workers = {};
   Doubles w = Doubles(kFeatures), gradient = Doubles(kFeatures);
   size_t bytes = 0;
@@ -171,45 +69,47 @@ struct Descent {
     }
     double squares = 0;
     for (size_t i = 0; i < kFeatures; ++i) {
-      const double move = problem.rate * static_cast<double>(apply->mean[i]);
+      const double move = problem.rate() * static_cast<double>(apply->mean[i]);
       squares += move * move;
       w[i] -= move;
     }
-    for (Lazy& worker : workers) worker.OnMoved(squares, problem.rate);
+    for (Lazy& worker : workers) worker.OnMoved(squares, problem.rate());
     return {};
   }
 
   Result<std::span<const uint8_t>> Message(size_t m) {
-    problem.workers[m].Loss(w, &gradient);
+    problem.workers()[m].Loss(w, gradient);
     const std::vector<float> here = AsFloats(gradient), weights = AsFloats(w);
     std::vector<float> there;
     if (workers[m].wants_reference()) {
       const std::span<const float> last = workers[m].last_weights();
-      problem.workers[m].Loss(Doubles(last.begin(), last.end()), &gradient);
+      problem.workers()[m].Loss(Doubles(last.begin(), last.end()), gradient);
       there = AsFloats(gradient);
     }
     return workers[m].OnGradient({.gradient = here, .weights = weights, .reference = there});
   }
 };
 
-Result<Json> RowOfRule(const Rule& c, const Problem& problem, double gap, uint64_t seed) {
+// Until the loss is at most `enough`.
+Result<Json> RowOfRule(const Rule& c, const LogisticProblem& problem, double enough,
+                       uint64_t seed) {
   Descent descent{.problem = problem};
-  for (size_t m = 0; m < problem.workers.size(); ++m) {
+  for (size_t m = 0; m < problem.workers().size(); ++m) {
     EQ_ASSIGN_OR_RETURN(Lazy worker,
                         Lazy::Make({.rule = c.rule,
                                     .rank = static_cast<int>(m),
-                                    .world_size = static_cast<int>(problem.workers.size()),
+                                    .world_size = static_cast<int>(problem.workers().size()),
                                     .elements = kFeatures,
                                     .codec = c.codec,
                                     .seed = seed,
                                     .weight = c.weight,
                                     .most_silent = c.most_silent,
-                                    .smoothness = problem.workers[m].smoothness()}));
+                                    .smoothness = problem.workers()[m].smoothness()}));
     descent.workers.push_back(std::move(worker));
   }
   int64_t steps = 0;
   Doubles gradient(kFeatures);
-  while (problem.Loss(descent.w, &gradient) - problem.least > gap && steps < kMostSteps) {
+  while (problem.Loss(descent.w, gradient) > enough && steps < kMostSteps) {
     EQ_RETURN_IF_ERROR(descent.Step());
     ++steps;
   }
@@ -236,10 +136,12 @@ Result<Json> LazyUploads(const LazyUploadOptions& o) {
   if (!(o.gap >= 1e-10 && o.gap < 1)) {
     return InvalidArgument("the gap must be from 1e-10, which floats can tell, to below 1");
   }
-  const Problem problem = MakeProblem(o);
+  const LogisticProblem problem = MakeProblem(o);
+  Doubles gradient(kFeatures);
+  const double enough = problem.Loss(problem.Least(), gradient) + o.gap;
   Json rows = Json::array();
   for (const Rule& rule : kRules) {
-    EQ_ASSIGN_OR_RETURN(Json row, RowOfRule(rule, problem, o.gap, o.seed));
+    EQ_ASSIGN_OR_RETURN(Json row, RowOfRule(rule, problem, enough, o.seed));
     rows.push_back(std::move(row));
   }
   return Json{{"workers", o.workers}, {"gap", o.gap}, {"seed", o.seed}, {"rows", rows}};

@@ -54,8 +54,9 @@ Command MakeTestbedCommand(CLI::App& program) {
       ->capture_default_str();
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
-  run->add_option("--minutes", options->minutes,
-                  "Begin no run after that, and show what is there; without it all runs are made")
+  run->add_option(
+         "--minutes", options->minutes,
+         "Begin no run after that, and show what is there; without it all runs are made")
       ->check(CLI::NonNegativeNumber);
   run->add_option(
          "--known", options->known,

@@ -293,14 +293,19 @@ constexpr char kTheoryExample[] =
 
 void AddGossipOptions(CLI::App* app, GossipRateOptions* o) {
   app->add_option("--graph", o->graph,
-                  "In place of a quantiser: rates of decentralised training on quadratics, by "
-                  "theory and as measured, on this graph (`elastiquant graph --help`)");
+                  "In place of a quantiser: rates of decentralised training, by theory and as "
+                  "measured, on this graph (`elastiquant graph --help`)");
   app->add_option("--nodes", o->nodes, "Workers on --graph")
       ->capture_default_str()
       ->check(CLI::Range(2, 64));
   app->add_option("--codec", o->codec, "Measure on --graph under this codec, too");
+  app->add_option("--problem", o->problem,
+                  "What is trained on --graph: quadratics, which theory knows wholly, or "
+                  "logistic regressions of unequal workers")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"quadratics", "logistic"}));
   app->add_option("--curvature", o->curvature,
-                  "Learning rate times curvature of the quadratics on --graph, below 1")
+                  "Learning rate times the largest curvature of the --problem, below 1")
       ->capture_default_str()
       ->check(CLI::Range(1e-3, .999));
 }

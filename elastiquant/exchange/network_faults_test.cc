@@ -23,8 +23,8 @@ const char* const kCodecs[] = {"elastic:bits=4", "dither:bits=1",      "topk:rat
                                "alq:bits=3",     "powersgd:rank=2|ef", "terngrad"};
 const Lengths kFaultLengths = {1, 700, 3000, 20000};
 
-// Nobody freezes in these tests: a death closes its connections at once. On a busy machine under
-// a sanitizer 32 workers are silent for seconds, and that must not be taken for a fault.
+// Nobody freezes in these tests: a death closes its connections at once. On a busy machine
+// under a sanitizer 32 workers are silent for seconds, and that must not be taken for a fault.
 constexpr milliseconds kLongSilence(20000);
 
 // By rank: the means of the last of three steps.

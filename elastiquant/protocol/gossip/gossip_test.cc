@@ -211,6 +211,8 @@ TEST(GossipTest, ErrorsSayWhatToDo) {
     options.elements = 2;
     return GossipNode::Make(options, Vector(2)).status().message();
   };
+  EXPECT_THAT(error({.kind = GossipKind::kD2, .graph = GraphOf("exponential", 8)}),
+              HasSubstr("gradient-tracking"));
   EXPECT_THAT(error({.kind = GossipKind::kD2, .graph = GraphOf("ring", 8)}),
               HasSubstr("'ring:lazy=1'"));
   EXPECT_EQ(error({.kind = GossipKind::kD2, .graph = GraphOf("ring:lazy=1", 8)}), "");
