@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import fnmatch
-import json
 import logging
-import math
-import os
-import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from elastiquant import _between_steps, _core, _group, _metric, _state
-from elastiquant._record import Record
-from elastiquant._stats import LayerStats, Stats
-
-Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
+from elastiquant import _between_steps, _core, _group, _metric, _options, _state
+from elastiquant._session import Session
 
 _log = logging.getLogger("elastiquant")
 
@@ -35,7 +26,7 @@ def compress(
     codec: str = "dither:bits=2",
     *,
     exact: str = "1d",
-    policy: Policy | None = None,
+    policy: _options.Policy | None = None,
     bucket_kib: int | None = None,
     measure_every: int = 50,
     seed: int = 0,
@@ -148,8 +139,8 @@ def attach(
     names, parameters = _synchronised(ddp)
     specs, optimizers, units, error = [], (), None, None
     try:
-        specs = _specs(names, parameters, o.codec, o.exact, o.policy)
-        _check_numbers(o)
+        specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)
+        _options.check_numbers(o)
         optimizers = _metric.optimizers_of(o.optimizer)
         units = _metric.Metric(names, parameters, optimizers, o.metric, o.exact_steps)
         _between_steps.check(names, parameters, specs, optimizers)
@@ -204,11 +195,13 @@ def attach(
     return compression
 
 
-class Compression:
+class Compression(Session):
     """A compressed DDP model's handle, made by compress(): statistics and state.
 
     Training needs none of it. It may be dropped, or used as a context manager that closes.
     """
+
+    _farewell = "it closed its compression"
 
     def __init__(
         self,
@@ -217,13 +210,11 @@ class Compression:
         metric: _metric.Metric,
         rank: int = 0,
     ):
-        self._engine = engine
         self._codecs = codecs
         self._metric = metric
         self._rank = rank  # in the job, of which the model's group may be a part
-        self._begun = time.monotonic()
         self._between_steps: _between_steps.BetweenSteps | None = None
-        _open.add(self)
+        self._open(engine)
 
     @property
     def codecs(self) -> dict[str, str]:
@@ -241,22 +232,6 @@ class Compression:
         """'adam' if gradients are compressed relative to an optimiser's second moments, or
         'plain' (compress(optimizer=..., metric=...))."""
         return self._metric.name
-
-    def stats(self) -> Stats:
-        """Sums since the last reset, of this worker."""
-        return Stats(**self._engine.stats())
-
-    def reset_stats(self) -> None:
-        """Begins the sums of stats() and layers() anew. Not within a backward."""
-        self._engine.reset_stats()
-
-    def layers(self) -> list[LayerStats]:
-        """The measured variance of each compressed layer, and of all ('' last)."""
-        return [_layer(json.loads(line)) for line in self._engine.layers()]
-
-    def summary(self) -> str:
-        """stats() in a line: progress.set_postfix_str(compression.summary())."""
-        return self.stats().summary()
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch, from 0, for codecs that send more in the first ones (dgc)."""
@@ -298,19 +273,13 @@ class Compression:
             if layer.name and layer.nmse is not None:
                 writer.add_scalar(f"elastiquant/nmse/{layer.name}", layer.nmse, step)
 
-    def record(self, path: str | os.PathLike, step: int) -> None:
-        """Appends stats() and layers() as of a step of the script to a file, as one line of
-        JSON, which elastiquant.report(path) draws. One worker's suffices; any steps do."""
-        seconds = time.monotonic() - self._begun
-        Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
-
     def close(self) -> None:
         """Ends communication; later backwards of the model raise. Happens at exit by itself."""
-        self._close("it closed its compression", error="")
+        super().close()
 
     def _close(self, farewell: str, error: str) -> None:
         self._settle()
-        self._engine.close(farewell, error)
+        super()._close(farewell, error)
 
     def _begin(self) -> None:
         """A forward begins, whose gradients may be sent."""
@@ -331,9 +300,6 @@ class Compression:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(None), ()  # a model that is pickled leaves it behind
 
-    def __repr__(self) -> str:
-        return f"<elastiquant.Compression: {self.summary()}>"
-
 
 class _BeforeForward:
     """A hook of the model, which does not keep the compression alive, and goes along with a
@@ -351,34 +317,6 @@ class _BeforeForward:
         return _BeforeForward, ()
 
 
-# Threads of C++ must not outlive the interpreter.
-_open: weakref.WeakSet[Compression] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for compression in list(_open):
-        compression._close(_group.SCRIPT_ENDED, _group.unhandled_error())
-
-
-def _layer(line: dict[str, Any]) -> LayerStats:
-    """From a line of the certificate, whose sums are all floating point."""
-    names = ("nmse", "noise", "spread", "bound", "bits", "verdict")
-    counts = {name: int(line[name]) for name in ("messages", "coordinates")}
-    return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})
-
-
-def _check_numbers(o: types.SimpleNamespace) -> None:
-    if o.bucket_kib is not None and o.bucket_kib < 1:
-        raise ValueError("bucket_kib must be at least 1")
-    if o.measure_every < 0 or o.threads < 1 or not 0 <= o.seed < 2**64:
-        raise ValueError("measure_every and seed must not be negative, threads at least 1")
-    if not 1 <= o.timeout < math.inf:
-        raise ValueError("timeout must be at least 1 s, and finite")
-    if o.stall_timeout and not 1 <= o.stall_timeout < math.inf:
-        raise ValueError("stall_timeout must be at least 1 s and finite, or None")
-
-
 def _uncompiled(model: torch.nn.Module) -> torch.nn.Module:
     """The model that torch.compile() has wrapped, or the model itself."""
     return getattr(model, "_orig_mod", model)
@@ -394,53 +332,3 @@ def _synchronised(
         if parameter.requires_grad and name not in ignored
     ]
     return [name for name, _ in named], [parameter for _, parameter in named]
-
-
-def _specs(
-    names: list[str],
-    parameters: list[torch.nn.Parameter],
-    codec: str,
-    exact: str,
-    policy: Policy | None,
-) -> list[str]:
-    """The canonical spec of each parameter."""
-    chosen = list(_by_policy(names, parameters, policy))
-    kept = _exact(names, parameters, exact)
-    specs = [c or ("fp32" if e else codec) for c, e in zip(chosen, kept, strict=True)]
-    canonical = {spec: _core.Codec(spec).spec for spec in {codec, *specs}}
-    return [canonical[spec] for spec in specs]
-
-
-def _by_policy(
-    names: list[str], parameters: list[torch.nn.Parameter], policy: Policy | None
-) -> Iterator[str | None]:
-    if policy is None:
-        yield from (None for _ in names)
-    elif callable(policy):
-        yield from (policy(name, p) for name, p in zip(names, parameters, strict=True))
-    else:
-        for pattern in policy:
-            _check_pattern(pattern, names)
-        for name in names:
-            yield next((s for p, s in policy.items() if fnmatch.fnmatchcase(name, p)), None)
-
-
-def _exact(names: list[str], parameters: list[torch.nn.Parameter], exact: str) -> list[bool]:
-    if exact == "none":
-        return [False] * len(names)
-    kept = [False] * len(names)
-    for pattern in exact.split(","):
-        if pattern != "1d":
-            _check_pattern(pattern, names)
-        for i, (name, parameter) in enumerate(zip(names, parameters, strict=True)):
-            matches = parameter.dim() <= 1 if pattern == "1d" else None
-            kept[i] |= fnmatch.fnmatchcase(name, pattern) if matches is None else matches
-    return kept
-
-
-def _check_pattern(pattern: str, names: list[str]) -> None:
-    if not fnmatch.filter(names, pattern):
-        examples = ", ".join(repr(n) for n in (names[:1] + names[-1:]))
-        raise ValueError(
-            f"no parameter's name matches {pattern!r}; names are such as {examples}"
-        )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
-import os
-import time
 import types
 import weakref
 from collections.abc import Mapping
@@ -15,17 +12,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _model, _state
+from elastiquant import _core, _group, _model, _options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._buffers import Buffers
-from elastiquant._compress import _check_numbers
-from elastiquant._record import Record
-from elastiquant._stats import Stats
+from elastiquant._session import Rounds
+from elastiquant._stats import LayerStats
 
 _log = logging.getLogger("elastiquant")
 
 
-class Gossip:
+class Gossip(Rounds):
     """Lets workers average with their neighbours on a graph, and with nobody else.
 
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -70,6 +66,8 @@ class Gossip:
     torch.distributed.DistBackendError, which names it, from optimizer.step() of all others.
     """
 
+    _farewell, _mark = "it closed its gossip", "_elastiquant_gossip"
+
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -109,7 +107,7 @@ class Gossip:
         self._buffers = Buffers(module)
         self._graph, self._seed = graph, seed
         self._world_size, self._rank = meeting.world_size, dist.get_rank()
-        self._engine = _core._GossipEngine(
+        engine = _core._GossipEngine(
             meeting=meeting,
             parameters=[(n, p.shape) for n, p in named],
             start=self._host(),
@@ -122,14 +120,12 @@ class Gossip:
             threads=threads,
         )
         self._every, self._steps, self._finished = every, 0, False
-        self._began = time.monotonic()
-        self._hooks = [
+        hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
             module.register_forward_pre_hook(AfterStep(self._before_forward)),
         ]
-        optimizer._elastiquant_gossip = self  # lives as long as the optimiser at least
-        self._optimizer = weakref.ref(optimizer)
-        _open.add(self)
+        self._follow(optimizer, hooks)
+        self._open(engine)
 
     @property
     def rounds(self) -> int:
@@ -224,25 +220,9 @@ class Gossip:
         self._finished = True
         self._detach()
 
-    def stats(self) -> Stats:
-        """Sums since the last reset, of this worker; a step is an exchange. What an all-reduce
-        of fp32 would have sent is what it compares with."""
-        return Stats(**self._engine.stats())
-
-    def reset_stats(self) -> None:
-        """Begins the sums of stats() anew."""
-        self._engine.reset_stats()
-
-    def summary(self) -> str:
-        """stats() in a line, whose steps are rounds."""
-        return f"{self.rounds} rounds, {self.stats().summary()}".replace(
-            "up a step", "up a round"
-        )
-
-    def record(self, path: str | os.PathLike, step: int) -> None:
-        """Appends stats() to a file that elastiquant.report(path) draws."""
-        seconds = time.monotonic() - self._began
-        Record(step, seconds, self.stats(), ()).append_to(path)
+    def layers(self) -> list[LayerStats]:
+        """None: the parameters are shown as one vector."""
+        return []
 
     @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
@@ -281,28 +261,11 @@ class Gossip:
         Happens at exit by itself."""
         with contextlib.suppress(RuntimeError, ValueError):
             self._pause()  # unless another worker was lost, or this is closed
-        self._close("it closed its gossip", error="")
+        super().close()
 
     def _close(self, farewell: str, error: str) -> None:
         self._detach()
-        self._engine.close(farewell, error)
-
-    def _detach(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        optimizer = self._optimizer()
-        if optimizer is not None and getattr(optimizer, "_elastiquant_gossip", None) is self:
-            del optimizer._elastiquant_gossip
-
-    def __enter__(self) -> Gossip:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
-        if error is None:
-            self.finish()
-            self.close()
-        else:
-            self._close("its training failed", f"{type(error).__name__}: {error}")
+        super()._close(farewell, error)
 
     def __repr__(self) -> str:
         return f"<elastiquant.Gossip on {self._graph}: {self.summary()}>"
@@ -321,7 +284,7 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
     ours = {id(p) for _, p in named}
     if not ours & {id(p) for group in o.optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimizer trains no parameter of the model")
-    _check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
+    _options.check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
     if o.every < 1:
         raise ValueError(f"every is {o.every}; it must be at least 1")
     if o.step is not None and not 0 < o.step <= 1:
@@ -337,13 +300,3 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
         delay=o.delay,
         seed=o.seed,
     )
-
-
-# Threads of C++ must not outlive the interpreter.
-_open: weakref.WeakSet[Gossip] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for gossip in list(_open):
-        gossip._close(_group.SCRIPT_ENDED, _group.unhandled_error())

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import json
 import logging
-import os
-import time
 import types
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,16 +14,14 @@ from elastiquant import _core, _group, _model, _rounds_options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
-from elastiquant._compress import _layer
 from elastiquant._outer import Outer
 from elastiquant._progress import Checkpoint, Progress
-from elastiquant._record import Record
-from elastiquant._stats import LayerStats, Stats
+from elastiquant._session import Rounds
 
 _log = logging.getLogger("elastiquant")
 
 
-class DiLoCo:
+class DiLoCo(Rounds):
     """Lets workers train alone, and averages what came of it every so many steps.
 
         inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -79,6 +72,8 @@ class DiLoCo:
     RuntimeError if workers differ in their arguments. A lost worker raises
     torch.distributed.DistBackendError, which names it, from inner.step() of all others.
     """
+
+    _farewell, _mark = "it closed its rounds", "_elastiquant_rounds"
 
     def __init__(
         self,
@@ -134,7 +129,7 @@ class DiLoCo:
             dist.all_gather_object(weights, float(weight), group=group)
             _model.start_alike(module, group)
         self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
-        self._engine = _core._FragmentEngine(
+        engine = _core._FragmentEngine(
             meeting=meeting,
             parameters=[(n, p.shape) for n, p in named],
             fragments=[i % fragments for i in range(len(named))],
@@ -151,7 +146,6 @@ class DiLoCo:
         )
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
-        self._began = time.monotonic()
         anchor = [p.detach().clone() for p in self._parameters]
         ahead = Ahead(anchor, weights[meeting.rank] / sum(weights)) if eager else None
         self._progress = Progress(anchor, ahead)
@@ -162,10 +156,8 @@ class DiLoCo:
             self._schedule,
             {"mix": mix, "eager": eager},
         )
-        self._hook = inner.register_step_post_hook(AfterStep(self._after_step))
-        inner._elastiquant_rounds = self  # lives as long as the optimiser at least
-        self._inner = weakref.ref(inner)
-        _open.add(self)
+        self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
+        self._open(engine)
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=0.7, momentum=0.9, nesterov=True)
@@ -276,29 +268,6 @@ class DiLoCo:
         self._finished = True
         self._detach()
 
-    def stats(self) -> Stats:
-        """Sums since the last reset, of this worker; a step is a fragment's mean."""
-        return Stats(**self._engine.stats())
-
-    def reset_stats(self) -> None:
-        """Begins the sums of stats() and layers() anew."""
-        self._engine.reset_stats()
-
-    def layers(self) -> list[LayerStats]:
-        """The measured variance of each compressed layer, and of all ('' last)."""
-        return [_layer(json.loads(line)) for line in self._engine.layers()]
-
-    def summary(self) -> str:
-        """stats() in a line, whose steps are rounds."""
-        return f"{self.rounds} rounds, {self.stats().summary()}".replace(
-            "up a step", "up a round"
-        )
-
-    def record(self, path: str | os.PathLike, step: int) -> None:
-        """Appends stats() and layers() to a file that elastiquant.report(path) draws."""
-        seconds = time.monotonic() - self._began
-        Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
-
     @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
         """What must be saved, beside the model's and the inner optimiser's state, for training
@@ -339,7 +308,7 @@ class DiLoCo:
     def close(self) -> None:
         """Removes the hook and ends communication, after what is under way has arrived. The
         parameters stay local. Happens at exit by itself."""
-        self._close("it closed its rounds", error="")
+        super().close()
 
     def _close(self, farewell: str, error: str) -> None:
         self._detach()
@@ -348,26 +317,7 @@ class DiLoCo:
                 self._arrive(fragment)
         except (RuntimeError, ValueError):
             pass  # another worker was lost, or this is closed: nobody waits for the mean
-        self._engine.close(farewell, error)
-
-    def _detach(self) -> None:
-        self._hook.remove()
-        inner = self._inner()
-        if inner is not None and getattr(inner, "_elastiquant_rounds", None) is self:
-            del inner._elastiquant_rounds
-
-    def __enter__(self) -> DiLoCo:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
-        if error is None:
-            self.finish()
-            self.close()
-        else:
-            self._close("its training failed", f"{type(error).__name__}: {error}")
-
-    def __repr__(self) -> str:
-        return f"<elastiquant.{type(self).__name__}: {self.summary()}>"
+        super()._close(farewell, error)
 
 
 class LocalSGD(DiLoCo):
@@ -386,13 +336,3 @@ class LocalSGD(DiLoCo):
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=1.0)
-
-
-# Threads of C++ must not outlive the interpreter.
-_open: weakref.WeakSet[DiLoCo] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for rounds in list(_open):
-        rounds._close(_group.SCRIPT_ENDED, _group.unhandled_error())

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import torch
 
-from elastiquant import _core, _model
-from elastiquant._compress import _check_numbers, _specs
+from elastiquant import _core, _model, _options
 
 
 def check(
@@ -24,8 +23,8 @@ def check(
     kind: the class, for messages.
     """
     _model.check_parameters(list(parameters.items()), kind)
-    _check_numbers(o)
-    _specs(list(parameters), list(parameters.values()), o.codec, o.exact, None)
+    _options.check_numbers(o)
+    _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     if o.link is not None:
         _core._check_link(o.link)
     if not parameters:

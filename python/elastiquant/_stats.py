@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -100,3 +101,10 @@ class LayerStats:
     def is_mostly_noise(self) -> bool:
         """Whether what this worker sent of the layer was more noise than gradient."""
         return self.nmse is not None and self.nmse > 1
+
+
+def layer_stats(line: dict[str, Any]) -> LayerStats:
+    """From a line of an engine's certificate, whose sums are all floating point."""
+    names = ("nmse", "noise", "spread", "bound", "bits", "verdict")
+    counts = {name: int(line[name]) for name in ("messages", "coordinates")}
+    return LayerStats(name=line["layer"], **counts, **{name: line[name] for name in names})

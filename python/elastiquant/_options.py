@@ -1,0 +1,76 @@
+"""Options that compress(), DiLoCo and Gossip have alike: their ranges, and codecs by name."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from elastiquant import _core
+
+Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
+
+
+def check_numbers(o: types.SimpleNamespace) -> None:
+    """Raises ValueError for a number out of its range."""
+    if o.bucket_kib is not None and o.bucket_kib < 1:
+        raise ValueError("bucket_kib must be at least 1")
+    if o.measure_every < 0 or o.threads < 1 or not 0 <= o.seed < 2**64:
+        raise ValueError("measure_every and seed must not be negative, threads at least 1")
+    if not 1 <= o.timeout < math.inf:
+        raise ValueError("timeout must be at least 1 s, and finite")
+    if o.stall_timeout and not 1 <= o.stall_timeout < math.inf:
+        raise ValueError("stall_timeout must be at least 1 s and finite, or None")
+
+
+def specs_of(
+    names: list[str],
+    parameters: list[torch.nn.Parameter],
+    codec: str,
+    exact: str,
+    policy: Policy | None,
+) -> list[str]:
+    """The canonical spec of each parameter."""
+    chosen = list(_by_policy(names, parameters, policy))
+    kept = _exact(names, parameters, exact)
+    specs = [c or ("fp32" if e else codec) for c, e in zip(chosen, kept, strict=True)]
+    canonical = {spec: _core.Codec(spec).spec for spec in {codec, *specs}}
+    return [canonical[spec] for spec in specs]
+
+
+def _by_policy(
+    names: list[str], parameters: list[torch.nn.Parameter], policy: Policy | None
+) -> Iterator[str | None]:
+    if policy is None:
+        yield from (None for _ in names)
+    elif callable(policy):
+        yield from (policy(name, p) for name, p in zip(names, parameters, strict=True))
+    else:
+        for pattern in policy:
+            _check_pattern(pattern, names)
+        for name in names:
+            yield next((s for p, s in policy.items() if fnmatch.fnmatchcase(name, p)), None)
+
+
+def _exact(names: list[str], parameters: list[torch.nn.Parameter], exact: str) -> list[bool]:
+    if exact == "none":
+        return [False] * len(names)
+    kept = [False] * len(names)
+    for pattern in exact.split(","):
+        if pattern != "1d":
+            _check_pattern(pattern, names)
+        for i, (name, parameter) in enumerate(zip(names, parameters, strict=True)):
+            matches = parameter.dim() <= 1 if pattern == "1d" else None
+            kept[i] |= fnmatch.fnmatchcase(name, pattern) if matches is None else matches
+    return kept
+
+
+def _check_pattern(pattern: str, names: list[str]) -> None:
+    if not fnmatch.filter(names, pattern):
+        examples = ", ".join(repr(n) for n in (names[:1] + names[-1:]))
+        raise ValueError(
+            f"no parameter's name matches {pattern!r}; names are such as {examples}"
+        )

@@ -1,0 +1,110 @@
+"""What compress(), DiLoCo and Gossip give a script alike: statistics, and an orderly end."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import time
+import weakref
+from typing import Any
+
+import torch
+
+from elastiquant import _group
+from elastiquant._record import Record
+from elastiquant._stats import LayerStats, Stats, layer_stats
+
+
+class Session:
+    """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
+
+    _farewell = "it closed its session"  # what close() tells the other workers
+
+    def _open(self, engine: Any) -> None:
+        self._engine = engine
+        self._began = time.monotonic()
+        _sessions.add(self)
+
+    def stats(self) -> Stats:
+        """Sums since the last reset, of this worker. A step is a mean that it had a part in: of
+        gradients, of a fragment's work, or with its neighbours. What the bytes are compared
+        with is an all-reduce of fp32 in its place."""
+        return Stats(**self._engine.stats())
+
+    def reset_stats(self) -> None:
+        """Begins the sums of stats() and layers() anew. Not within a backward."""
+        self._engine.reset_stats()
+
+    def layers(self) -> list[LayerStats]:
+        """The measured variance of each compressed layer, and of all ('' last)."""
+        return [layer_stats(json.loads(line)) for line in self._engine.layers()]
+
+    def summary(self) -> str:
+        """stats() in a line: progress.set_postfix_str(session.summary())."""
+        return self.stats().summary()
+
+    def record(self, path: str | os.PathLike, step: int) -> None:
+        """Appends stats() and layers() as of a step of the script to a file, as one line of
+        JSON, which elastiquant.report(path) draws. One worker's suffices; any steps do."""
+        seconds = time.monotonic() - self._began
+        Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
+
+    def close(self) -> None:
+        """Ends communication. Happens at exit by itself."""
+        self._close(self._farewell, error="")
+
+    def _close(self, farewell: str, error: str) -> None:
+        self._engine.close(farewell, error)
+
+    def __repr__(self) -> str:
+        return f"<elastiquant.{type(self).__name__}: {self.summary()}>"
+
+
+class Rounds(Session):
+    """One that follows the steps of an optimiser by hooks, and meets others between some."""
+
+    _mark = ""  # the optimiser's attribute that keeps this alive as long as itself
+
+    def _follow(self, optimizer: torch.optim.Optimizer, hooks: list[Any]) -> None:
+        self._hooks = hooks
+        setattr(optimizer, self._mark, self)
+        self._followed = weakref.ref(optimizer)
+
+    def _detach(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        optimizer = self._followed()
+        if optimizer is not None and getattr(optimizer, self._mark, None) is self:
+            delattr(optimizer, self._mark)
+
+    @property
+    def rounds(self) -> int:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        raise NotImplementedError
+
+    def summary(self) -> str:
+        """stats() in a line, whose steps are rounds."""
+        told = self.stats().summary().replace("up a step", "up a round")
+        return f"{self.rounds} rounds, {told}"
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            self.finish()
+            self.close()
+        else:
+            self._close("its training failed", f"{type(error).__name__}: {error}")
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for session in list(_sessions):
+        session._close(_group.SCRIPT_ENDED, _group.unhandled_error())
