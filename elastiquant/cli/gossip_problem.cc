@@ -74,11 +74,10 @@ class Quadratics final : public GossipProblem {
   }
 
   // All elements obey the same recursion, of one number a worker.
-  Outcome Predict(theory::LinearGossip gossip,
-                  std::span<const double> /*end*/) const override {
+  Outcome Predict(theory::LinearGossip gossip, std::span<const double> /*end*/) const override {
     gossip.curvatures.assign(workers_, {curvature_});
-    const auto among = IsBalanced(gossip.mixings) ? theory::Among::kDifferences
-                                                  : theory::Among::kAll;
+    const auto among =
+        IsBalanced(gossip.mixings) ? theory::Among::kDifferences : theory::Among::kAll;
     Outcome outcome{.rate = theory::RateOf(gossip, among), .left = kNan};
     if (outcome.rate >= 1) return outcome;
     // Of minima that are 1 of one worker and 0 of the others, a column for each.
@@ -176,8 +175,7 @@ class Regressions final : public GossipProblem {
     std::vector<std::vector<double>> all;
     for (size_t w = 0; w < problem_.workers().size(); ++w) {
       const auto own = weights.subspan(w * kFeatures, kFeatures);
-      std::vector<double>& curvature =
-          all.emplace_back(problem_.workers()[w].Curvature(own));
+      std::vector<double>& curvature = all.emplace_back(problem_.workers()[w].Curvature(own));
       for (double& c : curvature) c *= rate_;
     }
     return all;
@@ -209,7 +207,8 @@ Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name
                                                          double curvature) {
   if (name == "quadratics") return MakeQuadratics(workers, seed, curvature);
   if (name == "logistic") return MakeRegressions(workers, seed, curvature);
-  return InvalidArgument("problem '" + name + "' is not known; valid are: quadratics, logistic");
+  return InvalidArgument("problem '" + name +
+                         "' is not known; valid are: quadratics, logistic");
 }
 
 }  // namespace elastiquant::cli

@@ -45,8 +45,7 @@ std::unique_ptr<GossipProblem> MakeQuadratics(size_t workers, uint64_t seed, dou
 // different features, their smoothness L_i is from 1 to 2, and the ridge is 1/2; the learning
 // rate is curvature / 2. Rates are of all weights, and what is left is a part of the optimum's
 // length. Predict is exact where `end` is the end: the curvatures are those of that place.
-std::unique_ptr<GossipProblem> MakeRegressions(size_t workers, uint64_t seed,
-                                               double curvature);
+std::unique_ptr<GossipProblem> MakeRegressions(size_t workers, uint64_t seed, double curvature);
 
 // Makes the problem of that name, "quadratics" or "logistic"; kInvalidArgument lists them.
 Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name,

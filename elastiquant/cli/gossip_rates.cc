@@ -25,7 +25,8 @@ constexpr size_t kRounds = 2000;
 // The part of the way, of distances from where they end, over which a rate is measured. At the
 // beginning several eigenvectors count; at the end only the rounding of floats does.
 constexpr double kFrom = 1e-2, kTo = 1e-5;
-constexpr size_t kSwing = 100;  // rounds after which a distance does not come back
+constexpr size_t kSwing = 100;    // rounds after which a distance does not come back
+constexpr double kAtRest = 1e-6;  // of weights, that they move by meanwhile: floats' rounding
 constexpr size_t kMostPeriod = 64;
 
 struct Contestant {
@@ -143,12 +144,19 @@ Result<std::optional<double>> RateTo(const std::vector<double>& end,
 
 Result<Measured> Run(const GossipProblem& problem, const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(Workers workers, MakeWorkers(problem, options));
-  const size_t period = options.graph->period();
-  for (size_t round = 0; round < kRounds / period * period; ++round) {
+  const size_t period = options.graph->period(),
+               block = (kSwing + period - 1) / period * period;
+  Measured measured;
+  for (size_t round = 1; round <= kRounds / period * period; ++round) {
     EQ_ASSIGN_OR_RETURN(const bool goes_on, workers.Round());
     if (!goes_on) return Measured{};
+    if (round % block != 0) continue;
+    const std::vector<double> before = std::exchange(measured.end, workers.Weights());
+    const std::vector<double> none(measured.end.size());
+    const double moved = before.empty() ? 1 : Distance(before, measured.end);
+    if (moved <= kAtRest * Distance(measured.end, none)) break;
   }
-  Measured measured{.end = workers.Weights()};
+  measured.end = workers.Weights();
   measured.left = problem.Left(measured.end);
   EQ_ASSIGN_OR_RETURN(measured.rate, RateTo(problem.Seen(measured.end), problem, options));
   return measured;

@@ -13,10 +13,10 @@ namespace {
 // Workers with the same quadratic of one number.
 LinearGossip Alike(Recursion recursion, std::vector<Mixing> mixings, double curvature) {
   const size_t workers = mixings[0].workers;
-  return {.recursion = recursion,
-          .mixings = std::move(mixings),
-          .curvatures =
-              std::vector<std::vector<double>>(workers, std::vector<double>{curvature})};
+  return {
+      .recursion = recursion,
+      .mixings = std::move(mixings),
+      .curvatures = std::vector<std::vector<double>>(workers, std::vector<double>{curvature})};
 }
 
 // The larger root of z^2 - p z + q, in magnitude.
@@ -71,8 +71,8 @@ TEST(LinearGossipTest, AllTogetherAreAsSlowAsTheirMean) {
 
 TEST(LinearGossipTest, PairsThatTakeTurnsAverageExactly) {
   const LinearGossip one_peer =
-      Alike(Recursion::kReplicas, {OnePeerMixing(8, 0), OnePeerMixing(8, 1), OnePeerMixing(8, 2)},
-            .1);
+      Alike(Recursion::kReplicas,
+            {OnePeerMixing(8, 0), OnePeerMixing(8, 1), OnePeerMixing(8, 2)}, .1);
   EXPECT_LT(RateOf(one_peer, Among::kDifferences), 1e-3);  // a root of 0 is found that well
   EXPECT_NEAR(RateOf(one_peer, Among::kAll), .9, 1e-9);
 }
