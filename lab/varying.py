@@ -70,8 +70,3 @@ def _file(path: pathlib.Path) -> Trace:
 def write(trace: Trace, path: pathlib.Path) -> None:
     """As lab_switch reads it."""
     path.write_text("".join(f"{seconds:.6f} {rate:.0f}\n" for seconds, rate in trace))
-
-
-def mean(trace: Trace) -> float:
-    """Bits a second, over a period."""
-    return sum(s * rate for s, rate in trace) / sum(s for s, _ in trace)
