@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <functional>
 
 namespace elastiquant::theory {
 namespace {
@@ -109,6 +110,7 @@ double SecondOf(const Matrix& mixed) {
 Period PeriodOf(const LinearGossip& gossip) {
   const auto elements = static_cast<Eigen::Index>(gossip.elements);
   std::vector<Matrix> mixed;
+  mixed.reserve(gossip.mixings.size());
   for (const Mixing& one : gossip.mixings) mixed.push_back(MixedBy(one, gossip.step));
   Period period{.rounds = {}, .sums = SettledSums(mixed)};
   Vector sums = period.sums;

@@ -1,5 +1,7 @@
 #include "elastiquant/train/emulated_compute.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -8,7 +10,6 @@
 #include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/models/flops.h"
-#include "elastiquant/train/device_class.h"
 
 namespace elastiquant {
 namespace {
@@ -19,16 +20,18 @@ using Clock = std::chrono::steady_clock;
 constexpr double kForward = 1. / 3;
 
 Result<ComputeSpeed> ParseOne(std::string_view word) {
-  if (const DeviceClass* device = FindDeviceClass(word)) return ComputeSpeed{0, device->gflops};
+  if (const DeviceClass* device = FindDeviceClass(word)) {
+    return ComputeSpeed{.gflops = device->gflops, .device = device};
+  }
   if (const auto seconds = ParseDelay(word); seconds && *seconds > 0) {
-    return ComputeSpeed{*seconds, 0};
+    return ComputeSpeed{.seconds = *seconds};
   }
   constexpr std::string_view kUnit = "gflops";
   double gflops = 0;
   if (word.ends_with(kUnit) &&
       ParseNumber(word.substr(0, word.size() - kUnit.size()), &gflops) && gflops > 0 &&
       std::isfinite(gflops)) {
-    return ComputeSpeed{0, gflops};
+    return ComputeSpeed{.gflops = gflops};
   }
   std::string names;
   for (const DeviceClass& device : DeviceClasses()) names += ", " + std::string(device.name);
@@ -50,6 +53,17 @@ Result<std::vector<ComputeSpeed>> ParseCompute(std::string_view text) {
   }
 }
 
+Status CheckMemory(const DeviceClass& device, size_t parameters) {
+  constexpr double kGib = 1 << 30;
+  const double needed = 3 * sizeof(float) * static_cast<double>(parameters) / kGib;
+  if (needed <= device.memory_gb) return {};
+  return InvalidArgument(fmt::format(
+      "--compute: {} has {:g} GiB of memory, and {} parameters with their gradients and "
+      "momentum take {:.1f}: name a larger device, or its speed ({:.3g}gflops) to time it all "
+      "the same",
+      device.name, device.memory_gb, parameters, needed, device.gflops));
+}
+
 Result<std::unique_ptr<EmulatedCompute>> EmulatedCompute::Make(
     const TrainOptions& options, int rank, int world_size,
     std::span<const ParameterShape> shapes) {
@@ -60,6 +74,11 @@ Result<std::unique_ptr<EmulatedCompute>> EmulatedCompute::Make(
                            " workers: give one for all, or one for each");
   }
   const ComputeSpeed speed = speeds[speeds.size() == 1 ? 0 : static_cast<size_t>(rank)];
+  if (speed.device != nullptr) {
+    size_t parameters = 0;
+    for (const ParameterShape& shape : shapes) parameters += shape.elements;
+    EQ_RETURN_IF_ERROR(CheckMemory(*speed.device, parameters));
+  }
   std::unique_ptr<EmulatedCompute> made(
       new EmulatedCompute(speed, options.batch, rank, world_size));
   EQ_ASSIGN_OR_RETURN(made->replay_, GradientReplay::Open(options.replay, shapes));

@@ -14,6 +14,7 @@
 #include "elastiquant/data/loader.h"
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/models/model.h"
+#include "elastiquant/train/device_class.h"
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/gradient_replay.h"
 #include "elastiquant/train/train_options.h"
@@ -23,18 +24,23 @@ namespace elastiquant {
 // How long a step's forward and backward take: a time, or a speed.
 struct ComputeSpeed {
   double seconds = 0;
-  double gflops = 0;  // if seconds is 0
+  double gflops = 0;                    // if seconds is 0
+  const DeviceClass* device = nullptr;  // whose speed it is, if a class was named
 };
 
 // Parses --compute: for all workers, or for each of them, separated by commas, a time such as
 // "250ms" or "1.5s", a speed such as "40gflops", or the name of a device class. Fails with
 // InvalidArgument, which lists the classes.
 Result<std::vector<ComputeSpeed>> ParseCompute(std::string_view text);
+// Fails with InvalidArgument if a device's memory is too small for the weights of a model with
+// so many parameters, and as much again for each of gradients and momentum. Activations and the
+// messages of others, which it needs too, are not counted.
+Status CheckMemory(const DeviceClass& device, size_t parameters);
 
 class EmulatedCompute {
  public:
-  // Fails as ParseCompute and GradientReplay::Open do, and with InvalidArgument if speeds are
-  // given for another number of workers.
+  // Fails as ParseCompute, CheckMemory and GradientReplay::Open do, and with InvalidArgument if
+  // speeds are given for another number of workers.
   static Result<std::unique_ptr<EmulatedCompute>> Make(const TrainOptions& options, int rank,
                                                        int world_size,
                                                        std::span<const ParameterShape> shapes);

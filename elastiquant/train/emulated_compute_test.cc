@@ -43,6 +43,15 @@ TEST(DeviceClassTest, EachSaysWhereItsNumbersAreFrom) {
   EXPECT_EQ(FindDeviceClass("laptop"), nullptr);
 }
 
+TEST(DeviceClassTest, AModelMustFitIntoItsMemory) {
+  const DeviceClass& coral = *FindDeviceClass("coral");   // has 1 GiB
+  EXPECT_TRUE(CheckMemory(coral, 25'600'000).ok());       // ResNet-50
+  const Status status = CheckMemory(coral, 124'000'000);  // GPT-2
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("coral has 1 GiB"));
+  EXPECT_THAT(status.message(), HasSubstr("7.2gflops"));
+}
+
 class GradientReplayTest : public testing::Test {
  protected:
   void SetUp() override {
