@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,18 @@ def program() -> Path:
     """The `elastiquant` that started us, or that of this source tree."""
     given = os.environ.get("ELASTIQUANT_PROGRAM")
     return Path(given) if given else ROOT / "build/release/bin/elastiquant"
+
+
+def radio_watts(classes: Sequence[str]) -> list[float]:
+    """Of each device, while it sends. Raises TestbedError for a class that is not known."""
+    words = [str(program()), "devices", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise TestbedError(done.stderr.strip())
+    known = json.loads(done.stdout)
+    if unknown := sorted(set(classes) - set(known)):
+        raise TestbedError(f"class {unknown[0]!r} is not known; valid are: {', '.join(known)}")
+    return [known[name]["radio_watts"] for name in classes]
 
 
 def namespaces():

@@ -11,9 +11,10 @@ How it is rebuilt, as the link, the batch and the portions of ImageNet are not p
   cores can move the bytes.
 * The rate of the air is fitted so that SGD on 7 devices takes ResNet-34 as long to transmit as
   printed. Nothing else is fitted; ResNet-50's step takes longer by its operations.
-* The printed transmission has a part that no scheme makes shorter, and a rate alone has none.
-  `with_step_cost` has it, too: a second cell, SGD on 2 devices, then gives what a step costs
-  whatever is sent in it. It is added to what was measured, and not emulated.
+* The printed transmission has a part that no scheme makes shorter, and a rate alone has none;
+  and that of ResNet-50 takes longer than its computing lets one expect. Two other readings
+  (table3_readings.py) add a cost of each step, and more steps of ResNet-50. They take a cell
+  each to be fitted, and are no more than calculated.
 * In the sources' serial accounting a step is computed, then encoded, then sent and decoded, as
   one bucket. Seconds of encoding are measured on two devices, as on more of them they would
   take each other's two cores, and are those of a frame encoded and n decoded.
@@ -24,20 +25,27 @@ there (table3_steps.py).
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
-from elastiquant_testbed import checks, published
+from elastiquant_testbed import checks, emulation, published
+from elastiquant_testbed.table3_readings import (
+    FIT_STEP_COST,
+    MORE_STEPS,
+    STEP_COST,
+    add_more_steps,
+    add_step_cost,
+)
 from elastiquant_testbed.table3_steps import DEVICES, FIT, MODELS, SCHEMES, Steps, Wanted
 from elastiquant_testbed.testbed import Testbed, TestbedError
 from elastiquant_testbed.training import Choice
-
-FIT_STEP_COST = ("ResNet-34", "SGD", 2)
 
 
 class Table3:
     def __init__(self, testbed: Testbed, out: Path, choice: Choice):
         # Gradients are recorded on generated images, whatever --data says.
         self.most = len(testbed.devices)
+        self.watts = emulation.radio_watts(testbed.devices)
         self.quick = choice.quick
         self.steps = Steps(testbed, out, choice)
 
@@ -70,7 +78,8 @@ class Table3:
         return step["encode"] + step["decode"] / 2 * key.devices
 
     def cell(self, serial: Wanted) -> dict:
-        """Seconds of an epoch. T_overlapped is None until that was measured."""
+        """Seconds of an epoch, and the joules that a device's radio spends in it on sending, in
+        the mean. T_overlapped is None until that was measured."""
         network, scheme, devices, _ = serial
         scale = self.steps.scale(network)
         steps = scale.steps(network, devices)
@@ -85,6 +94,8 @@ class Table3:
         cell |= {"T": sum(parts.values()), "T_overlapped": really and steps * really}
         frame = self.steps.of(serial)
         cell |= {"steps": steps, "bytes_up": steps * frame["bytes_up"], "nmse": frame["nmse"]}
+        watts = statistics.fmean(self.watts[:devices])
+        cell["radio_joules"] = watts * 8 * cell["bytes_up"] / self.steps.rate
         printed = published.TABLE_3.get((network, scheme, devices))
         if printed:
             cell["published"] = {k: 60 * v for k, v in printed._asdict().items()}
@@ -104,13 +115,13 @@ class Table3:
                 "with more --minutes"
             )
         cells = [self.cell(step) for step in there]
-        cost = add_step_cost(cells)
+        others = {STEP_COST: add_step_cost(cells), MORE_STEPS: add_more_steps(cells)}
         return {
             "cells": cells,
             "checks": claims_of(cells),
-            "with_step_cost": {
-                **cost,
-                "checks": claims_of([c["with_step_cost"] for c in cells]),
+            **{
+                name: found and {**found, "checks": claims_of([c[name] for c in cells])}
+                for name, found in others.items()
             },
             "fit": {"cell": FIT, "bits_per_second": rate},
             "network": (
@@ -158,25 +169,3 @@ def claims_of(cells: list[dict]) -> list[dict]:
         if key in published.TABLE_3 and key[0] in whole
     }
     return [claim._asdict() for claim in checks.all_claims(known)]
-
-
-def add_step_cost(cells: list[dict]) -> dict:
-    """Gives each cell a second reading: transmission times a factor, as with another rate,
-    and a cost of each step, of which there are fewer the more devices there are. Two cells say
-    both."""
-
-    def of(key: tuple[str, str, int]) -> tuple[float, float, float]:
-        """Measured, printed, and 1/n, to which the steps of an epoch are proportional."""
-        (c,) = (c for c in cells if (c["network"], c["scheme"], c["devices"]) == key)
-        return c["Tx"], c["published"]["Tx"], 1 / key[2]
-
-    (a, wanted_a, few), (b, wanted_b, many) = of(FIT), of(FIT_STEP_COST)
-    factor = (wanted_a * many - wanted_b * few) / (a * many - b * few)
-    cost = (wanted_b - factor * b) / many  # seconds of an epoch on one device
-    for c in cells:
-        # A network's steps are longer or fewer than those of the one that was fitted.
-        steps = c["steps"] * c["devices"] / cells[0]["steps"] / cells[0]["devices"]
-        sent = factor * c["Tx"] + cost * steps / c["devices"]
-        same = {key: c[key] for key in ("network", "scheme", "devices", "Cp", "En")}
-        c["with_step_cost"] = {**same, "Tx": sent, "T": c["Cp"] + c["En"] + sent}
-    return {"cell": FIT_STEP_COST, "factor_of_rate": 1 / factor, "seconds_of_an_epoch": cost}

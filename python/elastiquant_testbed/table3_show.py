@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from elastiquant_testbed import words
+from elastiquant_testbed.table3_readings import MORE_STEPS, STEP_COST
 
 PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 
@@ -13,7 +14,9 @@ Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is gi
 (En), transmission (Tx) and their sum (T). The next column is what SGD takes in sum over what
 the scheme takes, and "T overlapped" is what a real run takes, in which encoding and sending
 overlap with computing; it is empty where that was not measured. NMSE is the error of a frame,
-|g - decoded|^2 over |g|^2.
+|g - decoded|^2 over |g|^2. The last column has the joules that a device's radio spends on
+sending in an epoch, in the mean over the devices, at the watts of their class
+(`elastiquant devices`), which are assumed.
 """
 
 
@@ -24,8 +27,9 @@ def text(result: dict) -> str:
             _setting(result),
             _cells(result["cells"]),
             NOTES,
-            _step_cost(result["with_step_cost"]),
-            _claims(result["checks"], result["with_step_cost"]["checks"]),
+            _step_cost(result[STEP_COST]),
+            _more_steps(result[MORE_STEPS]),
+            _claims(result),
             words.left_out(result),
         ]
     )
@@ -48,6 +52,7 @@ def _minutes(cell: dict, part: str) -> str:
 
 def _cells(cells: list[dict]) -> str:
     heads = ["network", "scheme", "devices", *PARTS, "T", "SGD / T", "T overlapped", "NMSE"]
+    heads += ["radio, J"]
     rows = []
     sums = {(c["network"], c["devices"]): c for c in cells if c["scheme"] == "SGD"}
     for c in cells:
@@ -61,6 +66,7 @@ def _cells(cells: list[dict]) -> str:
         really = c["T_overlapped"]
         row += [gain, "" if really is None else f"{really / 60:.1f}"]
         row.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
+        row.append(f"{c['radio_joules']:.0f}")
         rows.append(row)
     return words.table(heads, rows, words=2)
 
@@ -75,19 +81,40 @@ def _step_cost(cost: dict) -> str:
     )
 
 
-def _claims(checks: list[dict], second: list[dict]) -> str:
-    held = [sum(check["holds"] for check in of) for of in (checks, second)]
-    rows = []
-    for check, also in zip(checks, second, strict=True):
-        told = ["yes" if c["holds"] else "**no**" for c in (check, also)]
-        rows.append([check["claim"], told[0], check["seen"], f"{told[1]}: {also['seen']}"])
+def _more_steps(more: dict | None) -> str:
+    if more is None:
+        return ""
+    network, scheme, devices = more["cell"]
+    return (
+        f"A third reading, **with more steps of {network}** besides, takes a third cell to "
+        f"fit, {network}, {scheme}, {devices} devices: there are then "
+        f"{more['times_as_many_steps']:.2f} times as many steps as its computing lets one "
+        "expect.\n"
+    )
+
+
+def _claims(result: dict) -> str:
+    """Those of the first reading decide; the others stand beside them."""
+    names = {STEP_COST: "with a cost of each step", MORE_STEPS: "and with more steps"}
+    others = {told: result[name]["checks"] for name, told in names.items() if result[name]}
+    checks = result["checks"]
+    rows = [
+        [check["claim"], _holds(check), check["seen"]]
+        + [f"{_holds(also)}: {also['seen']}" for also in alike]
+        for check, *alike in zip(checks, *others.values(), strict=True)
+    ]
+    held = [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
     head = (
-        f"What the printed table says beside its numbers: {held[0]} of {len(checks)} hold, and "
-        f"{held[1]} with a cost of each step.\n\n"
+        f"What the printed table says beside its numbers: "
+        f"{sum(check['holds'] for check in checks)} of {len(checks)} hold, {', '.join(held)}."
+        "\n\n"
     )
-    return head + words.table(
-        ["claim", "holds", "seen", "with a cost of each step"], rows, words=4
-    )
+    heads = ["claim", "holds", "seen", *others]
+    return head + words.table(heads, rows, words=len(heads))
+
+
+def _holds(check: dict) -> str:
+    return "yes" if check["holds"] else "**no**"
 
 
 def draw(result: dict, stem: Path) -> None:

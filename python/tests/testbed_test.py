@@ -121,7 +121,10 @@ class Table3Test(unittest.TestCase):
         self.out = Path(holder.name)
 
     def table(self, quick=True, **choice):
-        with mock.patch.object(emulation, "has_namespaces", return_value=True):
+        with (
+            mock.patch.object(emulation, "has_namespaces", return_value=True),
+            mock.patch.object(emulation, "radio_watts", lambda classes: [2.0] * len(classes)),
+        ):
             return table3.Table3(
                 testbed.load(SOURCES), self.out, training.Choice(quick, **choice)
             )
@@ -150,6 +153,12 @@ class Table3Test(unittest.TestCase):
         self.assertAlmostEqual(ratio, 6 / 2, places=5)
         self.assertEqual(len(cells), 18)
 
+    def test_radios_spend_by_the_time_that_they_send(self):
+        result, _ = self.run_fake()
+        for cell in result["cells"]:
+            airtime = 8 * cell["bytes_up"] / result["fit"]["bits_per_second"]
+            self.assertAlmostEqual(cell["radio_joules"], 2 * airtime, places=6)
+
     def test_a_cost_of_each_step_fits_a_second_cell_too(self):
         result, _ = self.run_fake()
         cells = {(c["scheme"], c["devices"]): c for c in result["cells"]}
@@ -160,6 +169,24 @@ class Table3Test(unittest.TestCase):
             )
         fewer = [c["with_step_cost"]["Tx"] - c["Tx"] for c in (cells["E", 2], cells["E", 7])]
         self.assertGreater(fewer[0], 3 * fewer[1])
+
+    def test_more_steps_of_the_other_network_fit_a_third_cell_too(self):
+        result, _ = self.run_fake(quick=False)
+        cells = {(c["network"], c["scheme"], c["devices"]): c for c in result["cells"]}
+        fitted = cells["ResNet-50", "SGD", 7]
+        self.assertAlmostEqual(
+            fitted["with_more_steps"]["Tx"], fitted["published"]["Tx"], delta=0.01
+        )
+        times = result["with_more_steps"]["times_as_many_steps"]
+        for key, cell in cells.items():
+            before, after = cell["with_step_cost"], cell["with_more_steps"]
+            factor = times if key[0] == "ResNet-50" else 1
+            for part, by in (("Cp", 1), ("En", factor), ("Tx", factor)):
+                self.assertAlmostEqual(after[part], by * before[part], places=6)
+        self.assertIn("and with more steps", table3_show.text(result))
+        quick, _ = self.run_fake()
+        self.assertIsNone(quick["with_more_steps"])
+        self.assertNotIn("more steps", table3_show.text(quick))
 
     def test_what_is_measured_is_not_measured_again(self):
         first, air = self.run_fake()
@@ -479,6 +506,12 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(len(cells), len(table4.RESNET_20))
         self.assertIn("| ResNet-20 | ATOMO |", done.stdout)
         self.assertGreater(os.path.getsize(self.out / "here/table4.png"), 10000)
+
+    def test_classes_have_radios_and_an_unknown_one_is_named(self):
+        described = testbed.load(SOURCES)
+        self.assertEqual(len(emulation.radio_watts(described.devices)), 18)
+        with self.assertRaisesRegex(testbed.TestbedError, "'abacus'.*jetson-nano"):
+            emulation.radio_watts(["coral", "abacus"])
 
     def test_without_any_run_it_says_what_to_do(self):
         done = self.run_program()
