@@ -144,8 +144,8 @@ Result<std::optional<double>> RateTo(const std::vector<double>& end,
 
 Result<Measured> Run(const GossipProblem& problem, const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(Workers workers, MakeWorkers(problem, options));
-  const size_t period = options.graph->period(),
-               block = (kSwing + period - 1) / period * period;
+  const size_t period = options.graph->period();
+  const size_t block = (kSwing + period - 1) / period * period;
   Measured measured;
   for (size_t round = 1; round <= kRounds / period * period; ++round) {
     EQ_ASSIGN_OR_RETURN(const bool goes_on, workers.Round());
@@ -171,11 +171,8 @@ class Steps {
 
   Result<double> Of(GossipOptions options) {
     options.codec = codec_.empty() ? "fp32" : codec_;
-    EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
-    const bool is_exact = codec->codec_class() == CodecClass::kLossless && options.delay == 0;
-    if (is_exact || options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd) {
-      return 1;
-    }
+    EQ_ASSIGN_OR_RETURN(const bool needs_search, NeedsStepSearch(options));
+    if (!needs_search) return 1;
     auto found = by_delay_.find(options.delay);
     if (found == by_delay_.end()) {
       EQ_ASSIGN_OR_RETURN(const StepSearch search, SearchGossipStep(options));

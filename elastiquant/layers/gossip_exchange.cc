@@ -24,12 +24,8 @@ constexpr size_t kRoomAhead = 4 << 20;
 
 // Collective. A search takes a while, so worker 0 makes it for all.
 Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
-  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
-  // What comes late can overshoot, also if it is exact.
-  const bool is_exact = codec->codec_class() == CodecClass::kLossless && options.delay == 0;
-  const bool needs_none =
-      is_exact || options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd;
-  if (needs_none || comm->world_size() == 1) return 1;
+  EQ_ASSIGN_OR_RETURN(const bool needs_search, NeedsStepSearch(options));
+  if (!needs_search || comm->world_size() == 1) return 1;
   double step = 1;
   Status status;
   if (comm->rank() == 0) {

@@ -270,6 +270,17 @@ TEST(StepSearchTest, FineCodecsMayStepFarAndCoarseOnesMayNot) {
   EXPECT_EQ(SearchGossipStep(options)->best, coarse.best);
 }
 
+TEST(StepSearchTest, IsForWhatIsCoarseOrLate) {
+  const auto needs = [](GossipKind kind, const char* codec, int64_t delay) {
+    return NeedsStepSearch({.kind = kind, .codec = codec, .delay = delay}).value();
+  };
+  EXPECT_FALSE(needs(GossipKind::kChoco, "fp32", 0));
+  EXPECT_TRUE(needs(GossipKind::kChoco, "fp32", 1));
+  EXPECT_TRUE(needs(GossipKind::kDpsgd, "dither:bits=1", 0));
+  EXPECT_FALSE(needs(GossipKind::kDcd, "dither:bits=1", 0));
+  EXPECT_FALSE(NeedsStepSearch({.codec = "none"}).ok());
+}
+
 // A step that is too large for what comes late swings ever wider: on this ring those of 3 / 4
 // and more do (gamma (1 - lambda_min) must be below 1).
 TEST(StepSearchTest, WhatComesLateNeedsASmallerStep) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/codec/codec.h"
 
 namespace elastiquant {
 namespace {
@@ -84,6 +85,12 @@ Result<double> ContractionOf(const GossipOptions& options) {
 }
 
 }  // namespace
+
+Result<bool> NeedsStepSearch(const GossipOptions& options) {
+  if (options.kind == GossipKind::kDcd || options.kind == GossipKind::kEcd) return false;
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));
+  return codec->codec_class() != CodecClass::kLossless || options.delay > 0;
+}
 
 Result<StepSearch> SearchGossipStep(const GossipOptions& options) {
   GossipOptions trial = options;

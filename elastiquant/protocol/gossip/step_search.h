@@ -19,6 +19,11 @@ struct StepSearch {
   double best = 1;                // the step with the least contraction
 };
 
+// Returns whether a search is worth while: not if what is shown is exact and comes in its own
+// round, as 1 is best then, nor under DCD and ECD, which are published with that step. Fails as
+// MakeCodec does.
+Result<bool> NeedsStepSearch(const GossipOptions& options);
+
 // Tries steps on Gaussian vectors and without gradients, with the graph, the codec, the delay
 // and the seed of `options`, whose algorithm is CHOCO then. It takes about a second, and gives
 // the same on all workers. Fails as GossipNode::Make does.
