@@ -193,20 +193,12 @@ class Regressions final : public GossipProblem {
 
 }  // namespace
 
-std::unique_ptr<GossipProblem> MakeQuadratics(size_t workers, uint64_t seed, double curvature) {
-  return std::make_unique<Quadratics>(workers, seed, curvature);
-}
-
-std::unique_ptr<GossipProblem> MakeRegressions(size_t workers, uint64_t seed,
-                                               double curvature) {
-  return std::make_unique<Regressions>(workers, seed, curvature);
-}
-
 Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name,
                                                          size_t workers, uint64_t seed,
                                                          double curvature) {
-  if (name == "quadratics") return MakeQuadratics(workers, seed, curvature);
-  if (name == "logistic") return MakeRegressions(workers, seed, curvature);
+  using Made = std::unique_ptr<GossipProblem>;
+  if (name == "quadratics") return Made(std::make_unique<Quadratics>(workers, seed, curvature));
+  if (name == "logistic") return Made(std::make_unique<Regressions>(workers, seed, curvature));
   return InvalidArgument("problem '" + name +
                          "' is not known; valid are: quadratics, logistic");
 }

@@ -36,18 +36,17 @@ class GossipProblem {
   virtual Outcome Predict(theory::LinearGossip gossip, std::span<const double> end) const = 0;
 };
 
-// f_i(x) = h/2 |x - b_i|^2 with a learning rate of curvature / h, and minima b_i that have
-// nothing to do with each other, but for their mean of 0. Rates are of what workers differ by,
-// and what is left is a part of the minima's differences.
-std::unique_ptr<GossipProblem> MakeQuadratics(size_t workers, uint64_t seed, double curvature);
-
-// Logistic regression of four features, on 50 samples a worker. Workers tell classes apart by
-// different features, their smoothness L_i is from 1 to 2, and the ridge is 1/2; the learning
-// rate is curvature / 2. Rates are of all weights, and what is left is a part of the optimum's
-// length. Predict is exact where `end` is the end: the curvatures are those of that place.
-std::unique_ptr<GossipProblem> MakeRegressions(size_t workers, uint64_t seed, double curvature);
-
-// Makes the problem of that name, "quadratics" or "logistic"; kInvalidArgument lists them.
+// Makes the problem of that name; kInvalidArgument lists the names.
+//
+// "quadratics": f_i(x) = h/2 |x - b_i|^2 with a learning rate of curvature / h, and minima b_i
+// that have nothing to do with each other, but for their mean of 0. Rates are of what workers
+// differ by, and what is left is a part of the minima's differences.
+//
+// "logistic": logistic regression of four features, on 50 samples a worker. Workers tell
+// classes apart by different features, their smoothness L_i is from 1 to 2, and the ridge is
+// 1/2; the learning rate is curvature / 2. Rates are of all weights, and what is left is a part
+// of the optimum's length. Predict takes the curvatures at `end`, so that its rate is exact if
+// the workers do end there.
 Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name,
                                                          size_t workers, uint64_t seed,
                                                          double curvature);

@@ -12,6 +12,8 @@ namespace {
 
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
+// As callers hand matrices over.
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 // s <- by s + of c. The state s has the weights first, and then what the algorithm remembers;
 // c are the constants.
@@ -107,6 +109,18 @@ double SecondOf(const Matrix& mixed) {
   return magnitudes.size() > 1 ? magnitudes(1) : 0;
 }
 
+// A of d = c - A x, in which push-sum's weights make x comparable.
+Matrix CurvaturesOf(const LinearGossip& gossip, const Vector& sums) {
+  const auto elements = static_cast<Eigen::Index>(gossip.elements);
+  Matrix a = Matrix::Zero(sums.size() * elements, sums.size() * elements);
+  for (Eigen::Index w = 0; w < sums.size(); ++w) {
+    const Eigen::Map<const RowMajor> own(gossip.curvatures[static_cast<size_t>(w)].data(),
+                                         elements, elements);
+    a.block(w * elements, w * elements, elements, elements) = own / sums(w);
+  }
+  return a;
+}
+
 Period PeriodOf(const LinearGossip& gossip) {
   const auto elements = static_cast<Eigen::Index>(gossip.elements);
   std::vector<Matrix> mixed;
@@ -118,13 +132,7 @@ Period PeriodOf(const LinearGossip& gossip) {
   Matrix together = Matrix::Identity(workers, workers);
   for (size_t t = 0; t < mixed.size(); ++t) {
     const Matrix& g = mixed[t];
-    Matrix a = Matrix::Zero(workers * elements, workers * elements);
-    for (Eigen::Index w = 0; w < workers; ++w) {
-      using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-      const Eigen::Map<const RowMajor> own(gossip.curvatures[static_cast<size_t>(w)].data(),
-                                           elements, elements);
-      a.block(w * elements, w * elements, elements, elements) = own / sums(w);
-    }
+    const Matrix a = CurvaturesOf(gossip, sums);
     // What comes late was sent by the mixing of the round before.
     const bool is_late = gossip.recursion == Recursion::kLate;
     const Matrix& heard = is_late ? mixed[(t + mixed.size() - 1) % mixed.size()] : g;
@@ -195,7 +203,6 @@ double RateOf(const LinearGossip& gossip, Among among) {
 std::vector<double> EndOf(const LinearGossip& gossip, std::span<const double> constants,
                           size_t columns) {
   const Period period = PeriodOf(gossip);
-  using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const auto rows = static_cast<Eigen::Index>(gossip.workers() * gossip.elements);
   const auto width = static_cast<Eigen::Index>(columns);
   const Eigen::Map<const RowMajor> c(constants.data(), rows, width);

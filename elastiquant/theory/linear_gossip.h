@@ -46,8 +46,9 @@ enum class Among : uint8_t {
 
 // Returns what the distance from the end is multiplied by in a round, in the end: the largest
 // magnitude of an eigenvalue of a period's rounds together, to the power of 1 / period. From 1
-// on the distance never dies out. What an algorithm conserves is none. On a mixing whose rows
-// do not add up to 1 weights are those that push-sum has made comparable.
+// on the distance never dies out. An eigenvalue of 1 that belongs to a quantity which the
+// algorithm conserves is not counted. On a mixing whose rows do not add up to 1 weights are
+// those that push-sum has made comparable.
 double RateOf(const LinearGossip& gossip, Among among);
 
 // Returns where weights end that begin at 0: workers x elements rows of `columns` numbers, one

@@ -35,11 +35,7 @@ def program() -> Path:
 
 def radio_watts(classes: Sequence[str]) -> list[float]:
     """Of each device, while it sends. Raises TestbedError for a class that is not known."""
-    words = [str(program()), "devices", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise TestbedError(done.stderr.strip())
-    known = json.loads(done.stdout)
+    known = json.loads(run([program(), "devices", "--json"]))
     if unknown := sorted(set(classes) - set(known)):
         raise TestbedError(f"class {unknown[0]!r} is not known; valid are: {', '.join(known)}")
     return [known[name]["radio_watts"] for name in classes]
@@ -67,10 +63,12 @@ def has_namespaces() -> bool:
     return True
 
 
-def run(words: list[object]) -> None:
+def run(words: list[object]) -> str:
+    """Returns what a command prints. Raises TestbedError with what it says when it fails."""
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
     if done.returncode != 0:
         raise TestbedError(done.stderr.strip() or f"`{words[0]}` failed")
+    return done.stdout
 
 
 def _train(model: str, steps: int, out: Path, *more: object) -> list[str]:

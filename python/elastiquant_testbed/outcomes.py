@@ -32,6 +32,7 @@ def write(path: Path, told: dict[str, dict]) -> None:
 
 
 def merge(source: Path, target: Path) -> None:
-    """Adds the outcomes of one file to another. Of a run that both have, the source's stay."""
+    """Adds the outcomes of one file to another. Where both have a run, the source's outcome is
+    kept."""
     if source.exists():
         write(target, {**read(target), **read(source)})

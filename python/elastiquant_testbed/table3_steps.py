@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed import emulation, outcomes, provenance, published
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Network, Testbed, TestbedError
-from elastiquant_testbed.training import Choice
+from elastiquant_testbed.training import Choice, Sitting
 
 NAME = "table3"
 STEP_SECONDS = 20.0
@@ -89,14 +88,16 @@ class Steps:
 
     def __init__(self, testbed: Testbed, out: Path, choice: Choice):
         self.air: Network = testbed.network
-        self.quick, self.minutes = choice.quick, choice.minutes
+        self.quick, self.sitting = choice.quick, Sitting(choice.minutes)
         self.in_namespaces = emulation.has_namespaces()
+        # In names, so that each network that is emulated, and each way to do it, has its own.
+        described = json.dumps([dataclasses.asdict(self.air), self.in_namespaces])
+        self.print_of_network = hashlib.sha256(described.encode()).hexdigest()[:8]
         self.scratch = out / ("quick" if choice.quick else "full")
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.path = outcomes.path_of(NAME, out)
         self.told = outcomes.read(outcomes.path_of(NAME, choice.known)) if choice.known else {}
         self.told |= outcomes.read(self.path)
-        self.begun = time.monotonic()
         self.rate = 0  # bits a second of the air, once it is fitted
 
     def model(self, network: str) -> str:
@@ -123,9 +124,8 @@ class Steps:
         for count, step in enumerate(wanted):
             if self.has(step):
                 continue
-            if self.minutes is not None and time.monotonic() - self.begun >= 60 * self.minutes:
-                missing = [step for step in wanted[count:] if not self.has(step)]
-                say(f"{self.minutes:g} minutes are over: {len(missing)} steps are left")
+            missing = [step for step in wanted[count:] if not self.has(step)]
+            if self.sitting.is_over(len(missing), "steps"):
                 return missing
             found = self._measured(step, self.rate)
             way = "overlapped" if step.overlapped else "serial"
@@ -151,10 +151,7 @@ class Steps:
         return self._name(*step[:3], rate, way)
 
     def _name(self, *parts: object) -> str:
-        """A name of its own for each network that is emulated, and way to emulate it."""
-        described = json.dumps([dataclasses.asdict(self.air), self.in_namespaces])
-        print_of = hashlib.sha256(described.encode()).hexdigest()[:8]
-        words = ["quick" if self.quick else "full", *parts, print_of]
+        words = ["quick" if self.quick else "full", *parts, self.print_of_network]
         return "_".join(str(word).replace(" ", "-") for word in words)
 
     def _keep(self, name: str, told: dict) -> dict:

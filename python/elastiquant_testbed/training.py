@@ -57,6 +57,25 @@ class Choice(NamedTuple):
     known: Path | None = None  # a folder with the outcomes of runs that were made before
 
 
+class Sitting:
+    """The time that a user gives an experiment: so many minutes, or with None as many as it
+    takes."""
+
+    def __init__(self, minutes: float | None):
+        self.limit, self.begun = minutes, time.monotonic()
+
+    def minutes(self) -> float:
+        """Since it began."""
+        return (time.monotonic() - self.begun) / 60
+
+    def is_over(self, left: int, what: str) -> bool:
+        """Whether nothing more is to be begun; then it says how much is left undone."""
+        if self.limit is None or self.minutes() < self.limit:
+            return False
+        say(f"{self.limit:g} minutes are over: {left} {what} are left")
+        return True
+
+
 def options(**named: object) -> tuple[str, ...]:
     """options(eval_every=1) is --eval-every 1."""
     words: list[str] = []
@@ -130,7 +149,7 @@ class Runs:
         self.folder, self.wanted, self.choice = folder, wanted, choice
         self.outcomes: dict[str, Outcome] = {}  # by the run's folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.begun, self.made = time.monotonic(), 0
+        self.sitting, self.made = Sitting(choice.minutes), 0
 
     def know(self, path: Path) -> None:
         """Takes the outcomes that write() has left there. None, if there is no such file."""
@@ -152,8 +171,7 @@ class Runs:
         for run in self.wanted:
             if self.has(run):
                 continue
-            if self.choice.minutes is not None and self._minutes() >= self.choice.minutes:
-                say(f"{self.choice.minutes:g} minutes are over: {self._left()} runs are left")
+            if self.sitting.is_over(self._left(), "runs"):
                 return
             self._train(run)
 
@@ -165,9 +183,6 @@ class Runs:
 
     def _summary(self, run: Run) -> Path:
         return self.folder / run.folder / "summary.json"
-
-    def _minutes(self) -> float:
-        return (time.monotonic() - self.begun) / 60
 
     def _left(self) -> int:
         return sum(not self.has(run) for run in self.wanted)
@@ -186,7 +201,7 @@ class Runs:
         self.made += 1
         said = f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
         if left := self._left():
-            said += f"; {left} more, about {left * self._minutes() / self.made:.0f} min"
+            said += f"; {left} more, about {left * self.sitting.minutes() / self.made:.0f} min"
         say(said)
 
 

@@ -135,6 +135,7 @@ class Table3Test(unittest.TestCase):
             mock.patch.object(emulation, "measure", air.measure),
             mock.patch.object(emulation, "record_gradients", return_value=self.out),
             mock.patch.object(table3_steps, "say"),
+            mock.patch.object(training, "say"),
         ):
             result = self.table(quick, **choice).run()
         return result, air
@@ -206,7 +207,7 @@ class Table3Test(unittest.TestCase):
         with self.assertRaisesRegex(testbed.TestbedError, "more --minutes"):
             self.run_fake(quick=False, minutes=0)
         clock = iter(range(0, 10_000, 60))
-        with mock.patch.object(table3_steps.time, "monotonic", lambda: next(clock)):
+        with mock.patch.object(training.time, "monotonic", lambda: next(clock)):
             result, _ = self.run_fake(quick=False, minutes=15)
         keys = {(c["network"], c["scheme"], c["devices"]) for c in result["cells"]}
         whole = {key for key in published.TABLE_3 if key[0] == "ResNet-34"}
