@@ -123,6 +123,7 @@ def train(args: argparse.Namespace, scheme: str) -> dict | None:
         words = [args.program, "train", "--model", args.model, "--data", args.data]
         words += ["--workers", args.workers, "--batch", args.batch, "--epochs", args.epochs]
         words += ["--lr", args.lr, "--warmup", args.warmup, "--seed", args.seed]
+        words += ["--precision", args.precision]
         words += [*SCHEMES[scheme].options, "--out", out, "--overwrite", "--quiet"]
         if SCHEMES[scheme].sends_data:
             words += ["--threads", args.threads]
@@ -209,6 +210,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=2, help="of worker 0 where it computes")
     parser.add_argument("--target", type=float, default=70, help="accuracy in per cent")
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
@@ -223,7 +225,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    names = ("data", "model", "workers", "batch", "epochs", "lr", "warmup", "seed")
+    names = ("data", "model", "workers", "batch", "epochs", "lr", "warmup", "seed", "precision")
     try:
         settings.keep(args.out, {n: getattr(args, n) for n in names}, adopt=args.table_only)
     except namespaces.LabError as error:
