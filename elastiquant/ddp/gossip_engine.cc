@@ -17,6 +17,8 @@ constexpr char kVectors[] = "memory/gossip/";
 constexpr char kCounts[] = "step/gossip/";
 constexpr char kRoundCount[] = "step/round";
 constexpr char kPushSumWeight[] = "units/push-sum";
+// How many workers had been lost, if there were any.
+constexpr char kLostCount[] = "step/lost";
 
 template <typename T>
 Result<std::vector<T>> ValuesIn(const Sections& sections, const std::string& name) {
@@ -42,11 +44,9 @@ std::vector<uint8_t> One(T value) {
 
 }  // namespace
 
-Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(CommunicatorOptions communicator,
-                                                           std::vector<ParameterShape> shapes,
-                                                           GossipOptions options,
-                                                           std::span<const at::Tensor> start,
-                                                           End end) {
+Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
+    CommunicatorOptions communicator, bool goes_on, std::vector<ParameterShape> shapes,
+    GossipOptions options, std::span<const at::Tensor> start, End end) {
   if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
   SetModel(shapes, &options);
   std::unique_ptr<GossipEngine> engine(
@@ -57,20 +57,20 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(CommunicatorOptions c
   engine->start_.resize(options.elements);
   engine->moved_.resize(options.elements);
   engine->Read(start, &engine->start_);
-  communicator.on_peer_lost = [](const Status&) {};  // waits then end with the verdict
-  EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
-  EQ_ASSIGN_OR_RETURN(engine->exchange_,
-                      GossipExchange::Make(engine->comm_.get(), options, engine->start_));
+  EQ_ASSIGN_OR_RETURN(engine->group_, GossipGroup::Connect(std::move(communicator), goes_on));
+  Communicator& comm = engine->group_->comm();
+  EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
+  if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();
-  engine->neighbours_ = options.graph->senders(communicator.rank);
-  engine->comm_->SetActivity("between two rounds");
+  engine->neighbours_ = options.graph->senders(engine->rank_);
+  comm.SetActivity("between two rounds");
   return engine;
 }
 
 GossipEngine::~GossipEngine() { Close("its script ended, or dropped the model", {}); }
 
 Status GossipEngine::CheckOpen() const {
-  if (comm_ != nullptr) return {};
+  if (group_ != nullptr) return {};
   return InvalidArgument("this was closed; make another one to go on");
 }
 
@@ -85,6 +85,13 @@ Status GossipEngine::Check(std::span<const at::Tensor> tensors) const {
                            "' has another size than when this was made");
   }
   return {};
+}
+
+std::vector<int> GossipEngine::neighbours() const {
+  std::vector<int> there = neighbours_;
+  const std::vector<int> gone = lost();
+  std::erase_if(there, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
+  return there;
 }
 
 void GossipEngine::Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const {
@@ -108,7 +115,7 @@ Status GossipEngine::Begin(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (!weights.empty()) EQ_RETURN_IF_ERROR(Check(weights));
   if (has_begun_) return {};
-  EQ_RETURN_IF_ERROR(exchange_->Begin());
+  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Begin(); }));
   has_begun_ = true;
   if (weights.empty()) return {};
   exchange_->CopyWeights(start_);
@@ -123,11 +130,12 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
   Read(weights, &moved_);
   *moved = std::ranges::all_of(moved_, [](float v) { return std::isfinite(v); });
   for (size_t e = 0; e < moved_.size(); ++e) moved_[e] = *moved ? moved_[e] - start_[e] : 0;
-  EQ_RETURN_IF_ERROR(exchange_->Finish(moved_));
+  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Finish(moved_); }));
   has_begun_ = false;
-  comm_->SetActivity("between two rounds");
-  uint64_t values = moved_.size();
-  counter_.CountStep({values, sizeof(float) * values, world_size_}, {}, exchange_->TakeStats());
+  group_->comm().SetActivity("between two rounds");
+  const uint64_t values = moved_.size();
+  counter_.CountStep({values, sizeof(float) * values, group_->comm().world_size()}, {},
+                     exchange_->TakeStats());
   exchange_->CopyWeights(start_);
   Write(start_, weights);
   return {};
@@ -138,7 +146,7 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(Check(weights));
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(exchange_->Pause());
+  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Pause(); }));
   exchange_->CopyWeights(start_);
   Write(start_, weights);
   return {};
@@ -150,17 +158,17 @@ Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) size += static_cast<size_t>(tensor.numel());
   std::vector<float> own(size);
   Read(tensors, &own);
-  EQ_ASSIGN_OR_RETURN(const ModelMean mean, MeanOfModels(comm_.get(), own));
+  EQ_ASSIGN_OR_RETURN(const ModelMean mean, group_->Mean(*exchange_, own));
   Write(mean.values, tensors);
   return mean.distance;
 }
 
 DdpStats GossipEngine::stats() {
-  return counter_.Since(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+  return counter_.Since(group_ ? group_->comm().traffic() : final_traffic_);
 }
 
 void GossipEngine::ResetStats() {
-  counter_.Reset(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+  counter_.Reset(group_ ? group_->comm().traffic() : final_traffic_);
 }
 
 StateIdentity GossipEngine::Identity() const {
@@ -172,7 +180,7 @@ Result<Sections> GossipEngine::SaveState() {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(exchange_->Pause());
+  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Pause(); }));
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   Sections sections;
   for (const auto& [name, values] : state.vectors) {
@@ -181,6 +189,7 @@ Result<Sections> GossipEngine::SaveState() {
   for (const auto& [name, count] : state.counts) sections[kCounts + name] = One(count);
   sections[kRoundCount] = One(state.round);
   sections[kPushSumWeight] = One(state.weight);
+  if (const uint64_t count = lost().size(); count > 0) sections[kLostCount] = One(count);
   sections[kIdentitySection] = IdentitySection(Identity());
   return sections;
 }
@@ -193,6 +202,11 @@ Status GossipEngine::LoadState(Sections sections) {
     return CorruptData("section identity is missing: nothing tells whose state it is");
   }
   EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
+  if (sections.contains(kLostCount)) {
+    return CorruptData(
+        "the state was saved when workers had been lost, whom a new group would have to take "
+        "back: begin with the saved weights instead, and load no state of Gossip");
+  }
   GossipState state;
   EQ_ASSIGN_OR_RETURN(state.round, ValueIn<uint64_t>(sections, kRoundCount));
   EQ_ASSIGN_OR_RETURN(state.weight, ValueIn<double>(sections, kPushSumWeight));
@@ -215,20 +229,26 @@ Status GossipEngine::LoadState(Sections sections) {
 }
 
 void GossipEngine::Close(const std::string& farewell, const Status& error) {
-  if (comm_ == nullptr) return;
-  comm_->SetFarewell(farewell);
-  if (!error.ok()) {
-    comm_->Abort(error);
-  } else if (exchange_ != nullptr && (has_begun_ || !exchange_->is_paused())) {
-    comm_->Abort(Internal(farewell + (has_begun_ ? " within a round" : " without a pause")));
-  } else if (exchange_ != nullptr) {
-    // Takes what is owed, so that nobody has to wait to be rid of it.
-    (void)exchange_->Pause("left (" + farewell + ")");
-  }
+  if (group_ == nullptr) return;
+  group_->comm().SetFarewell(farewell);
+  if (exchange_ != nullptr || !error.ok()) Leave(farewell, error);
   exchange_.reset();
-  final_traffic_ = comm_->traffic();
-  if (end_) end_(std::move(comm_));
-  comm_.reset();
+  final_traffic_ = group_->comm().traffic();
+  if (end_) end_(std::move(group_));
+  group_.reset();
+}
+
+void GossipEngine::Leave(const std::string& farewell, const Status& error) {
+  Communicator& comm = group_->comm();
+  if (!error.ok()) return comm.Abort(error);
+  if (has_begun_ || !exchange_->is_paused()) {
+    return comm.Abort(
+        Internal(farewell + (has_begun_ ? " within a round" : " without a pause")));
+  }
+  // Takes what is owed, so that nobody has to wait to be rid of it.
+  const Status paused = exchange_->Pause("left (" + farewell + ")");
+  // Whoever is further than this one learns that it is gone.
+  if (!paused.ok() && group_->goes_on()) comm.Abort(Internal(farewell));
 }
 
 }  // namespace elastiquant

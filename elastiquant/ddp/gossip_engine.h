@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/ddp_stats.h"
+#include "elastiquant/ddp/gossip_group.h"
 #include "elastiquant/layers/codec_memory.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
@@ -21,17 +22,16 @@ namespace elastiquant {
 // One thread at a time may use it.
 class GossipEngine {
  public:
-  // Destroys the communicator, for which the worker that hosts the store waits for the others.
-  using End = std::function<void(std::unique_ptr<Communicator>)>;
+  // Destroys the group, for which the worker that hosts the store waits for the others.
+  using End = std::function<void(std::unique_ptr<GossipGroup>)>;
 
   // Collective. `start` are the weights, the same on all workers, as dense floats of the host;
-  // options.elements and shapes are found from `shapes`. Fails as Communicator::Connect and
-  // GossipExchange::Make do.
-  static Result<std::unique_ptr<GossipEngine>> Create(CommunicatorOptions communicator,
-                                                      std::vector<ParameterShape> shapes,
-                                                      GossipOptions options,
-                                                      std::span<const at::Tensor> start,
-                                                      End end);
+  // options.elements and shapes are found from `shapes`. If it goes on, lost workers end
+  // nothing here from now on: the algorithm must be one that can lose them (CanLoseWorkers).
+  // Fails as Communicator::Connect and GossipExchange::Make do.
+  static Result<std::unique_ptr<GossipEngine>> Create(
+      CommunicatorOptions communicator, bool goes_on, std::vector<ParameterShape> shapes,
+      GossipOptions options, std::span<const at::Tensor> start, End end);
   ~GossipEngine();
   GossipEngine(const GossipEngine&) = delete;
   GossipEngine& operator=(const GossipEngine&) = delete;
@@ -53,18 +53,22 @@ class GossipEngine {
   Result<double> Average(std::span<const at::Tensor> tensors);
 
   double step() const { return step_; }
-  std::vector<int> neighbours() const { return neighbours_; }
+  // Those that are there.
+  std::vector<int> neighbours() const;
+  // Those of all workers that were lost, while this one goes on.
+  std::vector<int> lost() const { return group_ ? group_->lost() : std::vector<int>(); }
   uint64_t rounds() const { return exchange_ ? exchange_->rounds() : 0; }
   DdpStats stats();
   void ResetStats();
 
   // Collective in AD-PSGD, as Pause is. No round may be under way.
   Result<Sections> SaveState();
-  // Fails with CorruptData, which names what differs; nothing has changed then.
+  // Fails with CorruptData, which names what differs, and for a state that was saved when
+  // workers had been lost; nothing has changed then.
   Status LoadState(Sections sections);
 
   // Ends communication. An error ends that of all workers, and so does closing within a round
-  // or, in AD-PSGD, without a pause.
+  // or, in AD-PSGD, without a pause. Others that go on do so without this one.
   void Close(const std::string& farewell, const Status& error);
 
  private:
@@ -75,18 +79,19 @@ class GossipEngine {
   void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
   void Write(const std::vector<float>& values, std::span<const at::Tensor> tensors) const;
   StateIdentity Identity() const;
+  void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;
   const std::string spec_;
   const End end_;
-  int rank_ = 0, world_size_ = 1;
+  int rank_ = 0, world_size_ = 1;  // at the beginning
   double step_ = 1;
   std::vector<int> neighbours_;
   std::vector<float> start_, moved_;  // of the round
   bool has_begun_ = false;
   StepCounter counter_;
   Traffic final_traffic_;
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<GossipGroup> group_;
   std::unique_ptr<GossipExchange> exchange_;  // last: its thread uses the communicator
 };
 

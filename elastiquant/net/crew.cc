@@ -93,6 +93,10 @@ class StoreCrew final : public Crew {
     };
   }
 
+  // The pulse ends before the communicator, for which the worker that hosts the store waits for
+  // the others: none of them asks the store any more when it goes.
+  ~StoreCrew() override { pulse_.reset(); }
+
   Status Begin();
 
   int worker() const override { return job_.rank; }
@@ -116,6 +120,7 @@ class StoreCrew final : public Crew {
   Status BecomeNewcomer();
   Status Connect();
   void Enter(int number, std::vector<int> group);
+  Status LeftBehind() const;
   std::set<int> LostOnes();
   Result<MusterOrder> Meet(const MusterOptions& options, Watchdog* watchdog);
   Result<MusterView> Look();
@@ -224,11 +229,15 @@ Status StoreCrew::Check() {
   if (!behind.ok()) {
     fate_->Break(behind.status());
   } else if (*behind) {
-    fate_->Break(Unavailable("the other workers have gone on without worker " +
-                             std::to_string(worker())));
+    fate_->Break(LeftBehind());
   }
   const std::lock_guard lock(fate_->mutex);
   return fate_->verdict;
+}
+
+Status StoreCrew::LeftBehind() const {
+  return Unavailable("the other workers have gone on without worker " +
+                     std::to_string(worker()));
 }
 
 // Whom the group has blamed for its end.
@@ -265,6 +274,7 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
     Enter(number_ + 1, std::move(order.group));
     options.lost.clear();
     if (order.kind == MusterOrder::Kind::kStayOut) {
+      if (!options_.may_return) return LeftBehind();
       newcomer_ = true;
       continue;
     }

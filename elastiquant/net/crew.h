@@ -23,7 +23,10 @@ struct CrewOptions {
   // Called from a thread of the crew if the store does not answer while the workers meet. It
   // must not return: the default prints the text to stderr and ends the process with exit
   // code 3.
-  std::function<void(const std::string&)> on_stuck;
+  std::function<void(const std::string&)> on_stuck = nullptr;
+  // Whether a worker that the others have given up may come back. If not, Regroup fails there,
+  // and the others need not ask for newcomers.
+  bool may_return = true;
 };
 
 // Not thread-safe, but for comm() as Communicator is.
@@ -58,8 +61,8 @@ class Crew {
   // Leaves the group, whose transfers must have ended, and returns when this worker is in the
   // next one, or false if the run has ended well. `at_boundary` says that the whole group has
   // agreed to this, between two rounds. A worker that the others have given up becomes a
-  // newcomer, and waits for as long as one of them lives. Fails with Unavailable if the store
-  // or all others are lost, or if the run has ended with an error.
+  // newcomer, if it may, and waits for as long as one of them lives. Fails with Unavailable if
+  // the store or all others are lost, or if the run has ended with an error.
   virtual Result<bool> Regroup(bool at_boundary) = 0;
 
   // Says that the run has come to its end, well or with an error on all workers: whoever still

@@ -38,6 +38,7 @@ class CrewWorld {
     options.job.timeout = milliseconds(2000);
     options.job.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
     options.on_stuck = [](const std::string& why) { ADD_FAILURE() << why; };
+    options.may_return = may_return_;
     return options;
   }
 
@@ -67,6 +68,7 @@ class CrewWorld {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
+  void ForbidReturn() { may_return_ = false; }
   MemoryNetwork& network() { return network_; }
 
  private:
@@ -127,6 +129,7 @@ class CrewWorld {
   }
 
   const int workers_;
+  bool may_return_ = true;
   MemoryNetwork network_;
   std::unique_ptr<StoreHost> store_;
   std::vector<std::thread> threads_;
@@ -196,6 +199,32 @@ TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
     EXPECT_EQ(outcome.group, (std::vector<int>{0, 1, 2}));
   }
   EXPECT_LT(outcomes[1].sizes.size(), outcomes[0].sizes.size());
+}
+
+TEST(CrewTest, OneThatMayNotReturnIsToldThatTheOthersHaveGoneOn) {
+  CrewWorld world(3);
+  world.ForbidReturn();
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, w](uint64_t round) {
+          if (w == 1 && round == 3) world.network().Freeze(1);
+          if (w == 2 && round == 10) world.network().Thaw(1);
+          if (w == 2 && round > 10) std::this_thread::sleep_for(milliseconds(100));
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  EXPECT_EQ(outcomes[1].status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(outcomes[1].status.message().find("have gone on without worker 1"),
+            std::string::npos)
+      << outcomes[1].status.ToString();
+  for (const int w : {0, 2}) {
+    const CrewWorld::Outcome& outcome = outcomes[static_cast<size_t>(w)];
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+    EXPECT_EQ(outcome.group, (std::vector<int>{0, 2}));
+  }
 }
 
 TEST(CrewTest, OneThatDiedAndIsStartedAgainIsTakenBack) {

@@ -352,11 +352,8 @@ Status ValidateLink(const TrainOptions& o) {
   return o.workers > 1 ? links.Check(o.workers) : Status::Ok();
 }
 
-// What workers of these remember of others as a whole would be wrong for good.
 Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
-  const std::vector<GossipKind> refused = {GossipKind::kD2, GossipKind::kTracking,
-                                           GossipKind::kEcd};
-  if (std::ranges::find(refused, kind) == refused.end()) return Status::Ok();
+  if (CanLoseWorkers(kind)) return Status::Ok();
   return InvalidArgument(
       "--on-loss go-on is not for --algorithm " + o.algorithm +
       ", whose workers remember more of each other than a worker that comes back can be given: "

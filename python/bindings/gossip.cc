@@ -37,9 +37,16 @@ GossipOptions GossipOptionsOf(const std::string& algorithm, const std::string& g
 
 // Throws what would be wrong with these options.
 void CheckGossip(const std::string& algorithm, const std::string& graph, int nodes,
-                 const std::string& codec, double step, int64_t delay, uint64_t seed) {
+                 const std::string& codec, double step, int64_t delay, uint64_t seed,
+                 bool goes_on) {
   GossipOptions options = GossipOptionsOf(algorithm, graph, nodes, codec, step, delay, seed, 1);
   if (step == 0) options.step = 1;
+  if (goes_on && !CanLoseWorkers(options.kind)) {
+    throw py::value_error("on_loss='go-on' is not for algorithm '" + algorithm +
+                          "', whose workers remember more of each other than can be mended "
+                          "without a lost one: take dpsgd, dcd, choco, deepsqueeze, ad-psgd, "
+                          "sgp or noloco");
+  }
   ThrowIfError(GossipNode::Check(std::move(options)));
 }
 
@@ -48,7 +55,7 @@ HeldGossip MakeGossipEngine(
     const std::vector<std::tuple<std::string, std::vector<size_t>>>& parameters,
     const std::vector<at::Tensor>& start, const std::string& algorithm,
     const std::string& graph, const std::string& codec, double step, int64_t delay,
-    uint64_t seed, int threads) {
+    uint64_t seed, int threads, bool goes_on) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   std::vector<ParameterShape> shapes;
   for (const auto& [name, sizes] : parameters)
@@ -56,12 +63,12 @@ HeldGossip MakeGossipEngine(
   GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec,
                                           step, delay, seed, threads);
   const py::gil_scoped_release released;
+  const auto end = [](std::unique_ptr<GossipGroup> group) {
+    BackgroundDelete<GossipGroup>()(group.release());
+  };
   return HeldGossip(
-      ValueOrThrow(GossipEngine::Create(std::move(communicator), std::move(shapes),
-                                        std::move(options), start,
-                                        [](std::unique_ptr<Communicator> comm) {
-                                          BackgroundDelete<Communicator>()(comm.release());
-                                        }))
+      ValueOrThrow(GossipEngine::Create(std::move(communicator), goes_on, std::move(shapes),
+                                        std::move(options), start, end))
           .release());
 }
 
@@ -70,7 +77,7 @@ HeldGossip MakeGossipEngine(
 void BindGossip(py::module_& module) {
   module.def("_check_gossip", &CheckGossip, py::kw_only(), py::arg("algorithm"),
              py::arg("graph"), py::arg("nodes"), py::arg("codec"), py::arg("step"),
-             py::arg("delay"), py::arg("seed"));
+             py::arg("delay"), py::arg("seed"), py::arg("goes_on"));
   module.def(
       "_spectral_gap",
       [](const std::string& graph, int nodes, uint64_t seed) {
@@ -84,7 +91,7 @@ void BindGossip(py::module_& module) {
   engine.def(py::init(&MakeGossipEngine), py::kw_only(), py::arg("meeting"),
              py::arg("parameters"), py::arg("start"), py::arg("algorithm"), py::arg("graph"),
              py::arg("codec"), py::arg("step"), py::arg("delay"), py::arg("seed"),
-             py::arg("threads"));
+             py::arg("threads"), py::arg("goes_on"));
   engine.def("begin", [](GossipEngine& e, const std::vector<at::Tensor>& weights) {
     const py::gil_scoped_release released;
     ThrowIfError(e.Begin(weights));
@@ -108,6 +115,7 @@ void BindGossip(py::module_& module) {
   });
   engine.def("step", &GossipEngine::step);
   engine.def("neighbours", &GossipEngine::neighbours);
+  engine.def("lost", &GossipEngine::lost);
   engine.def("rounds", &GossipEngine::rounds);
   engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &GossipEngine::ResetStats);

@@ -51,6 +51,11 @@ class Gossip(Rounds):
         for a second.
     delay: 1: messages travel while the next gradient is computed, and count a step later;
         of choco only. (Those of dpsgd travel then anyway, and count at once.)
+    on_loss: what the others do if a worker is lost, because its machine, its network or its
+        script has ended. "stop": they raise an error that names it. "go-on": they train on
+        without it, say so in the log, and finish() averages those that are left. It must not
+        be worker 0, which they meet at, and it does not come back. Of all algorithms but
+        "d2", "gradient-tracking" and "ecd".
     seed, threads, timeout, stall_timeout, link: as in compress().
     group: of workers that meet; None: the default group.
 
@@ -62,8 +67,9 @@ class Gossip(Rounds):
 
     Errors: ValueError for a bad argument, such as a graph that does not suit the algorithm,
     which names one that does; TypeError for parameters that are no dense fp32, RuntimeError
-    if workers differ in their arguments. A lost worker raises
-    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others.
+    if workers differ in their arguments. Unless the others go on, a lost worker raises
+    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others. If
+    they do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell, _mark = "it closed its gossip", "_elastiquant_gossip"
@@ -79,6 +85,7 @@ class Gossip(Rounds):
         every: int = 1,
         step: float | None = None,
         delay: int = 0,
+        on_loss: str = "stop",
         group: dist.ProcessGroup | None = None,
         seed: int = 0,
         threads: int = 1,
@@ -94,7 +101,7 @@ class Gossip(Rounds):
             _check(o, named)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
-        same = ("graph", "algorithm", "codec", "every", "step", "delay", "seed")
+        same = ("graph", "algorithm", "codec", "every", "step", "delay", "on_loss", "seed")
         alike: dict[str, Any] = {k: getattr(o, k) for k in same}
         alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
         meeting = _group.arrange(
@@ -118,8 +125,10 @@ class Gossip(Rounds):
             delay=delay,
             seed=seed,
             threads=threads,
+            goes_on=on_loss == "go-on",
         )
         self._every, self._steps, self._finished = every, 0, False
+        self._known_lost: list[int] = []
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
             module.register_forward_pre_hook(AfterStep(self._before_forward)),
@@ -141,6 +150,11 @@ class Gossip(Rounds):
     def neighbours(self) -> list[int]:
         """Those of the group whose messages this worker takes, in any step."""
         return self._engine.neighbours()
+
+    @property
+    def lost(self) -> list[int]:
+        """Workers of the group that were lost, while the others go on."""
+        return self._engine.lost()
 
     @property
     def spectral_gap(self) -> float:
@@ -185,7 +199,15 @@ class Gossip(Rounds):
                     self._steps + 1,
                 )
             self._take(tensors)
+            self._tell_losses()
         self._steps += 1
+
+    def _tell_losses(self) -> None:
+        lost = self.lost
+        for worker in set(lost) - set(self._known_lost):
+            left = self._world_size - len(lost)
+            _log.warning("worker %d is lost: %d go on without it", worker, left)
+        self._known_lost = lost
 
     @torch.no_grad()
     def _pause(self) -> None:
@@ -193,6 +215,7 @@ class Gossip(Rounds):
             tensors = self._host()
             self._engine.pause(tensors)
             self._take(tensors)
+            self._tell_losses()
 
     @torch.no_grad()
     def consensus_distance(self) -> float:
@@ -217,6 +240,7 @@ class Gossip(Rounds):
         self._take(tensors)
         self._engine.average(buffers)
         self._buffers.write(buffers, 0.0)
+        self._tell_losses()
         self._finished = True
         self._detach()
 
@@ -230,7 +254,8 @@ class Gossip(Rounds):
         as it would have, to the bit (but for "ad-psgd", whose pairs meet as the clock has it).
 
         Collective under "ad-psgd". Call it between optimizer.step() and the next forward. Keys
-        begin with the worker's rank, because states differ from worker to worker.
+        begin with the worker's rank, because states differ from worker to worker. A state that
+        is saved when workers have been lost cannot be loaded: begin anew from the weights.
         """
         self._pause()
         state = _state.pack(self._engine.save_state(), self._rank)
@@ -289,6 +314,8 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
         raise ValueError(f"every is {o.every}; it must be at least 1")
     if o.step is not None and not 0 < o.step <= 1:
         raise ValueError(f"step is {o.step}; it must be above 0 and at most 1, or None")
+    if o.on_loss not in ("stop", "go-on"):
+        raise ValueError(f"on_loss is {o.on_loss!r}; valid are: 'stop', 'go-on'")
     if o.link is not None:
         _core._check_link(o.link)
     _core._check_gossip(
@@ -299,4 +326,5 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
         step=0.0 if o.step is None else o.step,
         delay=o.delay,
         seed=o.seed,
+        goes_on=o.on_loss == "go-on",
     )

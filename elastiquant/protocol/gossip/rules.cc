@@ -183,6 +183,10 @@ Result<GossipKind> ParseGossipKind(std::string_view name) {
                          "' is not known; valid are: " + list);
 }
 
+bool CanLoseWorkers(GossipKind kind) {
+  return kind != GossipKind::kD2 && kind != GossipKind::kTracking && kind != GossipKind::kEcd;
+}
+
 std::unique_ptr<GossipRule> MakeGossipRule(GossipKind kind, const GossipRuleOptions& options) {
   switch (kind) {
     case GossipKind::kDpsgd:

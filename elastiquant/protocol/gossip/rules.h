@@ -37,6 +37,9 @@ enum class GossipKind : uint8_t {
 // Return the kind of a name such as "choco" or "ad-psgd"; kInvalidArgument lists the names.
 Result<GossipKind> ParseGossipKind(std::string_view name);
 const std::map<std::string_view, GossipKind>& GossipKinds();
+// Returns whether the others can go on without a worker that is lost: not where what a worker
+// remembers of all others together would stay wrong for good.
+bool CanLoseWorkers(GossipKind kind);
 
 // How what comes changes the replica of it.
 enum class ReplicaUpdate : uint8_t {

@@ -172,6 +172,8 @@ def wrong_arguments_are_told_to_all() -> None:
         ({"codec": "dither:bits=99"}, "bits"),
         ({"step": 2.0}, "at most 1"),
         ({"every": 0}, "at least 1"),
+        ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
+        ({"on_loss": "go-on", "algorithm": "gradient-tracking"}, "take dpsgd, dcd, choco"),
         ({"algorithm": "ad-psgd", "graph": "complete:lazy=1,p=3"}, "it has lazy"),
     ):
         with raises(ValueError, words):
