@@ -13,14 +13,16 @@ struct TestbedOptions {
   std::string experiment;
   std::string out;
   std::string data = "generated";
+  std::string precision = "fp32";
   std::string python;
   std::string minutes, known;  // if given
   bool quick = false;
 };
 
 Status RunTestbed(const TestbedOptions& options) {
-  std::vector<std::string> words = {"run",       options.experiment, "--out",
-                                    options.out, "--data",           options.data};
+  std::vector<std::string> words = {"run",         options.experiment, "--out",
+                                    options.out,   "--data",           options.data,
+                                    "--precision", options.precision};
   const std::filesystem::path program = ThisProgram();
   if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
   if (options.quick) words.push_back("--quick");
@@ -52,6 +54,11 @@ Command MakeTestbedCommand(CLI::App& program) {
          "--data", options->data,
          "Images that train, in all but table3: 'generated', or a folder with CIFAR-10")
       ->capture_default_str();
+  run->add_option("--precision", options->precision,
+                  "What matrices are multiplied in where an experiment trains: bf16 is faster "
+                  "where the processor has instructions for it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
   run->add_option(

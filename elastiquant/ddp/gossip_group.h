@@ -1,5 +1,5 @@
-// The workers of a GossipEngine: one group for good, which ends when a worker is lost, or a crew
-// (net/crew.h), in which those that are left go on.
+// The workers of a GossipEngine: one group for good, which ends when a worker is lost, or a
+// crew (net/crew.h), in which those that are left go on.
 #pragma once
 
 #include <chrono>

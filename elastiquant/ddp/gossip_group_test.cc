@@ -65,8 +65,7 @@ class AveragingWorld {
     GossipOptions gossip{.kind = GossipKind::kDpsgd, .elements = 3};
     EQ_ASSIGN_OR_RETURN(gossip.graph, Graph::Parse("ring", kWorkers, 1));
     const std::vector<float> start(3);
-    EQ_ASSIGN_OR_RETURN(auto exchange,
-                        GossipExchange::Make(&(*group)->comm(), gossip, start));
+    EQ_ASSIGN_OR_RETURN(auto exchange, GossipExchange::Make(&(*group)->comm(), gossip, start));
     for (int m = 0; m < kMeans; ++m) {
       if (m + 1 == kMeans) dead.wait();
       const std::vector<float> own(3, static_cast<float>(10 * m + worker));

@@ -39,6 +39,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         type=Path,
         help="a folder whose NAME.runs.jsonl has runs made before, which are not made again",
     )
+    run.add_argument(
+        "--precision",
+        default="fp32",
+        choices=["fp32", "bf16"],
+        help="what matrices are multiplied in where an experiment trains",
+    )
     run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
     run.add_argument("--program", help="the `elastiquant` to run")
     return parser.parse_args(arguments)
@@ -53,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         described = testbed.load(options.testbed)
         make, show = EXPERIMENTS[name]
-        choice = Choice(options.quick, options.data, options.minutes, options.known)
+        choice = Choice(
+            options.quick, options.data, options.minutes, options.known, options.precision
+        )
         result = make(described, options.out, choice).run()
         result |= provenance.of(name, result)
         (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

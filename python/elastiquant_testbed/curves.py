@@ -40,7 +40,7 @@ class Curves(Experiment):
 
     def one(self, scheme: str) -> Run:
         named = {"model": "resnet20", "workers": WORKERS, "lr": 0.1}
-        named |= self.images(2560, 1000)
+        named |= self.chosen(2560, 1000)
         named |= {"batch": GLOBAL_BATCH // WORKERS, "epochs": self.epochs, "eval-every": 1}
         named |= {"measure-every": 0, "measure-variance": 10 if self.quick else 500}
         return Run(scheme, options(**(named | SCHEMES[scheme])))

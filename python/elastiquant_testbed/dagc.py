@@ -64,7 +64,7 @@ class Dagc(Experiment):
         self.settings = SETTINGS[:1] if self.quick else SETTINGS
 
     def one(self, scheme: str, setting: Setting, seed: int) -> Run:
-        named = {"model": "cnn3", "workers": WORKERS, "batch": 64, **self.images(12800, 1000)}
+        named = {"model": "cnn3", "workers": WORKERS, "batch": 64, **self.chosen(12800, 1000)}
         named |= {"lr": 0.01, "momentum": 0, "weight-decay": 0, "schedule": "constant"}
         named |= {"partition": f"volumes:skew={setting.skew}", "every": LOCAL_STEPS}
         named |= {"exact": "none", "steps": self.rounds * LOCAL_STEPS, "eval-every": 1}

@@ -85,7 +85,7 @@ class Levels(Experiment):
 
     def one(self, network: Network, scheme: Scheme, seed: int) -> Run:
         named = {"model": network.model, "workers": WORKERS, "batch": BATCH, "threads": 1}
-        named |= {**self.images(2560, 1000), "lr": network.rate, "eval-every": 0}
+        named |= {**self.chosen(2560, 1000), "lr": network.rate, "eval-every": 0}
         if self.quick:
             named |= {"steps": 40, "measure-every": 5}
         else:

@@ -21,6 +21,8 @@ def command(name: str, result: dict) -> str:
     words += ["elastiquant testbed run", name]
     words += ["--quick"] if result["quick"] else []
     words += [] if result.get("data", "generated") == "generated" else ["--data CIFAR"]
+    precision = result.get("precision", "fp32")
+    words += [] if precision == "fp32" else [f"--precision {precision}"]
     return " ".join([*words, "--out", OUT])
 
 

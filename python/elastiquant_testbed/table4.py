@@ -83,7 +83,7 @@ class Table4(Experiment):
         return 1 if self.quick else SEEDS[network]
 
     def one(self, cell: Cell, seed: int) -> Run:
-        named = {"model": cell.network, "workers": cell.devices, **self.images(2560, 1000)}
+        named = {"model": cell.network, "workers": cell.devices, **self.chosen(2560, 1000)}
         named |= {"batch": GLOBAL_BATCH // cell.devices, "lr": 0.1, "eval-every": 1}
         named |= {"epochs": self.epochs(cell.network), "measure-every": 0}
         named |= SCHEMES[cell.scheme]

@@ -55,6 +55,7 @@ class Choice(NamedTuple):
     data: str = GENERATED  # or a folder with CIFAR-10
     minutes: float | None = None  # after which no run is begun
     known: Path | None = None  # a folder with the outcomes of runs that were made before
+    precision: str = "fp32"  # or "bf16": what matrices are multiplied in
 
 
 class Sitting:
@@ -101,10 +102,15 @@ class Experiment:
     def data(self) -> str:
         return GENERATED if self.choice.data == GENERATED else CIFAR
 
-    def images(self, train: int, test: int) -> dict[str, object]:
-        """Options of `train`: so many images, if they are generated."""
-        generated = {"generated-train": train, "generated-test": test}
-        return {"data": self.data, **(generated if self.data == GENERATED else {})}
+    def chosen(self, train: int, test: int) -> dict[str, object]:
+        """Options of `train` that the user has chosen: the data, so many images if they are
+        generated, and the precision."""
+        named: dict[str, object] = {"data": self.data}
+        if self.data == GENERATED:
+            named |= {"generated-train": train, "generated-test": test}
+        if self.choice.precision != "fp32":
+            named |= {"precision": self.choice.precision}
+        return named
 
     def make(self, wanted: list[Run]) -> Runs:
         """Makes the runs that are not there, in this order, and writes all outcomes to
@@ -131,6 +137,7 @@ class Experiment:
             **found,
             "checks": words.as_dicts(claims),
             "data": self.data,
+            "precision": self.choice.precision,
             "seeds": sorted({run.seed for run in there}),
             "machines": sorted({runs.outcome(run).machine for run in there} - {""}),
             "quick": self.quick,

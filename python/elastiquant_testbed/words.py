@@ -29,7 +29,10 @@ def claims(checks: list[dict]) -> str:
 
 def page(title: str, about: str, rows: str, result: dict) -> str:
     """Of an experiment that trains; `rows` is its table."""
-    parts = [f"# {title}\n", f"{about} Data: {result['data']}.\n", rows]
+    data = f"Data: {result['data']}."
+    if result.get("precision", "fp32") != "fp32":
+        data += f" Matrices are multiplied in {result['precision']}."
+    parts = [f"# {title}\n", f"{about} {data}\n", rows]
     parts += [QUICK] if result["quick"] else []
     return "\n".join([*parts, claims(result["checks"]), left_out(result)])
 

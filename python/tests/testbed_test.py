@@ -14,6 +14,7 @@ from elastiquant_testbed import (
     levels,
     levels_claims,
     levels_show,
+    provenance,
     published,
     table3,
     table3_show,
@@ -23,6 +24,7 @@ from elastiquant_testbed import (
     training,
 )
 from elastiquant_testbed.__main__ import SOURCES
+from elastiquant_testbed.experiments import EXPERIMENTS
 
 
 class TestbedFileTest(unittest.TestCase):
@@ -453,6 +455,18 @@ class RunsTest(unittest.TestCase):
             (self.out / "here/table4.runs.jsonl").read_text(),
             (self.out / "there/table4.runs.jsonl").read_text(),
         )
+
+    def test_no_run_is_taken_for_one_of_another_precision(self):
+        for precision in ("fp32", "bf16", "bf16"):
+            choice = training.Choice(True, precision=precision)
+            result = table4.Table4(None, self.out, choice).run()
+            self.assertEqual(result["precision"], precision)
+        cells = len(table4.RESNET_20)
+        self.assertEqual(len(self.training.calls), 2 * cells)
+        self.assertNotIn("--precision", self.training.calls[0])
+        self.assertIn("bf16", self.training.calls[cells])
+        self.assertIn("--precision bf16", provenance.command("table4", result))
+        self.assertIn("multiplied in bf16", EXPERIMENTS["table4"][1].text(result))
 
     def test_after_the_given_minutes_what_is_there_is_shown(self):
         choice = training.Choice(True, minutes=0)
