@@ -90,6 +90,25 @@ class Quadratics final : public GossipProblem {
     return outcome;
   }
 
+  Outcome Predict(theory::PairGossip gossip) const override {
+    gossip.curvatures.assign(workers_, {curvature_});
+    Outcome outcome{.rate = theory::RateOf(gossip), .left = kNan};
+    if (outcome.rate >= 1) return outcome;
+    // Minima that have nothing to do with each other, but for their mean.
+    std::vector<double> constants(workers_ * workers_);
+    for (size_t w = 0; w < workers_; ++w) constants[w * workers_ + w] = curvature_ * curvature_;
+    constants = FromMean(constants, workers_);
+    const std::vector<double> end = theory::EndProductsOf(gossip, constants);
+    double squares = 0, all = 0;
+    for (size_t i = 0; i < end.size(); ++i) {
+      all += end[i];
+      if (i % (workers_ + 1) == 0) squares += end[i];
+    }
+    const auto workers = static_cast<double>(workers_);
+    outcome.left = std::sqrt((squares - all / workers) / (workers - 1));
+    return outcome;
+  }
+
  private:
   static constexpr size_t kElements = 512;
 
@@ -127,7 +146,6 @@ class Regressions final : public GossipProblem {
 
   Outcome Predict(theory::LinearGossip gossip, std::span<const double> end) const override {
     std::vector<double> at(end.begin(), end.end());
-    std::vector<double> constants;
     if (at.empty()) at = Everywhere(optimum_);
     gossip.elements = kFeatures;
     gossip.curvatures = CurvaturesAt(at);
@@ -135,12 +153,27 @@ class Regressions final : public GossipProblem {
     if (outcome.rate >= 1) return outcome;
     // What is left is told without having been seen: to first order around the optimum.
     gossip.curvatures = CurvaturesAt(Everywhere(optimum_));
-    std::vector<double> gradient(kFeatures);
-    for (const LogisticLoss& loss : problem_.workers()) {
-      loss.Loss(optimum_, gradient);
-      for (const double g : gradient) constants.push_back(-rate_ * g);
+    outcome.left = PartOfOptimum(theory::EndOf(gossip, ConstantsAtOptimum(), 1));
+    return outcome;
+  }
+
+  Outcome Predict(theory::PairGossip gossip) const override {
+    gossip.elements = kFeatures;
+    gossip.curvatures = CurvaturesAt(Everywhere(optimum_));
+    Outcome outcome{.rate = theory::RateOf(gossip), .left = kNan};
+    if (outcome.rate >= 1) return outcome;
+    const std::vector<double> constants = ConstantsAtOptimum();
+    std::vector<double> products;
+    products.reserve(constants.size() * constants.size());
+    for (const double a : constants) {
+      for (const double b : constants) products.push_back(a * b);
     }
-    outcome.left = PartOfOptimum(theory::EndOf(gossip, constants, 1));
+    const std::vector<double> end = theory::EndProductsOf(gossip, products);
+    std::vector<double> roots;
+    for (size_t i = 0; i < constants.size(); ++i) {
+      roots.push_back(std::sqrt(end[i * (constants.size() + 1)]));
+    }
+    outcome.left = PartOfOptimum(roots);
     return outcome;
   }
 
@@ -179,6 +212,16 @@ class Regressions final : public GossipProblem {
       for (double& c : curvature) c *= rate_;
     }
     return all;
+  }
+
+  // How far a step moves each worker that is at the optimum of all.
+  std::vector<double> ConstantsAtOptimum() const {
+    std::vector<double> gradient(kFeatures), constants;
+    for (const LogisticLoss& loss : problem_.workers()) {
+      loss.Loss(optimum_, gradient);
+      for (const double g : gradient) constants.push_back(-rate_ * g);
+    }
+    return constants;
   }
 
   double PartOfOptimum(std::span<const double> off) const {

@@ -10,6 +10,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/theory/linear_gossip.h"
+#include "elastiquant/theory/pair_gossip.h"
 
 namespace elastiquant::cli {
 
@@ -34,6 +35,9 @@ class GossipProblem {
     double left = 0;  // as Left has it; NaN if the rate is not below 1
   };
   virtual Outcome Predict(theory::LinearGossip gossip, std::span<const double> end) const = 0;
+  // The same of AD-PSGD, as roots of mean squares, to first order around the optimum. The rate
+  // is of all weights.
+  virtual Outcome Predict(theory::PairGossip gossip) const = 0;
 };
 
 // Makes the problem of that name; kInvalidArgument lists the names.

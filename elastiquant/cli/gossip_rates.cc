@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "elastiquant/cli/gossip_problem.h"
+#include "elastiquant/cli/gossip_workers.h"
+#include "elastiquant/cli/pair_rates.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/graph/mixing.h"
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -48,85 +50,13 @@ constexpr Contestant kContestants[] = {
     {"noloco", GossipKind::kNoLoCo, theory::Recursion::kNoLoCo},
 };
 
-// A problem's workers, in step with each other.
-struct Workers {
-  const GossipProblem& problem;
-  std::vector<std::unique_ptr<GossipNode>> nodes = {};
-
-  // One round. False if weights have left the range of what can be encoded.
-  Result<bool> Round() {
-    struct Letter {
-      int from, to;
-      std::vector<uint8_t> bytes;
-    };
-    std::vector<Letter> mail;
-    std::vector<float> moved(problem.elements());
-    for (size_t w = 0; w < nodes.size(); ++w) {
-      const auto post = [&](const GossipSends& sends) {
-        for (const GossipSend& s : sends) {
-          mail.push_back({static_cast<int>(w), s.to, {s.bytes.begin(), s.bytes.end()}});
-        }
-      };
-      EQ_ASSIGN_OR_RETURN(const GossipSends early, nodes[w]->OnRound());
-      post(early);
-      problem.Move(w, nodes[w]->weights(), moved);
-      if (!std::ranges::all_of(moved, [](float m) { return std::isfinite(m); })) return false;
-      const Result<GossipSends> sends = nodes[w]->OnMoved(moved);
-      if (sends.status().code() == StatusCode::kNonFinite ||
-          sends.status().code() == StatusCode::kOutOfRange) {
-        return false;
-      }
-      EQ_RETURN_IF_ERROR(sends.status());
-      post(*sends);
-    }
-    for (const Letter& letter : mail) {
-      const auto to = static_cast<size_t>(letter.to);
-      EQ_RETURN_IF_ERROR(nodes[to]->OnMessage(letter.from, letter.bytes).status());
-    }
-    return true;
-  }
-
-  // One worker behind the other.
-  std::vector<double> Weights() const {
-    std::vector<double> all;
-    for (const auto& node : nodes) {
-      all.insert(all.end(), node->weights().begin(), node->weights().end());
-    }
-    return all;
-  }
-};
-
-Result<Workers> MakeWorkers(const GossipProblem& problem, const GossipOptions& options) {
-  Workers workers{.problem = problem};
-  for (size_t w = 0; w < options.graph->nodes(); ++w) {
-    GossipOptions own = options;
-    own.rank = static_cast<int>(w);
-    const std::vector<float> start(problem.elements());
-    EQ_ASSIGN_OR_RETURN(auto node, GossipNode::Make(own, start));
-    workers.nodes.push_back(std::move(node));
-  }
-  return workers;
-}
-
-double Distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double squares = 0;
-  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(squares);
-}
-
-struct Measured {
-  std::optional<double> rate = {};
-  std::optional<double> left = {};
-  std::vector<double> end = {};  // all weights, or none if they went out of range
-};
-
 // How fast the workers come to the end that they are known to come to: between the last rounds
 // in which they are as far from it as kFrom and kTo, because distances may swing. Weights may
 // differ from round to round of a period.
 Result<std::optional<double>> RateTo(const std::vector<double>& end,
                                      const GossipProblem& problem,
                                      const GossipOptions& options) {
-  EQ_ASSIGN_OR_RETURN(Workers workers, MakeWorkers(problem, options));
+  EQ_ASSIGN_OR_RETURN(GossipWorkers workers, GossipWorkers::Make(problem, options));
   const size_t period = options.graph->period();
   double whole = 0;
   size_t since = 0, until = 0;
@@ -142,14 +72,14 @@ Result<std::optional<double>> RateTo(const std::vector<double>& end,
   return std::optional(std::pow(kTo / kFrom, 1.0 / static_cast<double>(until - since)));
 }
 
-Result<Measured> Run(const GossipProblem& problem, const GossipOptions& options) {
-  EQ_ASSIGN_OR_RETURN(Workers workers, MakeWorkers(problem, options));
+Result<GossipMeasured> Run(const GossipProblem& problem, const GossipOptions& options) {
+  EQ_ASSIGN_OR_RETURN(GossipWorkers workers, GossipWorkers::Make(problem, options));
   const size_t period = options.graph->period();
   const size_t block = (kSwing + period - 1) / period * period;
-  Measured measured;
+  GossipMeasured measured;
   for (size_t round = 1; round <= kRounds / period * period; ++round) {
     EQ_ASSIGN_OR_RETURN(const bool goes_on, workers.Round());
-    if (!goes_on) return Measured{};
+    if (!goes_on) return GossipMeasured{};
     if (round % block != 0) continue;
     const std::vector<double> before = std::exchange(measured.end, workers.Weights());
     const std::vector<double> none(measured.end.size());
@@ -161,8 +91,6 @@ Result<Measured> Run(const GossipProblem& problem, const GossipOptions& options)
   EQ_ASSIGN_OR_RETURN(measured.rate, RateTo(problem.Seen(measured.end), problem, options));
   return measured;
 }
-
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 // Steps as `train` takes them, when the user gives none.
 class Steps {
@@ -206,7 +134,7 @@ Result<Json> RowOf(const Contestant& contestant, const GossipRateOptions& o,
                               .outer_rate = options.outer_rate,
                               .outer_momentum = options.outer_momentum};
   for (size_t t = 0; t < graph->period(); ++t) gossip.mixings.push_back(graph->At(t));
-  EQ_ASSIGN_OR_RETURN(const Measured measured, Run(problem, options));
+  EQ_ASSIGN_OR_RETURN(const GossipMeasured measured, Run(problem, options));
   const GossipProblem::Outcome outcome = problem.Predict(gossip, measured.end);
   row["rate"] = outcome.rate;
   row["measured_rate"] = OrNull(measured.rate);
@@ -214,7 +142,7 @@ Result<Json> RowOf(const Contestant& contestant, const GossipRateOptions& o,
   row["measured_left"] = OrNull(measured.left);
   if (o.codec.empty()) return row;
   options.codec = o.codec;
-  EQ_ASSIGN_OR_RETURN(const Measured coded, Run(problem, options));
+  EQ_ASSIGN_OR_RETURN(const GossipMeasured coded, Run(problem, options));
   row["codec_rate"] = OrNull(coded.rate);
   return row;
 }
@@ -243,6 +171,8 @@ Result<Json> GossipRates(const GossipRateOptions& o) {
     EQ_ASSIGN_OR_RETURN(Json row, RowOf(contestant, o, graph, *problem, &steps));
     rows.push_back(std::move(row));
   }
+  EQ_ASSIGN_OR_RETURN(Json pairs, PairRates(graph, *problem, o.seed));
+  rows.push_back(std::move(pairs));
   return Json{{"graph", graph->spec()},
               {"nodes", graph->nodes()},
               {"problem", o.problem},
@@ -275,6 +205,12 @@ void PrintGossipRates(const Json& rates) {
     fmt::print("{:<18} {:>5g}   {:>8} {:>9} {:>12}     {:>8} {:>9}\n", name,
                row["step"].get<double>(), Cell(row, "rate"), Cell(row, "measured_rate"),
                Cell(row, "codec_rate"), Cell(row, "left"), Cell(row, "measured_left"));
+  }
+  if (!rates["rows"].back().contains("refused")) {
+    fmt::print(
+        "\nad-psgd picks pairs at random: its numbers are roots of mean squares, with workers "
+        "that "
+        "are\nequally fast and fp32, and its rate is of all weights.\n");
   }
   if (!codec.empty()) fmt::print("\nThe codec's column is {}.\n", codec);
 }

@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 // any weights are in may be the slowest one and not be seen, so that a rate is at least as
 // good.
 void CheckRows(const ordered_json& rates, size_t refused) {
-  ASSERT_EQ(rates["rows"].size(), 10u);
+  ASSERT_EQ(rates["rows"].size(), 11u);
   size_t seen = 0;
   for (const ordered_json& row : rates["rows"]) {
     SCOPED_TRACE(rates["graph"].get<std::string>() + ": " + row.dump());
@@ -38,12 +38,15 @@ TEST(GossipRatesTest, AlgorithmsRunAsTheirRecursionsSay) {
     for (const double curvature : {.05, .3}) {
       const auto rates =
           GossipRates({.graph = graph, .nodes = 8, .curvature = curvature}).value();
-      CheckRows(rates, 0);
+      // Whoever asks and whoever answers in AD-PSGD must be told apart.
+      CheckRows(rates, std::string(graph) == "complete" ? 1 : 0);
       for (const ordered_json& row : rates["rows"]) {
+        if (row.contains("refused")) continue;
         const double rate = row["rate"];
         if (rate < .3 || row["algorithm"] == "noloco") continue;
         SCOPED_TRACE(std::string(graph) + ": " + row.dump());
-        EXPECT_NEAR(row["measured_rate"].get<double>(), rate, .04);
+        const double allowed = row["algorithm"] == "ad-psgd" ? .003 : .04;
+        EXPECT_NEAR(row["measured_rate"].get<double>(), rate, allowed);
       }
     }
   }
@@ -53,8 +56,10 @@ TEST(GossipRatesTest, SoTheyDoOnUnequalRegressions) {
   for (const char* graph : {"ring:lazy=1", "star:lazy=1"}) {
     const auto rates =
         GossipRates({.graph = graph, .nodes = 5, .problem = "logistic", .curvature = .4});
-    CheckRows(*rates, 0);
+    // A ring of 5 has no two sides.
+    CheckRows(*rates, std::string(graph) == "ring:lazy=1" ? 1 : 0);
     for (const ordered_json& row : (*rates)["rows"]) {
+      if (row.contains("refused")) continue;
       const double left = row["left"];
       if (row["algorithm"] == "dpsgd") {
         EXPECT_GT(left, .05);
@@ -67,9 +72,9 @@ TEST(GossipRatesTest, SoTheyDoOnUnequalRegressions) {
 
 TEST(GossipRatesTest, SoTheyDoOnDirectedGraphsAndOnThoseThatChange) {
   for (const char* problem : {"quadratics", "logistic"}) {
-    CheckRows(GossipRates({.graph = "exponential", .problem = problem}).value(), 1);  // D^2
+    CheckRows(GossipRates({.graph = "exponential", .problem = problem}).value(), 2);  // D^2 too
     // Those that average what all have shown last need a graph that stays, and so does D^2.
-    CheckRows(GossipRates({.graph = "one-peer-exponential", .problem = problem}).value(), 3);
+    CheckRows(GossipRates({.graph = "one-peer-exponential", .problem = problem}).value(), 4);
   }
 }
 
@@ -77,7 +82,7 @@ TEST(GossipRatesTest, OnlyPushSumRunsWhereSomeTakeMoreThanTheyGive) {
   const std::string path = testing::TempDir() + "unbalanced.txt";
   std::ofstream(path) << "0 > 1\n1 > 2\n2 > 3\n3 > 0\n0 > 2\n";
   for (const char* problem : {"quadratics", "logistic"}) {
-    CheckRows(GossipRates({.graph = path, .nodes = 4, .problem = problem}).value(), 9);
+    CheckRows(GossipRates({.graph = path, .nodes = 4, .problem = problem}).value(), 10);
   }
 }
 
