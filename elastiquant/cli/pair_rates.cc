@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kPairRounds = 8000, kSettling = 200;
 constexpr size_t kKickEvery = 50;  // rounds, in which a kick is nearly forgotten
-// The last round after a kick in which distances are compared: an earlier one if the mean square
-// is this part of what it was, so that rounding of floats does not count.
+// The last round after a kick in which distances are compared: an earlier one if the mean
+// square is this part of what it was, so that rounding of floats does not count.
 constexpr size_t kLate = 48;
 constexpr double kLeastPart = 1e-8;
 constexpr double kKick = .05;

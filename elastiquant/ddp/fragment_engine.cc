@@ -1,12 +1,18 @@
 #include "elastiquant/ddp/fragment_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/codec/registry.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr char kWhoseSection[] = "identity";
+// How many workers had been lost, if there were any.
+constexpr char kLostSection[] = "step/lost";
 
 std::span<float> FloatsOf(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
@@ -15,39 +21,54 @@ std::span<float> FloatsOf(const at::Tensor& tensor) {
 }  // namespace
 
 Result<std::unique_ptr<FragmentEngine>> FragmentEngine::Create(
-    CommunicatorOptions communicator, std::vector<ParameterShape> shapes,
+    CommunicatorOptions communicator, bool goes_on, std::vector<ParameterShape> shapes,
     FragmentOptions options, End end) {
   if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
+  if (goes_on) EQ_RETURN_IF_ERROR(CheckGoesOn(options.codec));
   std::unique_ptr<FragmentEngine> engine(
-      new FragmentEngine(std::move(shapes), options.scalars, std::move(end)));
-  communicator.on_peer_lost = [](const Status&) {};  // waits then end with the verdict
-  EQ_ASSIGN_OR_RETURN(engine->comm_, Communicator::Connect(communicator));
+      new FragmentEngine(std::move(shapes), std::move(options), std::move(end)));
   engine->rank_ = communicator.rank;
   engine->world_size_ = communicator.world_size;
+  EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   EQ_ASSIGN_OR_RETURN(
       engine->reduction_,
-      FragmentReduction::Make(engine->comm_.get(), engine->shapes_, std::move(options)));
+      FragmentReduction::Make(&engine->group_->comm(), engine->shapes_, engine->options_));
   engine->specs_ = engine->reduction_->SpecsByParameter();
   engine->exchange_ = engine->reduction_->exchange();
-  engine->comm_->SetActivity("between two rounds");
+  engine->group_->comm().SetActivity("between two rounds");
   return engine;
+}
+
+Status FragmentEngine::CheckGoesOn(const std::string& codec) {
+  EQ_ASSIGN_OR_RETURN(const auto made, MakeCodec(codec));
+  if (made->exchange() != Exchange::kFactors) return {};
+  return InvalidArgument("codec '" + made->spec() +
+                         "' remembers what must be alike on all workers, which a loss can "
+                         "undo: go on with another codec");
 }
 
 FragmentEngine::~FragmentEngine() { Close("its script ended, or dropped the model", {}); }
 
 Status FragmentEngine::CheckOpen() const {
-  if (comm_ != nullptr) return {};
+  if (group_ != nullptr) return {};
   return InvalidArgument("this was closed; make another one to go on averaging");
 }
 
-Result<std::vector<std::span<float>>> FragmentEngine::Places(
-    size_t fragment, std::span<const at::Tensor> tensors) {
+// Where the values of a fragment's tensors are.
+Result<std::vector<std::span<float>>> FragmentEngine::Places(size_t fragment) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   std::vector<std::span<float>> places;
   for (const size_t p : reduction_->members(fragment)) {
     places.push_back(reduction_->values(p));
   }
-  if (fragment == 0 && scalars_ > 0) places.push_back(reduction_->scalars());
+  if (fragment == 0 && options_.scalars > 0) places.push_back(reduction_->scalars());
+  return places;
+}
+
+// Tensors must be as large.
+Result<std::vector<std::span<float>>> FragmentEngine::Places(
+    size_t fragment, std::span<const at::Tensor> tensors) {
+  EQ_ASSIGN_OR_RETURN(std::vector<std::span<float>> places, Places(fragment));
   if (places.size() != tensors.size()) {
     return InvalidArgument("fragment " + std::to_string(fragment) + " has " +
                            std::to_string(places.size()) + " tensors, not " +
@@ -64,6 +85,15 @@ Result<std::vector<std::span<float>>> FragmentEngine::Places(
 Status FragmentEngine::Begin(size_t fragment, uint64_t round,
                              std::span<const at::Tensor> tensors) {
   EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment, tensors));
+  if (group_->goes_on()) {
+    if (sent_) return InvalidArgument("a mean is under way, which must be finished first");
+    sent_ = Sent{.round = round, .values = {}};
+    for (const at::Tensor& tensor : tensors) {
+      const std::span<const float> values = FloatsOf(tensor);
+      sent_->values.emplace_back(values.begin(), values.end());
+    }
+    return {};
+  }
   for (size_t i = 0; i < places.size(); ++i) {
     std::ranges::copy(FloatsOf(tensors[i]), places[i].begin());
   }
@@ -71,33 +101,115 @@ Status FragmentEngine::Begin(size_t fragment, uint64_t round,
 }
 
 uint64_t FragmentEngine::ValuesOf(size_t fragment) const {
-  uint64_t values = fragment == 0 ? scalars_ : 0;
+  uint64_t values = fragment == 0 ? options_.scalars : 0;
   for (const size_t p : reduction_->members(fragment)) values += shapes_[p].elements;
   return values;
 }
 
 Result<StepOutcome> FragmentEngine::Finish(size_t fragment,
                                            std::span<const at::Tensor> tensors) {
-  EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment, tensors));
-  comm_->SetActivity("waiting for a round's mean");
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, reduction_->Finish(fragment));
-  comm_->SetActivity("between two rounds");
+  EQ_RETURN_IF_ERROR(Places(fragment, tensors).status());
+  group_->comm().SetActivity("waiting for a round's mean");
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome,
+                      group_->goes_on() ? Average(fragment) : reduction_->Finish(fragment));
+  group_->comm().SetActivity("between two rounds");
   const uint64_t values = ValuesOf(fragment);
-  counter_.CountStep({values, sizeof(float) * values, world_size_}, outcome,
-                     reduction_->TakeStats());
+  ReducerStats spent = std::exchange(spent_, {});
+  spent += reduction_->TakeStats();
+  counter_.CountStep({values, sizeof(float) * values, group_->comm().world_size()}, outcome,
+                     spent);
   if (outcome.skipped) return outcome;
+  EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment, tensors));
   for (size_t i = 0; i < places.size(); ++i) {
     std::ranges::copy(places[i], FloatsOf(tensors[i]).begin());
   }
   return outcome;
 }
 
+// Going on without lost workers.
+
+// What was begun is made again in the next group, if some worker has not come to its end.
+Result<StepOutcome> FragmentEngine::Average(size_t fragment) {
+  if (!sent_) return InvalidArgument("no mean is under way");
+  EQ_ASSIGN_OR_RETURN(const EnduringGroup::Bytes bytes,
+                      group_->Agree(Ties(), [&] { return MakeMean(fragment); }));
+  sent_.reset();
+  return TakeMean(fragment, bytes);
+}
+
+// Returns the fragment's mean, float by float, or why there is none.
+Result<EnduringGroup::Bytes> FragmentEngine::MakeMean(size_t fragment) {
+  EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment));
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::ranges::copy(sent_->values[i], places[i].begin());
+  }
+  EQ_RETURN_IF_ERROR(reduction_->Begin(fragment, sent_->round));
+  EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish(fragment));
+  EnduringGroup::Bytes bytes{static_cast<uint8_t>(outcome.skipped ? 1 : 0)};
+  if (outcome.skipped) bytes.insert(bytes.end(), outcome.reason.begin(), outcome.reason.end());
+  for (size_t i = 0; i < places.size() && !outcome.skipped; ++i) {
+    const std::vector<uint8_t> values = BytesOf(std::span<const float>(places[i]));
+    bytes.insert(bytes.end(), values.begin(), values.end());
+  }
+  return bytes;
+}
+
+Result<StepOutcome> FragmentEngine::TakeMean(size_t fragment, std::span<const uint8_t> bytes) {
+  ByteReader reader(bytes);
+  uint8_t skipped = 0;
+  bool is_whole = reader.Read(&skipped);
+  if (is_whole && skipped != 0) {
+    const auto reason = bytes.subspan(1);
+    return StepOutcome{true, {reason.begin(), reason.end()}};
+  }
+  EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment));
+  for (const std::span<float> place : places) {
+    std::span<const uint8_t> values;
+    is_whole = is_whole && reader.ReadSpan(place.size_bytes(), &values);
+    if (is_whole) std::memcpy(place.data(), values.data(), values.size());
+  }
+  if (is_whole && reader.remaining() == 0) return StepOutcome();
+  return Internal("another worker's mean has another size");
+}
+
+EnduringGroup::Ties FragmentEngine::Ties() {
+  return {.leave = [this] { LeaveGroup(); },
+          .join = [this](const std::vector<int>& workers) { return JoinGroup(workers); }};
+}
+
+void FragmentEngine::LeaveGroup() {
+  if (reduction_ == nullptr) return;
+  for (size_t f = 0; f < reduction_->fragments(); ++f) {
+    if (reduction_->is_under_way(f)) (void)reduction_->Finish(f);
+  }
+  memory_.clear();
+  reduction_->SaveMemory(&memory_);
+  measured_ = reduction_->certificate().SaveState();
+  spent_ += reduction_->TakeStats();
+  reduction_.reset();
+}
+
+Status FragmentEngine::JoinGroup(const std::vector<int>& workers) {
+  FragmentOptions options = options_;
+  std::vector<double>& weights = options.reducer.weights;
+  if (!weights.empty()) {
+    weights.clear();
+    for (const int w : workers) {
+      weights.push_back(options_.reducer.weights[static_cast<size_t>(w)]);
+    }
+  }
+  EQ_ASSIGN_OR_RETURN(reduction_,
+                      FragmentReduction::Make(&group_->comm(), shapes_, std::move(options)));
+  EQ_RETURN_IF_ERROR(reduction_->LoadMemory(memory_));
+  return reduction_->certificate().LoadState(measured_);
+}
+
 DdpStats FragmentEngine::stats() {
-  return counter_.Since(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+  return counter_.Since(group_ ? group_->comm().traffic() : final_traffic_);
 }
 
 void FragmentEngine::ResetStats() {
-  counter_.Reset(comm_ != nullptr ? comm_->traffic() : final_traffic_);
+  counter_.Reset(group_ ? group_->comm().traffic() : final_traffic_);
   final_layers_.clear();
   if (reduction_ != nullptr) reduction_->certificate().Forget();
 }
@@ -114,6 +226,9 @@ StateIdentity FragmentEngine::Identity() const {
 Result<Sections> FragmentEngine::SaveState() const {
   Sections sections = final_memory_;
   if (reduction_ != nullptr) reduction_->SaveMemory(&sections);
+  if (const uint64_t count = lost().size(); count > 0) {
+    sections[kLostSection] = BytesOf(std::span<const uint64_t>(&count, 1));
+  }
   sections[kWhoseSection] = IdentitySection(Identity());
   return sections;
 }
@@ -125,31 +240,36 @@ Status FragmentEngine::LoadState(Sections sections) {
     return CorruptData("section identity is missing: nothing tells whose state it is");
   }
   EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
+  if (sections.contains(kLostSection)) {
+    return CorruptData(
+        "the state was saved when workers had been lost, whose own states are older: begin "
+        "with "
+        "the saved weights instead, and load no state of the rounds");
+  }
   return reduction_->LoadMemory(sections);
 }
 
 void FragmentEngine::Close(const std::string& farewell, const Status& error) {
-  if (comm_ == nullptr) return;
-  comm_->SetFarewell(farewell);
-  bool is_under_way = false;
+  if (group_ == nullptr) return;
+  Communicator& comm = group_->comm();
+  comm.SetFarewell(farewell);
+  bool is_under_way = sent_.has_value();
   for (size_t f = 0; reduction_ != nullptr && f < reduction_->fragments(); ++f) {
     is_under_way |= reduction_->is_under_way(f);
   }
   if (!error.ok()) {
-    comm_->Abort(error);
+    comm.Abort(error);
   } else if (is_under_way) {  // the others wait for the rest of it
-    comm_->Abort(Internal(farewell + " within a round"));
+    comm.Abort(Internal(farewell + " within a round"));
   }
   if (reduction_ != nullptr) {
     final_layers_ = Layers();
     if (!is_under_way) reduction_->SaveMemory(&final_memory_);
   }
   reduction_.reset();
-  final_traffic_ = comm_->traffic();
-  if (end_) {
-    end_(std::move(comm_));
-  }
-  comm_.reset();
+  final_traffic_ = comm.traffic();
+  if (end_) end_(std::move(group_));
+  group_.reset();
 }
 
 }  // namespace elastiquant

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/engine_testing.h"
+#include "elastiquant/net/memory_network.h"
 #include "elastiquant/net/testing.h"
 
 namespace elastiquant {
@@ -35,7 +37,8 @@ std::unique_ptr<FragmentEngine> MakeRounds(CommunicatorOptions options, int rank
   fragments.codec = codec;
   fragments.scalars = kRoundScalars;
   fragments.reducer.measure_every = 1;
-  return FragmentEngine::Create(options, kRoundShapes, std::move(fragments), std::move(end))
+  return FragmentEngine::Create(options, /*goes_on=*/false, kRoundShapes, std::move(fragments),
+                                std::move(end))
       .value();
 }
 
@@ -113,6 +116,62 @@ TEST(FragmentEngine, AveragesFragmentsThatTravelAtOnceInAnyOrder) {
       }
     });
   }
+}
+
+// Workers count for 1, 2 and 3. The last one dies after its first round.
+TEST(FragmentEngine, ThoseThatAreLeftGoOnWithWhatTheyCountFor) {
+  MemoryNetwork network;
+  const auto store = network.At()->HostStore(0, Reach::kThisMachine).value();
+  RunRanks(3, [&](int rank) {
+    CommunicatorOptions options;
+    options.rank = rank;
+    options.world_size = 3;
+    options.network = network.At(rank);
+    options.store_port = store->port();
+    options.store_is_external = true;
+    options.connect_timeout = std::chrono::minutes(1);
+    FragmentOptions fragments;
+    fragments.fragments = kFragmentOf;
+    fragments.codec = "fp32";
+    fragments.scalars = kRoundScalars;
+    fragments.reducer.weights = {1, 2, 3};
+    const auto made = FragmentEngine::Create(options, /*goes_on=*/true, kRoundShapes,
+                                             std::move(fragments), nullptr);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    FragmentEngine& engine = **made;
+    const auto mean_of = [](std::vector<int> ranks, int round, size_t fragment) {
+      Tensors mean = EmptyMean(fragment);
+      double sum = 0;
+      for (const int r : ranks) {
+        const Tensors own = Deltas(r, round, fragment);
+        for (size_t t = 0; t < mean.size(); ++t) mean[t].add_(own[t], 1 + r);
+        sum += 1 + r;
+      }
+      for (at::Tensor& tensor : mean) tensor.div_(sum);
+      return mean;
+    };
+    ExpectNear(Round(engine, rank, 0, 1), mean_of({0, 1, 2}, 0, 1), 1e-6);
+    if (rank == 2) return network.Kill(2);
+    for (int round = 1; round < 4; ++round) {
+      for (const size_t f : {size_t{0}, size_t{1}}) {
+        ExpectNear(Round(engine, rank, round, f), mean_of({0, 1}, round, f), 1e-6);
+      }
+    }
+    EXPECT_EQ(engine.lost(), std::vector<int>{2});
+    const auto state = engine.SaveState();
+    ASSERT_TRUE(state.ok());
+    EXPECT_EQ(engine.LoadState(*state).code(), StatusCode::kCorruptData);
+  });
+}
+
+TEST(FragmentEngine, CannotGoOnWithACodecThatAllMustRememberAlike) {
+  FragmentOptions fragments;
+  fragments.fragments = kFragmentOf;
+  fragments.codec = "powersgd:rank=2";
+  const auto made = FragmentEngine::Create(WorldOptions(1), /*goes_on=*/true, kRoundShapes,
+                                           std::move(fragments), nullptr);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("alike on all workers"), std::string::npos);
 }
 
 TEST(FragmentEngine, TakesACopyOfWhatItIsGiven) {
@@ -262,11 +321,11 @@ TEST(FragmentEngine, IsOfNoUseOnceItIsClosed) {
   const auto options = WorldOptions(2);
   std::vector<int> ended(2);
   RunRanks(2, [&](int rank) {
-    const auto engine =
-        MakeRounds(options, rank, "elastic:bits=2|ef", [&](std::unique_ptr<Communicator> comm) {
-          EXPECT_NE(comm, nullptr);
-          ++ended[static_cast<size_t>(rank)];
-        });
+    const auto engine = MakeRounds(options, rank, "elastic:bits=2|ef",
+                                   [&](std::unique_ptr<EnduringGroup> comm) {
+                                     EXPECT_NE(comm, nullptr);
+                                     ++ended[static_cast<size_t>(rank)];
+                                   });
     (void)Round(*engine, rank, 0, 0);
     const Sections before = engine->SaveState().value();
     engine->Close("has enough", {});
@@ -304,7 +363,7 @@ TEST(FragmentEngine, WhoClosesWithinARoundEndsTheOthersAndIsNamed) {
 }
 
 TEST(FragmentEngine, NeedsAParameter) {
-  const auto engine = FragmentEngine::Create(WorldOptions(1), {}, {}, nullptr);
+  const auto engine = FragmentEngine::Create(WorldOptions(1), false, {}, {}, nullptr);
   EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
 }
 

@@ -57,7 +57,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->start_.resize(options.elements);
   engine->moved_.resize(options.elements);
   engine->Read(start, &engine->start_);
-  EQ_ASSIGN_OR_RETURN(engine->group_, GossipGroup::Connect(std::move(communicator), goes_on));
+  EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
@@ -115,7 +115,7 @@ Status GossipEngine::Begin(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (!weights.empty()) EQ_RETURN_IF_ERROR(Check(weights));
   if (has_begun_) return {};
-  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Begin(); }));
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Begin(); }));
   has_begun_ = true;
   if (weights.empty()) return {};
   exchange_->CopyWeights(start_);
@@ -130,7 +130,7 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
   Read(weights, &moved_);
   *moved = std::ranges::all_of(moved_, [](float v) { return std::isfinite(v); });
   for (size_t e = 0; e < moved_.size(); ++e) moved_[e] = *moved ? moved_[e] - start_[e] : 0;
-  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Finish(moved_); }));
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Finish(moved_); }));
   has_begun_ = false;
   group_->comm().SetActivity("between two rounds");
   const uint64_t values = moved_.size();
@@ -146,7 +146,7 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(Check(weights));
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Pause(); }));
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause(); }));
   exchange_->CopyWeights(start_);
   Write(start_, weights);
   return {};
@@ -158,9 +158,35 @@ Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) size += static_cast<size_t>(tensor.numel());
   std::vector<float> own(size);
   Read(tensors, &own);
-  EQ_ASSIGN_OR_RETURN(const ModelMean mean, group_->Mean(*exchange_, own));
-  Write(mean.values, tensors);
-  return mean.distance;
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> agreed,
+                      group_->Agree(Ties(), [&]() -> Result<std::vector<uint8_t>> {
+                        EQ_ASSIGN_OR_RETURN(const ModelMean mean,
+                                            MeanOfModels(&group_->comm(), own));
+                        std::vector<uint8_t> bytes = BytesOf(std::span(mean.values));
+                        const std::vector<uint8_t> distance = One(mean.distance);
+                        bytes.insert(bytes.end(), distance.begin(), distance.end());
+                        return bytes;
+                      }));
+  const size_t mean_bytes = size * sizeof(float);
+  double distance = 0;
+  if (agreed.size() != mean_bytes + sizeof(distance)) {
+    return Internal("another worker's mean has another size");
+  }
+  std::memcpy(own.data(), agreed.data(), mean_bytes);
+  std::memcpy(&distance, agreed.data() + mean_bytes, sizeof(distance));
+  Write(own, tensors);
+  return distance;
+}
+
+EnduringGroup::Ties GossipEngine::Ties() {
+  return {
+      .leave = [this] { exchange_->Leave(); },
+      .join = [this](const std::vector<int>& workers) { return exchange_->Join(workers, {}); }};
+}
+
+// Goes on without lost workers, if it may.
+Status GossipEngine::Persist(const std::function<Status()>& act) {
+  return group_->Persist(Ties(), act);
 }
 
 DdpStats GossipEngine::stats() {
@@ -180,7 +206,7 @@ Result<Sections> GossipEngine::SaveState() {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(group_->Persist(*exchange_, [this] { return exchange_->Pause(); }));
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause(); }));
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   Sections sections;
   for (const auto& [name, values] : state.vectors) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/ddp_stats.h"
-#include "elastiquant/ddp/gossip_group.h"
+#include "elastiquant/ddp/enduring_group.h"
 #include "elastiquant/layers/codec_memory.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
@@ -23,7 +23,7 @@ namespace elastiquant {
 class GossipEngine {
  public:
   // Destroys the group, for which the worker that hosts the store waits for the others.
-  using End = std::function<void(std::unique_ptr<GossipGroup>)>;
+  using End = std::function<void(std::unique_ptr<EnduringGroup>)>;
 
   // Collective. `start` are the weights, the same on all workers, as dense floats of the host;
   // options.elements and shapes are found from `shapes`. If it goes on, lost workers end
@@ -79,6 +79,8 @@ class GossipEngine {
   void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
   void Write(const std::vector<float>& values, std::span<const at::Tensor> tensors) const;
   StateIdentity Identity() const;
+  EnduringGroup::Ties Ties();
+  Status Persist(const std::function<Status()>& act);
   void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;
@@ -91,7 +93,7 @@ class GossipEngine {
   bool has_begun_ = false;
   StepCounter counter_;
   Traffic final_traffic_;
-  std::unique_ptr<GossipGroup> group_;
+  std::unique_ptr<EnduringGroup> group_;
   std::unique_ptr<GossipExchange> exchange_;  // last: its thread uses the communicator
 };
 

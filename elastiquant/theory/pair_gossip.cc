@@ -71,12 +71,12 @@ class Products {
   Matrix Averaged(size_t a, size_t b) const {
     const double half = gossip_.step / 2;
     Matrix averaged = all_;
-    const Matrix rows = averaged.middleRows(Of(b), elements_) -
-                        averaged.middleRows(Of(a), elements_);
+    const Matrix rows =
+        averaged.middleRows(Of(b), elements_) - averaged.middleRows(Of(a), elements_);
     averaged.middleRows(Of(a), elements_) += half * rows;
     averaged.middleRows(Of(b), elements_) -= half * rows;
-    const Matrix cols = averaged.middleCols(Of(b), elements_) -
-                        averaged.middleCols(Of(a), elements_);
+    const Matrix cols =
+        averaged.middleCols(Of(b), elements_) - averaged.middleCols(Of(a), elements_);
     averaged.middleCols(Of(a), elements_) += half * cols;
     averaged.middleCols(Of(b), elements_) -= half * cols;
     return averaged;

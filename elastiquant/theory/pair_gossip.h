@@ -3,8 +3,8 @@
 // only mean squares are known. (Our derivation, from the second moments of products of random
 // matrices, as for randomised gossip: Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006.)
 //
-// All workers are taken to be equally fast. In a round all compute their steps at the weights of
-// its beginning, those that answer move by theirs, and those that ask, one after the other,
+// All workers are taken to be equally fast. In a round all compute their steps at the weights
+// of its beginning, those that answer move by theirs, and those that ask, one after the other,
 // average with one that they pick at random, and then move by theirs. Workers that agree differ
 // after such a round, as some average before they have moved and others after it: what they
 // differ by dies out no faster than all distances do.
@@ -19,9 +19,9 @@ namespace elastiquant::theory {
 struct PairGossip {
   // Of each worker, those that it may ask, all equally likely; none of a worker that answers.
   std::vector<std::vector<size_t>> asked = {};
-  size_t elements = 1;                           // of the weights
+  size_t elements = 1;                               // of the weights
   std::vector<std::vector<double>> curvatures = {};  // as in LinearGossip
-  double step = 1;                               // gamma
+  double step = 1;                                   // gamma
 
   size_t workers() const { return curvatures.size(); }
 };

@@ -54,7 +54,8 @@ class Simulation {
   void Round() {
     const size_t workers = x_.size();
     std::vector<double> d(workers);
-    for (size_t w = 0; w < workers; ++w) d[w] = constants_[w] - gossip_.curvatures[w][0] * x_[w];
+    for (size_t w = 0; w < workers; ++w)
+      d[w] = constants_[w] - gossip_.curvatures[w][0] * x_[w];
     for (size_t w = 0; w < workers; ++w) {
       if (gossip_.asked[w].empty()) x_[w] += d[w];
     }

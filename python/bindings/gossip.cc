@@ -63,8 +63,8 @@ HeldGossip MakeGossipEngine(
   GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec,
                                           step, delay, seed, threads);
   const py::gil_scoped_release released;
-  const auto end = [](std::unique_ptr<GossipGroup> group) {
-    BackgroundDelete<GossipGroup>()(group.release());
+  const auto end = [](std::unique_ptr<EnduringGroup> group) {
+    BackgroundDelete<EnduringGroup>()(group.release());
   };
   return HeldGossip(
       ValueOrThrow(GossipEngine::Create(std::move(communicator), goes_on, std::move(shapes),

@@ -29,7 +29,7 @@ HeldEngine MakeFragmentEngine(
     const std::vector<size_t>& fragments, size_t scalars, const std::string& codec,
     const std::string& exact, const std::string& exchange, const std::string& down,
     size_t bucket_elements, uint64_t seed, int threads, uint64_t measure_every,
-    const std::vector<double>& weights) {
+    const std::vector<double>& weights, bool goes_on) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   std::vector<ParameterShape> shapes;
   for (const auto& [name, sizes] : parameters)
@@ -47,13 +47,13 @@ HeldEngine MakeFragmentEngine(
   options.reducer.weights = weights;
   options.reducer.measure_every = measure_every;
   const py::gil_scoped_release released;
-  return HeldEngine(ValueOrThrow(FragmentEngine::Create(std::move(communicator),
-                                                        std::move(shapes), std::move(options),
-                                                        [](std::unique_ptr<Communicator> comm) {
-                                                          BackgroundDelete<Communicator>()(
-                                                              comm.release());
-                                                        }))
-                        .release());
+  const auto end = [](std::unique_ptr<EnduringGroup> group) {
+    BackgroundDelete<EnduringGroup>()(group.release());
+  };
+  return HeldEngine(
+      ValueOrThrow(FragmentEngine::Create(std::move(communicator), goes_on, std::move(shapes),
+                                          std::move(options), end))
+          .release());
 }
 
 // Whether a send or an apply, the fragment, its round.
@@ -92,7 +92,8 @@ void BindRounds(py::module_& module) {
   engine.def(py::init(&MakeFragmentEngine), py::kw_only(), py::arg("meeting"),
              py::arg("parameters"), py::arg("fragments"), py::arg("scalars"), py::arg("codec"),
              py::arg("exact"), py::arg("exchange"), py::arg("down"), py::arg("bucket_elements"),
-             py::arg("seed"), py::arg("threads"), py::arg("measure_every"), py::arg("weights"));
+             py::arg("seed"), py::arg("threads"), py::arg("measure_every"), py::arg("weights"),
+             py::arg("goes_on"));
   engine.def("begin", [](FragmentEngine& e, size_t fragment, uint64_t round,
                          const std::vector<at::Tensor>& tensors) {
     const py::gil_scoped_release released;
@@ -108,6 +109,7 @@ void BindRounds(py::module_& module) {
       "Returns why the round is skipped, or nothing.");
   engine.def("specs", &FragmentEngine::specs);
   engine.def("exchange", &FragmentEngine::exchange);
+  engine.def("lost", &FragmentEngine::lost);
   engine.def("stats", [](FragmentEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &FragmentEngine::ResetStats);
   engine.def("layers", [](FragmentEngine& e) {

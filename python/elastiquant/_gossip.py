@@ -128,7 +128,6 @@ class Gossip(Rounds):
             goes_on=on_loss == "go-on",
         )
         self._every, self._steps, self._finished = every, 0, False
-        self._known_lost: list[int] = []
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
             module.register_forward_pre_hook(AfterStep(self._before_forward)),
@@ -150,11 +149,6 @@ class Gossip(Rounds):
     def neighbours(self) -> list[int]:
         """Those of the group whose messages this worker takes, in any step."""
         return self._engine.neighbours()
-
-    @property
-    def lost(self) -> list[int]:
-        """Workers of the group that were lost, while the others go on."""
-        return self._engine.lost()
 
     @property
     def spectral_gap(self) -> float:
@@ -201,13 +195,6 @@ class Gossip(Rounds):
             self._take(tensors)
             self._tell_losses()
         self._steps += 1
-
-    def _tell_losses(self) -> None:
-        lost = self.lost
-        for worker in set(lost) - set(self._known_lost):
-            left = self._world_size - len(lost)
-            _log.warning("worker %d is lost: %d go on without it", worker, left)
-        self._known_lost = lost
 
     @torch.no_grad()
     def _pause(self) -> None:
@@ -314,8 +301,7 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
         raise ValueError(f"every is {o.every}; it must be at least 1")
     if o.step is not None and not 0 < o.step <= 1:
         raise ValueError(f"step is {o.step}; it must be above 0 and at most 1, or None")
-    if o.on_loss not in ("stop", "go-on"):
-        raise ValueError(f"on_loss is {o.on_loss!r}; valid are: 'stop', 'go-on'")
+    _options.check_on_loss(o.on_loss)
     if o.link is not None:
         _core._check_link(o.link)
     _core._check_gossip(

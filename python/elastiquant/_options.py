@@ -14,6 +14,11 @@ from elastiquant import _core
 Policy = Mapping[str, str] | Callable[[str, torch.Tensor], "str | None"]
 
 
+def check_on_loss(on_loss: str) -> None:
+    if on_loss not in ("stop", "go-on"):
+        raise ValueError(f"on_loss is {on_loss!r}; valid are: 'stop', 'go-on'")
+
+
 def check_numbers(o: types.SimpleNamespace) -> None:
     """Raises ValueError for a number out of its range."""
     if o.bucket_kib is not None and o.bucket_kib < 1:

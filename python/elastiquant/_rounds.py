@@ -55,6 +55,11 @@ class DiLoCo(Rounds):
     eager: a worker goes on at once with its own part of the round's mean and the others' part
         of the mean before, while the round's mean takes the next round to come. It implies
         delay=every, and needs fragments=1 and mix=0.
+    on_loss: what the others do if a worker is lost, because its machine, its network or its
+        script has ended. "stop": they raise an error that names it. "go-on": they average
+        without it from the round on in which it was lost, whose means are the same on all of
+        them, and say so in the log. It must not be worker 0, which they meet at, and it does
+        not come back. Needs delay=0, and a codec other than "powersgd".
     weight: how much this worker counts for, such as its number of samples; above 0.
     group: of workers that meet; None: the default group.
 
@@ -69,8 +74,9 @@ class DiLoCo(Rounds):
     parameters local.
 
     Errors: ValueError for a bad argument, TypeError for parameters that are no dense fp32,
-    RuntimeError if workers differ in their arguments. A lost worker raises
-    torch.distributed.DistBackendError, which names it, from inner.step() of all others.
+    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
+    raises torch.distributed.DistBackendError, which names it, from inner.step() of all others.
+    If they do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell, _mark = "it closed its rounds", "_elastiquant_rounds"
@@ -88,6 +94,7 @@ class DiLoCo(Rounds):
         delay: int = 0,
         mix: float = 0.0,
         eager: bool = False,
+        on_loss: str = "stop",
         weight: float = 1.0,
         group: dist.ProcessGroup | None = None,
         bucket_kib: int | None = None,
@@ -117,7 +124,8 @@ class DiLoCo(Rounds):
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
         alike = {k: getattr(o, k) for k in ("every", "codec", "exact", "fragments", "mix")}
-        alike |= {k: getattr(o, k) for k in ("eager", "seed", "exchange", "down", "bucket_kib")}
+        alike |= {k: getattr(o, k) for k in ("eager", "on_loss", "seed", "exchange", "down")}
+        alike |= {"bucket_kib": bucket_kib}
         alike |= {"delay": delay}
         alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
         meeting = _group.arrange(
@@ -143,6 +151,7 @@ class DiLoCo(Rounds):
             threads=threads,
             measure_every=measure_every,
             weights=[] if len(set(weights)) == 1 else weights,
+            goes_on=on_loss == "go-on",
         )
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
@@ -220,6 +229,7 @@ class DiLoCo(Rounds):
         if fragment == 0:
             tensors += self._buffers.room()
         skipped = self._engine.finish(fragment, tensors)
+        self._tell_losses()
         self._progress.arrived[fragment] = (tensors, skipped)
 
     def _apply(self, fragment: int) -> None:

@@ -25,6 +25,12 @@ def check(
     _model.check_parameters(list(parameters.items()), kind)
     _options.check_numbers(o)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
+    _options.check_on_loss(o.on_loss)
+    if o.on_loss == "go-on" and (o.eager or delay > 0):
+        raise ValueError(
+            "on_loss='go-on' needs delay=0 and no eager: what travels while workers train "
+            "would be lost with a worker"
+        )
     if o.link is not None:
         _core._check_link(o.link)
     if not parameters:

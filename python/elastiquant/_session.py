@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import time
 import weakref
@@ -14,6 +15,8 @@ import torch
 from elastiquant import _group
 from elastiquant._record import Record
 from elastiquant._stats import LayerStats, Stats, layer_stats
+
+_log = logging.getLogger("elastiquant")
 
 
 class Session:
@@ -65,6 +68,19 @@ class Rounds(Session):
     """One that follows the steps of an optimiser by hooks, and meets others between some."""
 
     _mark = ""  # the optimiser's attribute that keeps this alive as long as itself
+
+    _known_lost: frozenset[int] = frozenset()
+
+    @property
+    def lost(self) -> list[int]:
+        """Workers of the group that were lost, while the others go on."""
+        return self._engine.lost()
+
+    def _tell_losses(self) -> None:
+        lost = frozenset(self.lost)
+        for worker in sorted(lost - self._known_lost):
+            _log.warning("worker %d is lost: the others go on without it", worker)
+        self._known_lost = lost
 
     def _follow(self, optimizer: torch.optim.Optimizer, hooks: list[Any]) -> None:
         self._hooks = hooks

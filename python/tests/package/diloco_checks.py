@@ -87,6 +87,9 @@ def refuses_what_cannot_be():
         ({"eager": True, "mix": 0.5}, "eager needs"),
         ({"outer": inner}, "another optimiser"),
         ({"codec": "nonsense"}, "nonsense"),
+        ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
+        ({"on_loss": "go-on", "delay": 1}, "needs delay=0"),
+        ({"on_loss": "go-on", "codec": "powersgd:rank=2"}, "alike on all workers"),
     ):
         with raises(ValueError, words):
             elastiquant.DiLoCo(model, inner, **options)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import unittest
 from pathlib import Path
 
 import gossip_faults
-import gossip_go_on
 from launching import forked_jobs, torchrun
 
 HERE = Path(__file__).resolve().parent
@@ -49,37 +47,6 @@ class FaultsTest(unittest.TestCase):
                 with self.subTest(case, worker=worker["rank"]):
                     self.assertEqual(worker["code"], 1, worker["output"])
                     self.assertRegex(worker["output"], said)
-
-
-class GoOnTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.workers = forked_jobs(HERE / "gossip_go_on.py", limit=LIMIT)
-
-    def test_the_others_go_on_alike_without_a_lost_worker(self):
-        self.assertEqual(set(self.workers), set(gossip_go_on.all_cases()))
-        for case, workers in self.workers.items():
-            lost = int(case.split("/")[-1])
-            with self.subTest(case):
-                left = [w for w in workers if w["rank"] != lost]
-                ends = []
-                for worker in left:
-                    self.assertEqual(worker["code"], 0, worker["output"])
-                    said = worker["output"].splitlines()
-                    self.assertIn(f"worker {lost} is lost: 2 go on without it", said)
-                    ends += [json.loads(line) for line in said if line.startswith("{")]
-                self.assertEqual(len(ends), 2)
-                self.assertEqual(len({end["weights"] for end in ends}), 1)
-                for end in ends:
-                    self.assertEqual(end["lost"], [lost])
-                    self.assertNotIn(lost, end["neighbours"])
-
-    def test_who_was_frozen_is_told_that_it_cannot_go_on(self):
-        frozen = [c for c in self.workers if c.startswith("freezes")]
-        self.assertEqual(len(frozen), 1)
-        worker = self.workers[frozen[0]][gossip_go_on.LAST]
-        self.assertEqual(worker["code"], 1)
-        self.assertIn("DistBackendError: this worker cannot go on", worker["output"])
 
 
 if __name__ == "__main__":

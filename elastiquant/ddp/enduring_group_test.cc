@@ -1,16 +1,20 @@
-#include "elastiquant/ddp/gossip_group.h"
+#include "elastiquant/ddp/enduring_group.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <latch>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "elastiquant/base/bytes.h"
+#include "elastiquant/layers/model_mean.h"
 #include "elastiquant/net/memory_network.h"
 
 namespace elastiquant {
@@ -59,21 +63,27 @@ class AveragingWorld {
     options.store_is_external = true;
     options.timeout = std::chrono::milliseconds(2000);
     options.connect_timeout = std::chrono::minutes(1);
-    auto group = GossipGroup::Connect(options, goes_on);
+    auto group = EnduringGroup::Connect(options, goes_on);
     connected.count_down();
     EQ_RETURN_IF_ERROR(group.status());
-    GossipOptions gossip{.kind = GossipKind::kDpsgd, .elements = 3};
-    EQ_ASSIGN_OR_RETURN(gossip.graph, Graph::Parse("ring", kWorkers, 1));
-    const std::vector<float> start(3);
-    EQ_ASSIGN_OR_RETURN(auto exchange, GossipExchange::Make(&(*group)->comm(), gossip, start));
+    const EnduringGroup::Ties ties{.leave = [] {},
+                                   .join = [](const std::vector<int>&) { return Status(); }};
     for (int m = 0; m < kMeans; ++m) {
       if (m + 1 == kMeans) dead.wait();
       const std::vector<float> own(3, static_cast<float>(10 * m + worker));
-      EQ_ASSIGN_OR_RETURN(const ModelMean mean, (*group)->Mean(*exchange, own));
-      outcome.means.push_back(mean.values);
+      EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> agreed,
+                          (*group)->Agree(ties, [&] { return MeanIn(**group, own); }));
+      std::vector<float>& mean = outcome.means.emplace_back(3);
+      if (agreed.size() != 3 * sizeof(float)) return Internal("bytes are missing");
+      std::memcpy(mean.data(), agreed.data(), agreed.size());
     }
     outcome.lost = (*group)->lost();
     return {};
+  }
+
+  static Result<std::vector<uint8_t>> MeanIn(EnduringGroup& group, std::span<const float> own) {
+    EQ_ASSIGN_OR_RETURN(const ModelMean mean, MeanOfModels(&group.comm(), own));
+    return BytesOf(std::span(mean.values));
   }
 
   MemoryNetwork network_;
@@ -81,7 +91,7 @@ class AveragingWorld {
 };
 
 // Also if it dies when some have the mean and others lack it.
-TEST(GossipGroupTest, AllThatAreLeftHaveTheSameMeans) {
+TEST(EnduringGroupTest, AllThatAreLeftHaveTheSameMeans) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 24; ++trial) {
     const int victim = static_cast<int>(random() % kWorkers);
@@ -108,7 +118,7 @@ TEST(GossipGroupTest, AllThatAreLeftHaveTheSameMeans) {
   }
 }
 
-TEST(GossipGroupTest, AGroupThatDoesNotGoOnEndsWithItsFirstLoss) {
+TEST(EnduringGroupTest, AGroupThatDoesNotGoOnEndsWithItsFirstLoss) {
   AveragingWorld world;
   const auto outcomes = world.Run(false, 2, std::chrono::microseconds(0));
   for (int w = 0; w < kWorkers; ++w) {

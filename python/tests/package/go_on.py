@@ -1,0 +1,107 @@
+"""Workers of Gossip and DiLoCo that go on without one that is lost.
+
+usage: go_on.py [CASE ...], as FAULT/KIND/MOMENT; all of them if none is given
+
+The last worker is the one that is lost. One that has come to the end says who was lost and what
+its weights are. See go_on_test.py, which runs it, and forked_jobs.py for the output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import diloco_faults
+import diloco_training
+import gossip_checks
+import torch
+import torch.distributed as dist
+from forked_jobs import WORKERS, Job, run
+
+import elastiquant
+
+TIMEOUT = 3.0
+STEPS = 16
+LAST = WORKERS - 1
+# After how many steps: in the midst of them, or where the models of the others become one.
+MOMENTS = {"in-training": 5, "at-the-end": STEPS}
+
+
+def freezes() -> None:
+    """Stands still for longer than the others wait, and wakes up."""
+    frozen = os.getpid()
+    if os.fork() == 0:
+        time.sleep(4 * TIMEOUT)
+        os.kill(frozen, signal.SIGCONT)
+        os._exit(0)
+    os.kill(frozen, signal.SIGSTOP)
+
+
+FAULTS = diloco_faults.FAULTS | {"freezes": freezes}
+
+
+class Training:
+    """steps: trains from one step to another; session: what goes on."""
+
+    steps: Callable[[int, int], None]
+    weights: Callable[[], torch.Tensor]
+    session: Any
+
+
+class Gossip(Training):
+    def __init__(self, **options):
+        job = gossip_checks.Job(timeout=TIMEOUT, on_loss="go-on", **options)
+        self.steps, self.weights, self.session = job.steps, job.weights, job.gossip
+
+
+class Rounds(Training):
+    def __init__(self, **options):
+        options |= {"timeout": TIMEOUT, "on_loss": "go-on", "weight": 1.0 + dist.get_rank()}
+        model, inner, self.session = diloco_training.start(**options)
+        self.weights = lambda: diloco_training.weights(model)
+        self.steps = lambda first, last: diloco_training.train(model, inner, range(first, last))
+
+
+KINDS: dict[str, Callable[[], Training]] = {
+    "choco": lambda: Gossip(algorithm="choco", graph="ring", codec="dither:bits=2"),
+    "sgp": lambda: Gossip(algorithm="sgp", graph="exponential", codec="fp32"),
+    "ad-psgd": lambda: Gossip(algorithm="ad-psgd", graph="star", codec="fp32"),
+    "diloco": lambda: Rounds(every=3),
+    "fragments": lambda: Rounds(every=2, fragments=2, codec="topk:ratio=0.1|ef"),
+    "local-sgd": lambda: Rounds(kind=elastiquant.LocalSGD, every=5, codec="fp32"),
+}
+
+
+def train(fault: str, kind: str, moment: str) -> None:
+    training = KINDS[kind]()
+    training.steps(0, MOMENTS[moment])
+    if dist.get_rank() == LAST:
+        FAULTS[fault]()
+    training.steps(MOMENTS[moment], STEPS)
+    session = training.session
+    session.finish()
+    weights = hashlib.sha256(training.weights().numpy().tobytes()).hexdigest()
+    print(json.dumps({"weights": weights, "lost": session.lost, "rounds": session.rounds}))
+    session.close()
+
+
+def job(case: str) -> Job:
+    return Job(case, LAST, lambda: train(*case.split("/")))
+
+
+def all_cases() -> list[str]:
+    # Who freezes is given up only after a while, so a few of these are enough.
+    faults = [f for f in FAULTS if f != "freezes"]
+    cases = ["/".join(c) for c in itertools.product(faults, KINDS, MOMENTS)]
+    return [*cases, *(f"freezes/{kind}/in-training" for kind in ("choco", "diloco"))]
+
+
+if __name__ == "__main__":
+    run(map(job, sys.argv[1:] or all_cases()), at_once=max(2, os.cpu_count() or 2))
