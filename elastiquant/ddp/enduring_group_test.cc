@@ -61,7 +61,7 @@ class AveragingWorld {
     options.network = network_.At(worker);
     options.store_port = store_->port();
     options.store_is_external = true;
-    options.timeout = std::chrono::milliseconds(2000);
+    options.timeout = std::chrono::seconds(20);  // a death is heard of at once
     options.connect_timeout = std::chrono::minutes(1);
     auto group = EnduringGroup::Connect(options, goes_on);
     connected.count_down();

@@ -50,8 +50,11 @@ Status FragmentEngine::CheckGoesOn(const std::string& codec) {
 FragmentEngine::~FragmentEngine() { Close("its script ended, or dropped the model", {}); }
 
 Status FragmentEngine::CheckOpen() const {
-  if (group_ != nullptr) return {};
-  return InvalidArgument("this was closed; make another one to go on averaging");
+  if (group_ == nullptr) {
+    return InvalidArgument("this was closed; make another one to go on averaging");
+  }
+  if (reduction_ != nullptr) return {};
+  return Unavailable("this worker could not go on with the others, and averages no more");
 }
 
 // Where the values of a fragment's tensors are.
@@ -224,8 +227,11 @@ StateIdentity FragmentEngine::Identity() const {
 }
 
 Result<Sections> FragmentEngine::SaveState() const {
-  Sections sections = final_memory_;
-  if (reduction_ != nullptr) reduction_->SaveMemory(&sections);
+  Sections sections = group_ ? memory_ : final_memory_;
+  if (reduction_ != nullptr) {
+    sections.clear();
+    reduction_->SaveMemory(&sections);
+  }
   if (const uint64_t count = lost().size(); count > 0) {
     sections[kLostSection] = BytesOf(std::span<const uint64_t>(&count, 1));
   }
@@ -262,8 +268,10 @@ void FragmentEngine::Close(const std::string& farewell, const Status& error) {
   } else if (is_under_way) {  // the others wait for the rest of it
     comm.Abort(Internal(farewell + " within a round"));
   }
+  final_memory_ = std::move(memory_);
   if (reduction_ != nullptr) {
     final_layers_ = Layers();
+    final_memory_.clear();
     if (!is_under_way) reduction_->SaveMemory(&final_memory_);
   }
   reduction_.reset();
