@@ -18,6 +18,28 @@ std::span<float> FloatsOf(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
+// What workers agree on in a round: kMean and the mean, or kSkipped and why there is none.
+constexpr uint8_t kMean = 0, kSkipped = 1;
+
+std::vector<uint8_t> BytesOfMean(const std::vector<std::span<float>>& mean) {
+  size_t size = 1;
+  for (const std::span<float> values : mean) size += values.size_bytes();
+  std::vector<uint8_t> bytes(size, kMean);
+  ByteWriter writer(bytes);
+  (void)writer.Write(kMean);
+  for (const std::span<float> values : mean) {
+    (void)writer.WriteSpan(
+        {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> BytesOfReason(const std::string& reason) {
+  std::vector<uint8_t> bytes(1 + reason.size(), kSkipped);
+  std::ranges::copy(reason, bytes.begin() + 1);
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FragmentEngine>> FragmentEngine::Create(
@@ -140,7 +162,7 @@ Result<StepOutcome> FragmentEngine::Average(size_t fragment) {
   return TakeMean(fragment, bytes);
 }
 
-// Returns the fragment's mean, float by float, or why there is none.
+// Returns a fragment's mean, float by float, or why there is none.
 Result<EnduringGroup::Bytes> FragmentEngine::MakeMean(size_t fragment) {
   EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment));
   for (size_t i = 0; i < places.size(); ++i) {
@@ -148,20 +170,14 @@ Result<EnduringGroup::Bytes> FragmentEngine::MakeMean(size_t fragment) {
   }
   EQ_RETURN_IF_ERROR(reduction_->Begin(fragment, sent_->round));
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish(fragment));
-  EnduringGroup::Bytes bytes{static_cast<uint8_t>(outcome.skipped ? 1 : 0)};
-  if (outcome.skipped) bytes.insert(bytes.end(), outcome.reason.begin(), outcome.reason.end());
-  for (size_t i = 0; i < places.size() && !outcome.skipped; ++i) {
-    const std::vector<uint8_t> values = BytesOf(std::span<const float>(places[i]));
-    bytes.insert(bytes.end(), values.begin(), values.end());
-  }
-  return bytes;
+  return outcome.skipped ? BytesOfReason(outcome.reason) : BytesOfMean(places);
 }
 
 Result<StepOutcome> FragmentEngine::TakeMean(size_t fragment, std::span<const uint8_t> bytes) {
   ByteReader reader(bytes);
-  uint8_t skipped = 0;
-  bool is_whole = reader.Read(&skipped);
-  if (is_whole && skipped != 0) {
+  uint8_t kind = kMean;
+  bool is_whole = reader.Read(&kind);
+  if (is_whole && kind == kSkipped) {
     const auto reason = bytes.subspan(1);
     return StepOutcome{true, {reason.begin(), reason.end()}};
   }
