@@ -29,7 +29,7 @@ import matplotlib.pyplot as plt
 INK = "#222222"
 QUIET = "#6B6B6B"
 BASELINE = "#555555"
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B3E1D")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 
 # Where a step's seconds go.
