@@ -71,9 +71,9 @@ Result<size_t> Strategy::NoticeOf(const Status& why, std::span<const float> valu
                                   size_t begin, std::span<uint8_t> frame) const {
   if (why.code() != StatusCode::kNonFinite && why.code() != StatusCode::kOutOfRange) return why;
   const auto b = static_cast<uint32_t>(state_.index);
-  const auto worker = static_cast<uint32_t>(shared_.rank);
-  const SkipNotice too_large{b, worker, 0, SkipNotice::Cause::kOutOfRange};
-  return WriteSkipNotice(FindNonFinite(values, begin, b, worker).value_or(too_large), frame);
+  const SkipNotice too_large{b, shared_.name, 0, SkipNotice::Cause::kOutOfRange};
+  return WriteSkipNotice(FindNonFinite(values, begin, b, shared_.name).value_or(too_large),
+                         frame);
 }
 
 Status Strategy::Measure(Chunk part, Phase phase, std::span<const float> values, Frame frame,

@@ -38,8 +38,8 @@ Status TwoPhase::Encode() {
 
 Status TwoPhase::Reduce() {
   if (own_.size == 0) return {};
-  Notice notice = FindNonFinite(Part(own_), own_.begin, static_cast<uint32_t>(state_.index),
-                                static_cast<uint32_t>(shared_.rank));
+  Notice notice =
+      FindNonFinite(Part(own_), own_.begin, static_cast<uint32_t>(state_.index), shared_.name);
   if (is_lone()) {
     if (notice) Skip(*notice);
     return {};
