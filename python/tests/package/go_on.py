@@ -97,10 +97,12 @@ def job(case: str) -> Job:
 
 
 def all_cases() -> list[str]:
-    # Who freezes is given up only after a while, so a few of these are enough.
-    faults = [f for f in FAULTS if f != "freezes"]
-    cases = ["/".join(c) for c in itertools.product(faults, KINDS, MOMENTS)]
-    return [*cases, *(f"freezes/{kind}/in-training" for kind in ("choco", "diloco"))]
+    """Every kind with a killed worker, and two of them with all other faults."""
+    cases = [*itertools.product(["is_killed"], KINDS, MOMENTS)]
+    for kind in ("choco", "diloco"):
+        cases += itertools.product(["raises", "ends"], [kind], MOMENTS)
+        cases.append(("freezes", kind, "in-training"))
+    return ["/".join(case) for case in cases]
 
 
 if __name__ == "__main__":
