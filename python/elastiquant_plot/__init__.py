@@ -11,6 +11,7 @@ blindness, and every series has a name in its own colour.
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,8 @@ import matplotlib.pyplot as plt
 INK = "#222222"
 QUIET = "#6B6B6B"
 BASELINE = "#555555"
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B3E1D")
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SEVENTH = "#6B3E1D"  # for a figure that cannot do with six
 MARKERS = ("o", "s", "D", "^", "v", "P")
 
 # Where a step's seconds go.
@@ -83,10 +85,8 @@ def style():
 
 def colours(count: int, baseline: int | None = None) -> list[str]:
     """A colour for each of `count` series; the baseline, if any, is grey."""
-    rest = iter(range(count))
-    return [
-        BASELINE if i == baseline else SERIES[next(rest) % len(SERIES)] for i in range(count)
-    ]
+    rest = itertools.cycle([*SERIES, SEVENTH])
+    return [BASELINE if i == baseline else next(rest) for i in range(count)]
 
 
 def _wrap(text: str, width: int) -> list[str]:
