@@ -194,12 +194,16 @@ class Switch {
       Frame frame{port, 0, {buffer_.begin(), buffer_.begin() + size}};
       port_of_[frame.source()] = port;
       const size_t bytes = frame.size();
+      // If this process was held up, events are overdue, in which a frame that has come only
+      // now must have no part.
+      const Time now = Now();
+      HandOn(now);
       if (air_) {
-        air_->Push(port, std::move(frame), bytes, Now());
+        air_->Push(port, std::move(frame), bytes, now);
       } else if (!up_.empty()) {
-        up_[port].Push(0, std::move(frame), bytes, Now());
+        up_[port].Push(0, std::move(frame), bytes, now);
       } else {
-        Hold(std::move(frame), Now());
+        Hold(std::move(frame), now);
       }
     }
   }
