@@ -208,9 +208,8 @@ void PrintGossipRates(const Json& rates) {
   }
   if (!rates["rows"].back().contains("refused")) {
     fmt::print(
-        "\nad-psgd picks pairs at random: its numbers are roots of mean squares, with workers "
-        "that "
-        "are\nequally fast and fp32, and its rate is of all weights.\n");
+        "\nad-psgd picks pairs at random: its numbers are roots of mean squares, "
+        "with workers that are\nequally fast and fp32, and its rate is of all weights.\n");
   }
   if (!codec.empty()) fmt::print("\nThe codec's column is {}.\n", codec);
 }

@@ -14,6 +14,10 @@
 
 namespace elastiquant {
 
+// The section of an engine's state that tells how many workers had been lost when it was saved,
+// if there were any.
+inline constexpr char kLostSection[] = "step/lost";
+
 // Not thread-safe, but for comm() as Communicator is.
 class EnduringGroup {
  public:

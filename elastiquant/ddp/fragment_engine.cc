@@ -11,8 +11,6 @@ namespace elastiquant {
 namespace {
 
 constexpr char kWhoseSection[] = "identity";
-// How many workers had been lost, if there were any.
-constexpr char kLostSection[] = "step/lost";
 
 std::span<float> FloatsOf(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
@@ -144,6 +142,7 @@ Result<StepOutcome> FragmentEngine::Finish(size_t fragment,
   counter_.CountStep({values, sizeof(float) * values, group_->comm().world_size()}, outcome,
                      spent);
   if (outcome.skipped) return outcome;
+  // Found only now, because a new group brings a new reduction.
   EQ_ASSIGN_OR_RETURN(const std::vector<std::span<float>> places, Places(fragment, tensors));
   for (size_t i = 0; i < places.size(); ++i) {
     std::ranges::copy(places[i], FloatsOf(tensors[i]).begin());
@@ -265,9 +264,8 @@ Status FragmentEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
   if (sections.contains(kLostSection)) {
     return CorruptData(
-        "the state was saved when workers had been lost, whose own states are older: begin "
-        "with "
-        "the saved weights instead, and load no state of the rounds");
+        "the state was saved when workers had been lost, whose own states are older: begin with"
+        " the saved weights instead, and load no state of the rounds");
   }
   return reduction_->LoadMemory(sections);
 }

@@ -17,8 +17,6 @@ constexpr char kVectors[] = "memory/gossip/";
 constexpr char kCounts[] = "step/gossip/";
 constexpr char kRoundCount[] = "step/round";
 constexpr char kPushSumWeight[] = "units/push-sum";
-// How many workers had been lost, if there were any.
-constexpr char kLostCount[] = "step/lost";
 
 template <typename T>
 Result<std::vector<T>> ValuesIn(const Sections& sections, const std::string& name) {
@@ -215,7 +213,7 @@ Result<Sections> GossipEngine::SaveState() {
   for (const auto& [name, count] : state.counts) sections[kCounts + name] = One(count);
   sections[kRoundCount] = One(state.round);
   sections[kPushSumWeight] = One(state.weight);
-  if (const uint64_t count = lost().size(); count > 0) sections[kLostCount] = One(count);
+  if (const uint64_t count = lost().size(); count > 0) sections[kLostSection] = One(count);
   sections[kIdentitySection] = IdentitySection(Identity());
   return sections;
 }
@@ -228,7 +226,7 @@ Status GossipEngine::LoadState(Sections sections) {
     return CorruptData("section identity is missing: nothing tells whose state it is");
   }
   EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
-  if (sections.contains(kLostCount)) {
+  if (sections.contains(kLostSection)) {
     return CorruptData(
         "the state was saved when workers had been lost, whom a new group would have to take "
         "back: begin with the saved weights instead, and load no state of Gossip");

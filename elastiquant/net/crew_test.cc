@@ -177,9 +177,9 @@ TEST(CrewTest, TwoMayDieAtOnceAndTheLastOneGoesOnAlone) {
   EXPECT_EQ(outcomes[2].group, std::vector<int>{2});
 }
 
-// It wakes up when the others have gone on, and is taken back between two of their rounds.
-TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
-  CrewWorld world(3);
+// Three workers, of which worker 1 stands still from its round 3 until the others are in
+// round 10.
+std::vector<CrewWorld::Outcome> RunWithOneFrozenForAWhile(CrewWorld& world) {
   std::vector<CrewWorld::Outcome> outcomes(3);
   for (int w = 0; w < 3; ++w) {
     world.Start(
@@ -193,6 +193,13 @@ TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
         &outcomes[static_cast<size_t>(w)]);
   }
   world.Join();
+  return outcomes;
+}
+
+// It wakes up when the others have gone on, and is taken back between two of their rounds.
+TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
+  CrewWorld world(3);
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithOneFrozenForAWhile(world);
   for (const CrewWorld::Outcome& outcome : outcomes) {
     EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
     EXPECT_EQ(outcome.rounds, CrewWorld::kRounds);
@@ -204,18 +211,7 @@ TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
 TEST(CrewTest, OneThatMayNotReturnIsToldThatTheOthersHaveGoneOn) {
   CrewWorld world(3);
   world.ForbidReturn();
-  std::vector<CrewWorld::Outcome> outcomes(3);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, w](uint64_t round) {
-          if (w == 1 && round == 3) world.network().Freeze(1);
-          if (w == 2 && round == 10) world.network().Thaw(1);
-          if (w == 2 && round > 10) std::this_thread::sleep_for(milliseconds(100));
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
-  world.Join();
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithOneFrozenForAWhile(world);
   EXPECT_EQ(outcomes[1].status.code(), StatusCode::kUnavailable);
   EXPECT_NE(outcomes[1].status.message().find("have gone on without worker 1"),
             std::string::npos)

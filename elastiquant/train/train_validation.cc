@@ -357,7 +357,8 @@ Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
   return InvalidArgument(
       "--on-loss go-on is not for --algorithm " + o.algorithm +
       ", whose workers remember more of each other than a worker that comes back can be given: "
-      "take dpsgd, dcd, choco, deepsqueeze, ad-psgd, sgp or noloco");
+      "take " +
+      kThoseThatCanLoseWorkers);
 }
 
 // A worker that comes back has nothing that its codec remembered.

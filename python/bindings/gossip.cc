@@ -44,8 +44,8 @@ void CheckGossip(const std::string& algorithm, const std::string& graph, int nod
   if (goes_on && !CanLoseWorkers(options.kind)) {
     throw py::value_error("on_loss='go-on' is not for algorithm '" + algorithm +
                           "', whose workers remember more of each other than can be mended "
-                          "without a lost one: take dpsgd, dcd, choco, deepsqueeze, ad-psgd, "
-                          "sgp or noloco");
+                          "without a lost one: take " +
+                          kThoseThatCanLoseWorkers);
   }
   ThrowIfError(GossipNode::Check(std::move(options)));
 }

@@ -40,6 +40,9 @@ const std::map<std::string_view, GossipKind>& GossipKinds();
 // Returns whether the others can go on without a worker that is lost: not where what a worker
 // remembers of all others together would stay wrong for good.
 bool CanLoseWorkers(GossipKind kind);
+// Their names, for messages about the others.
+inline constexpr char kThoseThatCanLoseWorkers[] =
+    "dpsgd, dcd, choco, deepsqueeze, ad-psgd, sgp or noloco";
 
 // How what comes changes the replica of it.
 enum class ReplicaUpdate : uint8_t {
