@@ -1,4 +1,4 @@
-#include "elastiquant/train/evaluate.h"
+#include "elastiquant/train/loop/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
 

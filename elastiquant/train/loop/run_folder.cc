@@ -1,4 +1,4 @@
-#include "elastiquant/train/run_folder.h"
+#include "elastiquant/train/loop/run_folder.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

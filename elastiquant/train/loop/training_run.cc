@@ -1,4 +1,4 @@
-#include "elastiquant/train/training_run.h"
+#include "elastiquant/train/loop/training_run.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/initial_weights.h"
+#include "elastiquant/train/loop/initial_weights.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

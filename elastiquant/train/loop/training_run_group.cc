@@ -4,7 +4,7 @@
 #include <bit>
 #include <string>
 
-#include "elastiquant/train/training_run.h"
+#include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
 

@@ -6,7 +6,7 @@
 
 #include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/net/crew.h"
-#include "elastiquant/train/training_run.h"
+#include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastiquant/train/reunion.h"
+#include "elastiquant/train/loop/reunion.h"
 
 #include <algorithm>
 #include <span>

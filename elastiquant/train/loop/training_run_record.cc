@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/train/replica_check.h"
-#include "elastiquant/train/training_run.h"
+#include "elastiquant/train/loop/replica_check.h"
+#include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
 

@@ -1,4 +1,4 @@
-#include "elastiquant/train/replica_check.h"
+#include "elastiquant/train/loop/replica_check.h"
 
 #include <map>
 

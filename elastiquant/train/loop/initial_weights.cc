@@ -1,4 +1,4 @@
-#include "elastiquant/train/initial_weights.h"
+#include "elastiquant/train/loop/initial_weights.h"
 
 #include <c10/core/GradMode.h>
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "elastiquant/data/own_share.h"
-#include "elastiquant/train/initial_weights.h"
-#include "elastiquant/train/share_table.h"
-#include "elastiquant/train/training_run.h"
+#include "elastiquant/train/loop/initial_weights.h"
+#include "elastiquant/train/loop/share_table.h"
+#include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastiquant/train/share_table.h"
+#include "elastiquant/train/loop/share_table.h"
 
 #include <fmt/format.h>
 
