@@ -9,7 +9,6 @@
 namespace elastiquant {
 namespace {
 
-constexpr char kIdentitySection[] = "identity";
 constexpr char kStepSection[] = "step";
 constexpr char kUnitsSection[] = "units";
 constexpr char kLayoutSection[] = "layout";
@@ -72,17 +71,13 @@ Sections SaveDdpState(DdpState state, const DdpStateOwner& owner) {
   for (const auto& [spec, fitted] : state.fitted) {
     sections[kCodecSection + spec].assign(fitted.begin(), fitted.end());
   }
-  sections[kStepSection] = BytesOf(std::span<const uint64_t>(&state.step, 1));
+  sections[kStepSection] = SectionOf(state.step);
   sections[kUnitsSection] = BytesOf(std::span<const double>(state.units));
   return sections;
 }
 
 Result<DdpState> ReadDdpState(Sections sections, const DdpStateOwner& owner) {
-  const auto identity = sections.extract(kIdentitySection);
-  if (identity.empty()) {
-    return CorruptData("section identity is missing: nothing tells whose state it is");
-  }
-  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), owner.Identity()));
+  EQ_RETURN_IF_ERROR(TakeIdentity(owner.Identity(), &sections));
   DdpState state;
   state.units.resize(owner.parameters.size());
   state.fitted = owner.codecs.Fitted();

@@ -10,8 +10,6 @@
 namespace elastiquant {
 namespace {
 
-constexpr char kWhoseSection[] = "identity";
-
 std::span<float> FloatsOf(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
@@ -249,19 +247,15 @@ Result<Sections> FragmentEngine::SaveState() const {
     reduction_->SaveMemory(&sections);
   }
   if (const uint64_t count = lost().size(); count > 0) {
-    sections[kLostSection] = BytesOf(std::span<const uint64_t>(&count, 1));
+    sections[kLostSection] = SectionOf(count);
   }
-  sections[kWhoseSection] = IdentitySection(Identity());
+  sections[kIdentitySection] = IdentitySection(Identity());
   return sections;
 }
 
 Status FragmentEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckOpen());
-  const auto identity = sections.extract(kWhoseSection);
-  if (identity.empty()) {
-    return CorruptData("section identity is missing: nothing tells whose state it is");
-  }
-  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
+  EQ_RETURN_IF_ERROR(TakeIdentity(Identity(), &sections));
   if (sections.contains(kLostSection)) {
     return CorruptData(
         "the state was saved when workers had been lost, whose own states are older: begin with"

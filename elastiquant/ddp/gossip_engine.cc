@@ -6,41 +6,10 @@
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
+#include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/layers/model_mean.h"
 
 namespace elastiquant {
-namespace {
-
-constexpr char kIdentitySection[] = "identity";
-// Python tells the types of sections by how their names begin.
-constexpr char kVectors[] = "memory/gossip/";
-constexpr char kCounts[] = "step/gossip/";
-constexpr char kRoundCount[] = "step/round";
-constexpr char kPushSumWeight[] = "units/push-sum";
-
-template <typename T>
-Result<std::vector<T>> ValuesIn(const Sections& sections, const std::string& name) {
-  const auto found = sections.find(name);
-  if (found == sections.end()) return CorruptData("section " + name + " is missing");
-  if (found->second.size() % sizeof(T) != 0) return CorruptData("section " + name + " is cut");
-  std::vector<T> values(found->second.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), found->second.data(), found->second.size());
-  return values;
-}
-
-template <typename T>
-Result<T> ValueIn(const Sections& sections, const std::string& name) {
-  EQ_ASSIGN_OR_RETURN(const std::vector<T> values, ValuesIn<T>(sections, name));
-  if (values.size() != 1) return CorruptData("section " + name + " is damaged");
-  return values[0];
-}
-
-template <typename T>
-std::vector<uint8_t> One(T value) {
-  return BytesOf(std::span<const T>(&value, 1));
-}
-
-}  // namespace
 
 Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
     CommunicatorOptions communicator, bool goes_on, std::vector<ParameterShape> shapes,
@@ -156,15 +125,15 @@ Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) size += static_cast<size_t>(tensor.numel());
   std::vector<float> own(size);
   Read(tensors, &own);
-  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> agreed,
-                      group_->Agree(Ties(), [&]() -> Result<std::vector<uint8_t>> {
-                        EQ_ASSIGN_OR_RETURN(const ModelMean mean,
-                                            MeanOfModels(&group_->comm(), own));
-                        std::vector<uint8_t> bytes = BytesOf(std::span(mean.values));
-                        const std::vector<uint8_t> distance = One(mean.distance);
-                        bytes.insert(bytes.end(), distance.begin(), distance.end());
-                        return bytes;
-                      }));
+  EQ_ASSIGN_OR_RETURN(
+      const std::vector<uint8_t> agreed,
+      group_->Agree(Ties(), [&]() -> Result<std::vector<uint8_t>> {
+        EQ_ASSIGN_OR_RETURN(const ModelMean mean, MeanOfModels(&group_->comm(), own));
+        std::vector<uint8_t> bytes = BytesOf(std::span(mean.values));
+        const std::vector<uint8_t> distance = BytesOf(std::span(&mean.distance, 1));
+        bytes.insert(bytes.end(), distance.begin(), distance.end());
+        return bytes;
+      }));
   const size_t mean_bytes = size * sizeof(float);
   double distance = 0;
   if (agreed.size() != mean_bytes + sizeof(distance)) {
@@ -206,14 +175,9 @@ Result<Sections> GossipEngine::SaveState() {
     return InvalidArgument("a round is under way: take the optimiser's step first");
   EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause(); }));
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
-  Sections sections;
-  for (const auto& [name, values] : state.vectors) {
-    sections[kVectors + name] = BytesOf(std::span<const float>(values));
-  }
-  for (const auto& [name, count] : state.counts) sections[kCounts + name] = One(count);
-  sections[kRoundCount] = One(state.round);
-  sections[kPushSumWeight] = One(state.weight);
-  if (const uint64_t count = lost().size(); count > 0) sections[kLostSection] = One(count);
+  Sections sections = SectionsOfGossip(state);
+  if (const uint64_t count = lost().size(); count > 0)
+    sections[kLostSection] = SectionOf(count);
   sections[kIdentitySection] = IdentitySection(Identity());
   return sections;
 }
@@ -221,31 +185,13 @@ Result<Sections> GossipEngine::SaveState() {
 Status GossipEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_) return InvalidArgument("a round is under way: load before the first forward");
-  const auto identity = sections.extract(kIdentitySection);
-  if (identity.empty()) {
-    return CorruptData("section identity is missing: nothing tells whose state it is");
-  }
-  EQ_RETURN_IF_ERROR(CheckIdentity(identity.mapped(), Identity()));
+  EQ_RETURN_IF_ERROR(TakeIdentity(Identity(), &sections));
   if (sections.contains(kLostSection)) {
     return CorruptData(
         "the state was saved when workers had been lost, whom a new group would have to take "
         "back: begin with the saved weights instead, and load no state of Gossip");
   }
-  GossipState state;
-  EQ_ASSIGN_OR_RETURN(state.round, ValueIn<uint64_t>(sections, kRoundCount));
-  EQ_ASSIGN_OR_RETURN(state.weight, ValueIn<double>(sections, kPushSumWeight));
-  const std::string vectors = kVectors, counts = kCounts;
-  for (const auto& [name, bytes] : sections) {
-    if (name.starts_with(vectors)) {
-      EQ_ASSIGN_OR_RETURN(state.vectors[name.substr(vectors.size())],
-                          ValuesIn<float>(sections, name));
-    } else if (name.starts_with(counts)) {
-      EQ_ASSIGN_OR_RETURN(state.counts[name.substr(counts.size())],
-                          ValueIn<uint64_t>(sections, name));
-    } else if (name != kRoundCount && name != kPushSumWeight) {
-      return CorruptData("section " + name + " is unknown");
-    }
-  }
+  EQ_ASSIGN_OR_RETURN(const GossipState state, ReadGossip(sections));
   const Status status = exchange_->Load(state);
   if (!status.ok()) return CorruptData(status.message());
   exchange_->CopyWeights(start_);

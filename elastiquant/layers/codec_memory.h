@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,11 +10,9 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/exchange/gradient_reducer.h"
 #include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/layers/sections.h"
 
 namespace elastiquant {
-
-// Bytes by name, as a checkpoint has them.
-using Sections = std::map<std::string, std::vector<uint8_t>>;
 
 // For each field that a bucket's codec remembers (Codec::StateFields()) and each of the
 // bucket's parameters there are two sections:

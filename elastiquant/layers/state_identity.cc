@@ -84,4 +84,10 @@ Status CheckIdentity(std::span<const uint8_t> section, const StateIdentity& mine
   return CheckLayers(theirs["parameters"], mine);
 }
 
+Status TakeIdentity(const StateIdentity& mine, Sections* sections) {
+  const auto section = sections->extract(kIdentitySection);
+  if (!section.empty()) return CheckIdentity(section.mapped(), mine);
+  return CorruptData("section identity is missing: nothing tells whose state it is");
+}
+
 }  // namespace elastiquant

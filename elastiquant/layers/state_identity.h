@@ -9,6 +9,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/layers/bucket_plan.h"
+#include "elastiquant/layers/sections.h"
 
 namespace elastiquant {
 
@@ -35,5 +36,11 @@ std::vector<uint8_t> IdentitySection(const StateIdentity& identity);
 // Fails with CorruptData if the section is no identity, or another one than `mine`. The message
 // then names the first thing that differs, with both values, and says what to do.
 Status CheckIdentity(std::span<const uint8_t> section, const StateIdentity& mine);
+
+// The section that has the identity among the others of a worker's state.
+inline constexpr char kIdentitySection[] = "identity";
+
+// Takes that section out of the others. Fails as CheckIdentity does, and if it is missing.
+Status TakeIdentity(const StateIdentity& mine, Sections* sections);
 
 }  // namespace elastiquant

@@ -60,5 +60,13 @@ TEST(StateIdentity, RefusesWhatIsNone) {
   }
 }
 
+TEST(StateIdentity, IsTakenOutOfTheOtherSections) {
+  Sections sections{{"step", {1}}};
+  EXPECT_THAT(TakeIdentity(Mine(), &sections).message(), HasSubstr("identity is missing"));
+  sections[kIdentitySection] = IdentitySection(Mine());
+  EXPECT_TRUE(TakeIdentity(Mine(), &sections).ok());
+  EXPECT_EQ(sections, (Sections{{"step", {1}}}));
+}
+
 }  // namespace
 }  // namespace elastiquant

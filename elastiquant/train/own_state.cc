@@ -75,12 +75,23 @@ Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name)
   return CorruptData("entry " + name + " is missing or no count");
 }
 
-void SaveSections(Sections memory, const std::string& prefix, Checkpoint* checkpoint) {
-  for (auto& [name, bytes] : memory) {
-    const auto values = static_cast<int64_t>(bytes.size() / sizeof(float));
+void SaveSections(Sections sections, const std::string& prefix, Checkpoint* checkpoint) {
+  for (auto& [name, bytes] : sections) {
+    const std::string dtype = name.starts_with("step")    ? "I64"
+                              : name.starts_with("units") ? "F64"
+                                                          : "F32";
+    const auto values = static_cast<int64_t>(bytes.size() / DtypeBytes(dtype));
     checkpoint->tensors[prefix + name] = {
-        .dtype = "F32", .shape = {values}, .bytes = std::move(bytes)};
+        .dtype = dtype, .shape = {values}, .bytes = std::move(bytes)};
   }
+}
+
+Sections SectionsBehind(const std::string& prefix, const Checkpoint& checkpoint) {
+  Sections sections;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (name.starts_with(prefix)) sections[name.substr(prefix.size())] = tensor.bytes;
+  }
+  return sections;
 }
 
 void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
@@ -92,11 +103,7 @@ void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,
 
 Status LoadMemoryOf(const Checkpoint& checkpoint, const std::string& prefix,
                     FragmentReduction* reduction) {
-  Sections memory;
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    if (name.starts_with(prefix)) memory[name.substr(prefix.size())] = tensor.bytes;
-  }
-  return reduction->LoadMemory(memory);
+  return reduction->LoadMemory(SectionsBehind(prefix, checkpoint));
 }
 
 }  // namespace elastiquant

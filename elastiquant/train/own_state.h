@@ -32,8 +32,11 @@ Result<std::vector<double>> LoadDoubles(const Checkpoint& checkpoint, const std:
 // Fails with CorruptData if the entry of the metadata is missing or no count.
 Result<int64_t> LoadCount(const Checkpoint& checkpoint, const std::string& name);
 
-// Adds what codecs remember as sections whose names begin with `prefix`.
-void SaveSections(Sections memory, const std::string& prefix, Checkpoint* checkpoint);
+// Adds sections under their names behind `prefix`, with the types that such names stand for in
+// the package's states, too (python/elastiquant/_state.py).
+void SaveSections(Sections sections, const std::string& prefix, Checkpoint* checkpoint);
+// Returns the sections whose names begin with `prefix`, without it.
+Sections SectionsBehind(const std::string& prefix, const Checkpoint& checkpoint);
 
 // What the codecs of a reduction remember, in sections whose names begin with `prefix`.
 void SaveMemoryOf(const FragmentReduction& reduction, const std::string& prefix,

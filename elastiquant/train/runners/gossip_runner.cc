@@ -5,18 +5,16 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
 namespace {
 
 // Sections of a worker's checkpoint, and entries of its metadata.
-constexpr char kGossipState[] = "gossip/";  // then the name that GossipState has for it
+constexpr char kGossipState[] = "gossip/";  // then the name of SectionsOfGossip
 constexpr char kGossipStart[] = "gossip-start";
-constexpr char kGossipRound[] = "gossip_round";
-constexpr char kGossipWeight[] = "gossip-weight";
 constexpr char kGossipInRound[] = "gossip_in_round";
-constexpr char kGossipCount[] = "gossip_count/";  // then the name
 
 // Rounds from one roll call to the next, for which all have to wait for each other, in a run
 // that goes on without workers that are lost.
@@ -263,15 +261,8 @@ StateIdentity GossipRunner::Identity() const {
 Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {
   EQ_RETURN_IF_ERROR(FindShared());
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
-  for (const auto& [name, values] : state.vectors) {
-    SaveFloats(kGossipState + name, values, checkpoint);
-  }
-  for (const auto& [name, count] : state.counts) {
-    checkpoint->metadata[kGossipCount + name] = std::to_string(count);
-  }
-  checkpoint->metadata[kGossipRound] = std::to_string(state.round);
+  SaveSections(SectionsOfGossip(state), kGossipState, checkpoint);
   checkpoint->metadata[kGossipInRound] = std::to_string(is_in_round_ ? 1 : 0);
-  SaveDoubles(kGossipWeight, {{state.weight}}, checkpoint);
   SaveFloats(kGossipStart, start_, checkpoint);
   // The replica as it is: this worker's own weights, statistics and optimiser.
   replica_->Save(checkpoint);
@@ -281,25 +272,8 @@ Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {
 Status GossipRunner::LoadMemory(const Checkpoint& checkpoint) {
   EQ_RETURN_IF_ERROR(start_status_);
   EQ_RETURN_IF_ERROR(replica_->Load(checkpoint));
-  GossipState state;
-  EQ_ASSIGN_OR_RETURN(const int64_t round, LoadCount(checkpoint, kGossipRound));
-  state.round = static_cast<uint64_t>(round);
-  EQ_ASSIGN_OR_RETURN(const std::vector<double> weight, LoadDoubles(checkpoint, kGossipWeight));
-  if (weight.size() != 1) return CorruptData("the weight of push-sum is damaged");
-  state.weight = weight[0];
-  const std::string prefix = kGossipState;
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    if (!name.starts_with(prefix)) continue;
-    std::vector<float> values(gossip_.elements);
-    EQ_RETURN_IF_ERROR(LoadFloats(checkpoint, name, values));
-    state.vectors[name.substr(prefix.size())] = std::move(values);
-  }
-  const std::string counts = kGossipCount;
-  for (const auto& [name, text] : checkpoint.metadata) {
-    if (!name.starts_with(counts)) continue;
-    EQ_ASSIGN_OR_RETURN(const int64_t count, LoadCount(checkpoint, name));
-    state.counts[name.substr(counts.size())] = static_cast<uint64_t>(count);
-  }
+  EQ_ASSIGN_OR_RETURN(const GossipState state,
+                      ReadGossip(SectionsBehind(kGossipState, checkpoint)));
   EQ_RETURN_IF_ERROR(exchange_->Load(state));
   EQ_ASSIGN_OR_RETURN(const int64_t in_round, LoadCount(checkpoint, kGossipInRound));
   is_in_round_ = in_round != 0;
