@@ -3,10 +3,7 @@
 usage: train_data_test.py PROGRAM [unittest arguments]
 """
 
-import functools
-import tempfile
 import unittest
-from pathlib import Path
 
 import numpy as np
 import train_testing
@@ -33,9 +30,6 @@ COMMON = {
 }
 
 
-train = functools.partial(train_testing.train, COMMON)
-
-
 def losses(out):
     return [line["loss"] for line in train_testing.lines(out)]
 
@@ -46,16 +40,8 @@ def weights(out):
     return np.concatenate([by_name[name] for name in sorted(by_name)])
 
 
-class DataTest(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
-    def trained(self, name, *flags, **options):
-        done = train(self.folder / name, *flags, **options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return self.folder / name
+class DataTest(train_testing.TrainTest):
+    common = COMMON
 
     def assert_same_training(self, one, other):
         """The weights agree up to the rounding of sums in another order."""
@@ -137,12 +123,11 @@ class DataTest(unittest.TestCase):
             with self.subTest(algorithm=algorithm):
                 name = "".join(c if c.isalnum() else "-" for c in algorithm)
                 whole = self.trained("whole" + name, algorithm=algorithm, **options)
-                broken = self.folder / ("broken" + name)
-                killed = train(
-                    broken, algorithm=algorithm, inject="kill@step=6,rank=1", **options
+                killed = {"algorithm": algorithm, "inject": "kill@step=6,rank=1"} | options
+                self.assertEqual(self.train("broken" + name, **killed).returncode, 3)
+                broken = self.trained(
+                    "broken" + name, "--resume", algorithm=algorithm, **options
                 )
-                self.assertEqual(killed.returncode, 3, killed.stderr)
-                self.trained("broken" + name, "--resume", algorithm=algorithm, **options)
                 self.assertEqual(losses(broken), losses(whole))
                 self.assertEqual(
                     summary(broken)["weights_hash"], summary(whole)["weights_hash"]
@@ -158,7 +143,7 @@ class DataTest(unittest.TestCase):
             ({"algorithm": "quantised-data:cache=2"}, "cache=2 is not valid"),
         ):
             with self.subTest(options=options):
-                done = train(self.folder / "bad", **options)
+                done = self.train("bad", **options)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
 

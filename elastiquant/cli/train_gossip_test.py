@@ -3,10 +3,7 @@
 usage: train_gossip_test.py PROGRAM [unittest arguments]
 """
 
-import functools
-import tempfile
 import unittest
-from pathlib import Path
 
 import train_testing
 from train_testing import summary
@@ -40,24 +37,8 @@ ALGORITHMS = {
 }
 
 
-train = functools.partial(train_testing.train, COMMON)
-
-
-class GossipTest(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
-    def trained(self, name, *flags, **options):
-        done = train(self.folder / name, *flags, **options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return self.folder / name
-
-    def failed(self, name, *flags, **options):
-        done = train(self.folder / name, *flags, **options)
-        self.assertNotEqual(done.returncode, 0)
-        return self.folder / name
+class GossipTest(train_testing.TrainTest):
+    common = COMMON
 
     def test_every_algorithm_trains_and_tells_of_its_graph(self):
         for algorithm, graph in ALGORITHMS.items():
@@ -129,7 +110,7 @@ class GossipTest(unittest.TestCase):
             ({"algorithm": "dpsgd", "codec_down": "fp32"}, "neither --exchange"),
         ):
             with self.subTest(words):
-                done = train(self.folder / "refused", **options)
+                done = self.train("refused", **options)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
 

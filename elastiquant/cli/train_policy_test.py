@@ -3,11 +3,8 @@
 usage: train_policy_test.py PROGRAM [unittest arguments]
 """
 
-import functools
 import json
-import tempfile
 import unittest
-from pathlib import Path
 
 import train_testing
 from train_testing import PROGRAM, lines, summary
@@ -31,9 +28,6 @@ COMMON = {
 }
 
 
-train = functools.partial(train_testing.train, COMMON)
-
-
 def decisions(out):
     return [line.get("decisions") for line in lines(out)]
 
@@ -43,16 +37,8 @@ def ratios(*arguments):
     return json.loads(train_testing.run(words).stdout)["ratios"]
 
 
-class PolicyTest(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
-    def trained(self, name, *flags, **options):
-        done = train(self.folder / name, *flags, **options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return self.folder / name
+class PolicyTest(train_testing.TrainTest):
+    common = COMMON
 
     def assert_close(self, values, expected):
         self.assertEqual(len(values), len(expected))
@@ -181,10 +167,7 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(
                     [i for i, d in enumerate(decisions(whole)) if d is not None], [1, 3, 5, 7]
                 )
-                killed = train(
-                    self.folder / (name + "-half"), inject="kill@step=5,rank=1", **always
-                )
-                self.assertNotEqual(killed.returncode, 0)
+                self.failed(name + "-half", inject="kill@step=5,rank=1", **always)
                 half = self.trained(name + "-half", "--resume", **always)
                 self.assertEqual(decisions(half), decisions(whole))
                 self.assertEqual(summary(half)["weights_hash"], summary(whole)["weights_hash"])
@@ -207,7 +190,7 @@ class PolicyTest(unittest.TestCase):
             ({"algorithm": "dagc-r", "every_growth": 2}, "with --every"),
         ):
             with self.subTest(options):
-                done = train(self.folder / "wrong", **options)
+                done = self.train("wrong", **options)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
 

@@ -5,6 +5,10 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,3 +56,30 @@ def weights(checkpoint):
             assert values.size == np.prod(entry["shape"], dtype=int), (name, entry)
             parameters[name] = values
     return parameters
+
+
+class TrainTest(unittest.TestCase):
+    """A test of runs with the options `common`, in a folder of its own."""
+
+    common: ClassVar[dict[str, str]] = {}
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="eq_train_")
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def train(self, name, *flags, **options):
+        """The finished run, in the test's folder under `name`."""
+        return train(self.common, self.folder / name, *flags, **options)
+
+    def trained(self, name, *flags, **options):
+        """The folder of a run that has succeeded."""
+        done = self.train(name, *flags, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.folder / name
+
+    def failed(self, name, *flags, **options):
+        """The folder of a run that has not."""
+        done = self.train(name, *flags, **options)
+        self.assertNotEqual(done.returncode, 0)
+        return self.folder / name
