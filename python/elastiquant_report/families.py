@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from elastiquant_report import findings, table
-from elastiquant_report.results import Group, Row
+from elastiquant_report.groups import Group, Row
 
 _HEAD = [
     "codec",

@@ -13,98 +13,16 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
-from elastiquant_report import findings, table
+from elastiquant_report import families, table
+from elastiquant_report.groups import Group, Row, group_runs
 from elastiquant_report.runs import PHASES, Run, RunError, label_runs, load_runs
 
 BEGIN = "<!-- begin of what scripts/results.py writes -->"
 END = "<!-- end of what scripts/results.py writes -->"
 FAMILIES_BEGIN = "<!-- begin of what scripts/results.py --families writes -->"
 FAMILIES_END = "<!-- end of what scripts/results.py --families writes -->"
-
-
-@dataclass
-class Row:
-    codec: str
-    accuracy_runs: list[Run] = field(default_factory=list)
-    timing_runs: list[Run] = field(default_factory=list)
-
-    @property
-    def any_run(self) -> Run:
-        return (self.timing_runs + self.accuracy_runs)[0]
-
-    def accuracy(self) -> str:
-        return _with_spread([run.number("test_accuracy") for run in self.accuracy_runs], ".2f")
-
-    def loss(self) -> str:
-        return _with_spread([run.number("train_loss") for run in self.accuracy_runs], ".4f")
-
-    def seconds_per_step(self, phase: str) -> float:
-        """Over the link; NaN if that was not measured."""
-        return (
-            fmean(run.per_step(phase) for run in self.timing_runs)
-            if self.timing_runs
-            else math.nan
-        )
-
-    def steps_per_epoch(self) -> int:
-        runs = self.accuracy_runs + self.timing_runs
-        return next((run.steps_per_epoch for run in runs if run.steps_per_epoch), 0)
-
-
-@dataclass
-class Group:
-    model: str
-    data: str
-    workers: int
-    rows: list[Row]
-
-    @property
-    def base(self) -> Row:
-        return next((row for row in self.rows if row.codec == "fp32"), self.rows[0])
-
-    @property
-    def links(self) -> list[str]:
-        links = dict.fromkeys(run["link"] for row in self.rows for run in row.timing_runs)
-        return list(links)
-
-    @property
-    def rates(self) -> str:
-        return " and ".join(findings.rate_of(link) for link in self.links)
-
-    @property
-    def slug(self) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.model} {self.data} {self.workers}".lower())
-
-
-def _with_spread(values: list[float], form: str) -> str:
-    values = [v for v in values if not math.isnan(v)]
-    if not values:
-        return "–"
-    mean = f"{fmean(values):{form}}"
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {(max(values) - min(values)) / 2:{form}} ({len(values)} runs)"
-
-
-def group_runs(runs: list[Run]) -> list[Group]:
-    """Groups in the order given; rows from the most bits to the fewest, fp32 first."""
-    groups: dict[tuple, Group] = {}
-    for run in runs:
-        data = str(run["data"]).rstrip("/").split("/")[-1]
-        key = (run["model"], data, run["world_size"])
-        group = groups.setdefault(key, Group(*key, rows=[]))
-        row = next((row for row in group.rows if row.codec == run.codec), None)
-        if row is None:
-            row = Row(run.codec)
-            group.rows.append(row)
-        (row.timing_runs if run["link"] else row.accuracy_runs).append(run)
-    for group in groups.values():
-        group.rows.sort(key=lambda row: -row.any_run["bits_per_coordinate"])
-    return list(groups.values())
 
 
 def group_table(group: Group) -> str:
@@ -203,8 +121,6 @@ def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]]
 
 def render_families(runs: list[Run], out: Path, plots: bool) -> str:
     """Many codecs at one budget; links do not matter here."""
-    from elastiquant_report import families
-
     parts = [machine(runs)]
     for group in group_runs(runs):
         group.rows = [row for row in group.rows if row.accuracy_runs]

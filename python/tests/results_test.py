@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from elastiquant_report import results
+from elastiquant_report import groups, results
 from elastiquant_report.runs import load_runs
 from synthetic_runs import write_comparison, write_run
 
@@ -30,7 +30,7 @@ class ResultsTest(unittest.TestCase):
     def test_joins_accuracy_runs_with_timing_runs(self):
         accuracy = write_comparison(self.folder / "acc", link=None, accuracy=90)
         timing = write_comparison(self.folder / "time", steps=20, epochs=1, accuracy=20)
-        (group,) = results.group_runs(load_runs([*timing, *accuracy]))
+        (group,) = groups.group_runs(load_runs([*timing, *accuracy]))
         self.assertEqual(len(group.rows), 4)
         self.assertEqual(group.rows[0].codec, "fp32")
         lines = results.group_table(group).splitlines()
@@ -49,7 +49,7 @@ class ResultsTest(unittest.TestCase):
             write_run(self.folder / "b", link=None, accuracy=91, seed=2),
             write_run(self.folder / "c", link=None, accuracy=80, workers=2),
         ]
-        four, two = results.group_runs(load_runs(runs))
+        four, two = groups.group_runs(load_runs(runs))
         self.assertEqual((four.workers, two.workers), (4, 2))
         self.assertEqual(four.rows[0].accuracy(), "90.50 ± 0.50 (2 runs)")
         self.assertEqual(two.rows[0].accuracy(), "80.00")
@@ -82,7 +82,7 @@ class ResultsTest(unittest.TestCase):
         summary = json.loads((folder / "summary.json").read_text())
         summary["command"] = "/somewhere/bin/elastiquant train --data ../images/cifar"
         (folder / "summary.json").write_text(json.dumps(summary))
-        (group,) = results.group_runs(load_runs([folder]))
+        (group,) = groups.group_runs(load_runs([folder]))
         self.assertIn("\nelastiquant train --data ../images/cifar\n", results.commands(group))
 
     def test_fills_in_a_document_and_keeps_its_words(self):
