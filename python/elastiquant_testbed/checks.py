@@ -34,104 +34,120 @@ def published_cells() -> Cells:
 def all_claims(cells: Cells) -> list[Claim]:
     """Of the networks that are there, each of which must have all schemes and numbers of
     devices of the table."""
-    networks = list(dict.fromkeys(network for network, _, _ in cells))
-    claims = []
-    for network in networks:
-        claims += _of_network(cells, network)
-    return claims
+    networks = dict.fromkeys(network for network, _, _ in cells)
+    return [claim for network in networks for claim in _Network(cells, network).claims()]
 
 
-def _of_network(cells: Cells, network: str) -> list[Claim]:
-    def part(name: str, scheme: str, devices: int) -> float:
-        return cells[network, scheme, devices][name]
+class _Network:
+    """The cells of one network, and what is claimed of them."""
 
-    def total(scheme: str, devices: int) -> float:
-        return part("T", scheme, devices)
+    def __init__(self, cells: Cells, network: str):
+        self.cells, self.network = cells, network
 
-    def column(name: str, devices: int, schemes: tuple[str, ...] = SCHEMES) -> list[float]:
-        return [part(name, scheme, devices) for scheme in schemes]
+    def claims(self) -> list[Claim]:
+        return [
+            *self.of_pairs(),
+            self.gets_faster("4-bit"),
+            self.gets_faster("E"),
+            self.e_takes_least(),
+            self.ordered(
+                "Tx", SCHEMES, "transmission takes SGD longest, then 8 bits, 4 bits and E"
+            ),
+            self.ordered(
+                "En",
+                ("8-bit", "E", "4-bit"),
+                "encoding takes 8 bits longest, then E, then 4 bits",
+            ),
+            *self.of_seven_devices(),
+            self.of_this_network_alone(),
+        ]
 
-    def claim(words: str, holds: bool, seen: str) -> Claim:
-        return Claim(f"{network}: {words}", bool(holds), seen)
+    def claim(self, words: str, holds: bool, seen: str) -> Claim:
+        return Claim(f"{self.network}: {words}", bool(holds), seen)
 
-    def listed(times: list[float]) -> str:
-        return ", ".join(f"{t:.0f}" for t in times) + " s"
+    def seconds(self, scheme: str, devices: int, part: str = "T") -> float:
+        return self.cells[self.network, scheme, devices][part]
 
-    def change(scheme: str, before: int, after: int) -> str:
-        return f"{100 * (total(scheme, after) / total(scheme, before) - 1):+.0f} %"
+    def by_devices(self, scheme: str) -> list[float]:
+        return [self.seconds(scheme, devices) for devices in DEVICES]
 
-    ordered = {d: column("Tx", d) for d in DEVICES}
-    encoding = {d: column("En", d, ("8-bit", "E", "4-bit")) for d in DEVICES}
-    least = {d: min(SCHEMES, key=lambda s, d=d: total(s, d)) for d in DEVICES}
-    claims = [
-        claim(
-            "SGD is slower on 7 devices than on 4",
-            total("SGD", 7) > total("SGD", 4),
-            change("SGD", 4, 7),
-        ),
-        claim(
-            "8 bits are slower than SGD on 2 devices",
-            total("8-bit", 2) > total("SGD", 2),
-            f"{total('8-bit', 2) / total('SGD', 2):.2f} times",
-        ),
-        claim(
-            "8 bits change by less than 10 % from 4 to 7 devices",
-            abs(total("8-bit", 7) / total("8-bit", 4) - 1) < 0.1,
-            change("8-bit", 4, 7),
-        ),
-        *(
-            claim(
-                f"{scheme} gets faster with each step in devices",
-                total(scheme, 2) > total(scheme, 4) > total(scheme, 7),
-                ", ".join(f"{total(scheme, d):.0f} s" for d in DEVICES),
-            )
-            for scheme in ("4-bit", "E")
-        ),
-        claim(
+    def ratio(self, one: tuple[str, int], other: tuple[str, int]) -> float:
+        return self.seconds(*one) / self.seconds(*other)
+
+    def of_pairs(self) -> list[Claim]:
+        sgd = self.ratio(("SGD", 7), ("SGD", 4))
+        eight_on_two = self.ratio(("8-bit", 2), ("SGD", 2))
+        eight = self.ratio(("8-bit", 7), ("8-bit", 4))
+        return [
+            self.claim("SGD is slower on 7 devices than on 4", sgd > 1, _change(sgd)),
+            self.claim(
+                "8 bits are slower than SGD on 2 devices",
+                eight_on_two > 1,
+                f"{eight_on_two:.2f} times",
+            ),
+            self.claim(
+                "8 bits change by less than 10 % from 4 to 7 devices",
+                abs(eight - 1) < 0.1,
+                _change(eight),
+            ),
+        ]
+
+    def gets_faster(self, scheme: str) -> Claim:
+        two, four, seven = times = self.by_devices(scheme)
+        return self.claim(
+            f"{scheme} gets faster with each step in devices",
+            two > four > seven,
+            ", ".join(f"{t:.0f} s" for t in times),
+        )
+
+    def e_takes_least(self) -> Claim:
+        least = {d: min(SCHEMES, key=lambda s, d=d: self.seconds(s, d)) for d in DEVICES}
+        return self.claim(
             "E takes the least time on 2, 4 and 7 devices",
             set(least.values()) == {"E"},
             ", ".join(f"{d}: {scheme}" for d, scheme in least.items()),
-        ),
-        claim(
-            "transmission takes SGD longest, then 8 bits, 4 bits and E",
-            all(times == sorted(times, reverse=True) for times in ordered.values()),
-            "; ".join(map(listed, ordered.values())),
-        ),
-        claim(
-            "encoding takes 8 bits longest, then E, then 4 bits",
-            all(times == sorted(times, reverse=True) for times in encoding.values()),
-            "; ".join(map(listed, encoding.values())),
-        ),
-        claim(
-            "SGD takes 2.5 times as long as E on 7 devices, or more",
-            total("SGD", 7) >= 2.5 * total("E", 7),
-            f"{total('SGD', 7) / total('E', 7):.2f} times",
-        ),
-    ]
-    least_saved = {"ResNet-34": 4, "ResNet-50": 30}[network]
-    saved = (total("E", 4) - total("E", 7)) / 60
-    claims.append(
-        claim(
-            f"E takes {least_saved} minutes less on 7 devices than on 4, or more",
-            saved >= least_saved,
-            f"{saved:.1f} minutes",
         )
-    )
-    if network == "ResNet-34":
-        gain = total("4-bit", 2) / total("4-bit", 4)
-        claims.append(
-            claim(
+
+    def ordered(self, part: str, schemes: tuple[str, ...], words: str) -> Claim:
+        columns = [[self.seconds(s, d, part) for s in schemes] for d in DEVICES]
+        return self.claim(
+            words,
+            all(times == sorted(times, reverse=True) for times in columns),
+            "; ".join(", ".join(f"{t:.0f}" for t in times) + " s" for times in columns),
+        )
+
+    def of_seven_devices(self) -> list[Claim]:
+        least_saved = {"ResNet-34": 4, "ResNet-50": 30}[self.network]
+        saved = (self.seconds("E", 4) - self.seconds("E", 7)) / 60
+        gain = self.ratio(("SGD", 7), ("E", 7))
+        return [
+            self.claim(
+                "SGD takes 2.5 times as long as E on 7 devices, or more",
+                gain >= 2.5,
+                f"{gain:.2f} times",
+            ),
+            self.claim(
+                f"E takes {least_saved} minutes less on 7 devices than on 4, or more",
+                saved >= least_saved,
+                f"{saved:.1f} minutes",
+            ),
+        ]
+
+    def of_this_network_alone(self) -> Claim:
+        if self.network == "ResNet-34":
+            gain = self.ratio(("4-bit", 2), ("4-bit", 4))
+            return self.claim(
                 "4 bits are 1.48 times as fast on 4 devices as on 2, within 10 %",
                 abs(gain / 1.48 - 1) <= 0.1,
                 f"{gain:.2f} times",
             )
+        two, four, seven = times = self.by_devices("SGD")
+        return self.claim(
+            "SGD gets slower with each step in devices",
+            two < four < seven,
+            ", ".join(f"{t:.0f} s" for t in times),
         )
-    else:
-        claims.append(
-            claim(
-                "SGD gets slower with each step in devices",
-                total("SGD", 2) < total("SGD", 4) < total("SGD", 7),
-                ", ".join(f"{total('SGD', d):.0f} s" for d in DEVICES),
-            )
-        )
-    return claims
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.0f} %"
