@@ -7,7 +7,8 @@
 namespace elastiquant {
 namespace {
 
-// The package tells the types of sections by how their names begin (python/elastiquant/_state.py).
+// The package tells the types of sections by how their names begin
+// (python/elastiquant/_state.py).
 constexpr std::string_view kVectors = "memory/gossip/";
 constexpr std::string_view kCounts = "step/gossip/";
 constexpr char kRound[] = "step/round";

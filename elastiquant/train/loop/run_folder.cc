@@ -47,25 +47,23 @@ Status PrepareRunFolder(const TrainOptions& options) {
   return Status::Ok();
 }
 
-Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, RunState* state,
-               Progress* progress) {
-  std::vector<std::string> complaints;
-  const auto loaded = LoadNewestCheckpoint(options.out, &complaints);
-  if (loaded.status().code() == StatusCode::kNotFound) {
-    progress->Note("no checkpoint in " + options.out + " yet: starting from step 0");
-    return Status::Ok();
-  }
-  if (!loaded.ok()) return loaded.status();
-  for (const std::string& complaint : complaints) progress->Note("warning: " + complaint);
+namespace {
 
-  const Checkpoint& contents = loaded->contents;
-  const auto text = contents.metadata.find(kProgress);
-  if (text == contents.metadata.end()) return CorruptData("checkpoint: progress is missing");
-  const json saved = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+// What SaveRun has saved of a run beside its weights.
+Result<json> ProgressOf(const Checkpoint& checkpoint) {
+  const auto text = checkpoint.metadata.find(kProgress);
+  if (text == checkpoint.metadata.end()) {
+    return CorruptData("checkpoint: progress is missing");
+  }
+  json saved = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
   if (!saved.is_object()) return CorruptData("checkpoint: progress is not JSON");
-  json before = saved.at("fingerprint");
-  if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
-  const json now = Fingerprint(options, world_size, state->init);
+  return saved;
+}
+
+// Fails if the run was started with options that make another run of it. Notes those that only
+// round its numbers in another way.
+Status CheckOptions(const TrainOptions& options, const json& saved, json before,
+                    const json& now, Progress* progress) {
   if (const json was = std::exchange(before[kBucketKib], now[kBucketKib]);
       was != now[kBucketKib]) {
     progress->Note("warning: the run had --bucket-kib " + was.dump() + " and goes on with " +
@@ -83,7 +81,10 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
                     "differ in their last bits from an uninterrupted run",
                     threads, at::get_num_threads()));
   }
-  EQ_RETURN_IF_ERROR(replica->Load(contents));
+  return Status::Ok();
+}
+
+void TakeUp(const json& saved, RunState* state) {
   state->record.LoadState(saved.at("record"));
   state->skipped_in_a_row = saved.at("skipped_in_a_row");
   state->step = saved.at("step");
@@ -93,6 +94,28 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   state->losses = saved.value("losses", json::array());
   state->absent = saved.value("absent", std::vector<int>());
   state->certificate = saved.value("certificate", json());
+}
+
+}  // namespace
+
+Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, RunState* state,
+               Progress* progress) {
+  std::vector<std::string> complaints;
+  const auto loaded = LoadNewestCheckpoint(options.out, &complaints);
+  if (loaded.status().code() == StatusCode::kNotFound) {
+    progress->Note("no checkpoint in " + options.out + " yet: starting from step 0");
+    return Status::Ok();
+  }
+  if (!loaded.ok()) return loaded.status();
+  for (const std::string& complaint : complaints) progress->Note("warning: " + complaint);
+
+  EQ_ASSIGN_OR_RETURN(const json saved, ProgressOf(loaded->contents));
+  const json& before = saved.at("fingerprint");
+  if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
+  const json now = Fingerprint(options, world_size, state->init);
+  EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
+  EQ_RETURN_IF_ERROR(replica->Load(loaded->contents));
+  TakeUp(saved, state);
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
                              complaints.empty() ? "" : ", from the checkpoint before"));
   return Status::Ok();
