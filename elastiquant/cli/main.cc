@@ -1,9 +1,11 @@
 // The program `elastiquant`: parses the command line and runs the subcommand that it names.
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
+#include "elastiquant/cli/help_formatter.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -37,6 +39,7 @@ int ExitOfParse(const CLI::App& program, const CLI::ParseError& error) {
 int Run(int argc, char** argv) {
   CLI::App program("Trains neural networks over slow networks by compressing gradients.");
   program.name("elastiquant");
+  program.formatter(std::make_shared<HelpFormatter>());  // of the commands, too
   program.set_version_flag("--version", ELASTIQUANT_VERSION);
   program.require_subcommand(1);
   program.footer(

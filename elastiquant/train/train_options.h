@@ -118,7 +118,7 @@ struct RunOptions {
   std::string compute, replay;
 };
 
-// All options, in the groups in which `train --help` shows them.
+// All options. `train --help` shows them in smaller groups.
 struct TrainOptions : DataOptions, UpdateOptions, CommunicationOptions, RunOptions {};
 
 // Checks every value that can be checked without the data. The error names the option, the
