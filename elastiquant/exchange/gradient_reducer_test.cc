@@ -145,6 +145,7 @@ class SpoilingCommunicator final : public Communicator {
   Status Broadcast(int root, std::span<uint8_t> bytes) override {
     return comm_->Broadcast(root, bytes);
   }
+  Result<uint64_t> TakeNumber() override { return comm_->TakeNumber(); }
   Traffic traffic() const override { return comm_->traffic(); }
   size_t peak_buffer_bytes() const override { return comm_->peak_buffer_bytes(); }
   void SetActivity(std::string activity) override { comm_->SetActivity(std::move(activity)); }

@@ -49,6 +49,11 @@ Status ChangingCommunicator::Broadcast(int root, std::span<uint8_t> bytes) {
   return current_ ? current_->Broadcast(root, bytes) : NoGroup();
 }
 
+Result<uint64_t> ChangingCommunicator::TakeNumber() {
+  if (!current_) return NoGroup();
+  return current_->TakeNumber();
+}
+
 Traffic ChangingCommunicator::traffic() const {
   if (!current_) return before_;
   const Traffic now = current_->traffic();

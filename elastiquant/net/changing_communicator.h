@@ -30,6 +30,8 @@ class ChangingCommunicator final : public Communicator {
   Status Barrier() override;
   Result<std::vector<uint64_t>> AllGather(uint64_t value) override;
   Status Broadcast(int root, std::span<uint8_t> bytes) override;
+  // Each group counts anew.
+  Result<uint64_t> TakeNumber() override;
   // Of all communicators so far.
   Traffic traffic() const override;
   size_t peak_buffer_bytes() const override;

@@ -71,6 +71,7 @@ class LoneCommunicator final : public Communicator {
     if (root != 0) return InvalidArgument("no worker " + std::to_string(root));
     return {};
   }
+  Result<uint64_t> TakeNumber() override { return taken_++; }
   Traffic traffic() const override { return {}; }
   size_t peak_buffer_bytes() const override { return 0; }
   void SetActivity(std::string) override {}
@@ -83,6 +84,8 @@ class LoneCommunicator final : public Communicator {
         InvalidArgument("a job of one worker has no peer" +
                         (peer == kAnyPeer ? std::string() : " " + std::to_string(peer))));
   }
+
+  std::atomic<uint64_t> taken_{0};
 };
 
 class NetworkCommunicator final : public Communicator {
@@ -99,6 +102,7 @@ class NetworkCommunicator final : public Communicator {
   Status Barrier() override { return AllGather(0).status(); }
   Result<std::vector<uint64_t>> AllGather(uint64_t value) override;
   Status Broadcast(int root, std::span<uint8_t> bytes) override;
+  Result<uint64_t> TakeNumber() override;
   Traffic traffic() const override;
   size_t peak_buffer_bytes() const override { return buffers_.peak_bytes(); }
   void SetActivity(std::string activity) override {
@@ -113,6 +117,7 @@ class NetworkCommunicator final : public Communicator {
   class ReceiveTransfer;
 
   std::string StoreName() const;
+  std::string Prefix() const { return "elastiquant/" + options_.job + "/"; }
   void OnLost(const Status& verdict);
   Status Begin(int peer, Way way);
   Status CheckPeer(int peer, uint32_t tag, size_t size) const;
@@ -134,6 +139,9 @@ class NetworkCommunicator final : public Communicator {
   const CommunicatorOptions options_;
   // Destroyed from the last to the first.
   std::shared_ptr<StoreHost> store_host_;
+  // For numbers alone: liveness has a connection of its own, which must never wait for others.
+  std::mutex numbers_mutex_;
+  std::unique_ptr<Store> numbers_;  // once one was taken
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>(options_.world_size);
   std::shared_ptr<Liveness> liveness_;
   BufferPool buffers_;
@@ -261,7 +269,7 @@ std::string NetworkCommunicator::StoreName() const {
 }
 
 Status NetworkCommunicator::Connect() {
-  const std::string prefix = "elastiquant/" + options_.job + "/";
+  const std::string prefix = Prefix();
   store_host_ = options_.store;
   if (options_.rank == 0 && !options_.store_is_external && store_host_ == nullptr) {
     // Before the others come, only the address tells where they can be.
@@ -465,6 +473,18 @@ Status NetworkCommunicator::Broadcast(int root, std::span<uint8_t> bytes) {
     }
   }
   return AwaitControl(std::move(messages));
+}
+
+Result<uint64_t> NetworkCommunicator::TakeNumber() {
+  const std::lock_guard lock(numbers_mutex_);
+  if (numbers_ == nullptr) {
+    EQ_ASSIGN_OR_RETURN(numbers_,
+                        options_.network->ConnectStore(options_.store_host, options_.store_port,
+                                                       Prefix(), options_.connect_timeout));
+    numbers_->SetPatience(options_.timeout);
+  }
+  EQ_ASSIGN_OR_RETURN(const int64_t taken, numbers_->Increment("numbers"));
+  return static_cast<uint64_t>(taken - 1);
 }
 
 Traffic NetworkCommunicator::traffic() const {

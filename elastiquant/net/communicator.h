@@ -114,6 +114,12 @@ class Communicator {
   virtual Result<std::vector<uint64_t>> AllGather(uint64_t value) = 0;  // by rank
   virtual Status Broadcast(int root, std::span<uint8_t> bytes) = 0;
 
+  // Returns how many numbers all workers together had taken before: each is given to one worker
+  // only. It is of the control plane but not collective, and any thread may call it. It asks
+  // the store, which takes a delay of the network. Fails with kUnavailable if the store is
+  // gone.
+  virtual Result<uint64_t> TakeNumber() = 0;
+
   virtual Traffic traffic() const = 0;  // since Connect
   // Returns the most bytes that messages under way have had room for at once, in both
   // directions.
