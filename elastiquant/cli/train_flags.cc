@@ -46,19 +46,20 @@ void AddModel(CLI::App& app, UpdateOptions& o) {
 }
 
 void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
-  app.add_option("--algorithm", o.algorithm,
-                 "What workers send each other.\n"
-                 "Gradients in every step: allreduce, onebit-adam[:freeze=STEPS], zeroone-adam, "
-                 "demo.\n"
-                 "A part of the gradients for each worker: uniform, "
-                 "dagc-r[:rule=published|monotone], dagc-a, accordion.\n"
-                 "What they have learnt alone: local-sgd, diloco, sparseloco.\n"
-                 "Gradients whose means come later: delayed.\n"
-                 "Gradients that have changed enough: lag-wk, lag-ps, laq, lasg.\n"
-                 "The samples themselves: quantised-data[:KEY=VALUE,...], with the keys cache, "
-                 "refine, central, skip and unbiased.\n"
-                 "Weights, to neighbours only: dpsgd, d2, gradient-tracking, dcd, ecd, "
-                 "choco[:delay=0], deepsqueeze, ad-psgd, sgp, noloco[:lr=0.7,momentum=0.3]")
+  app.add_option(
+         "--algorithm", o.algorithm,
+         "What workers send each other.\n"
+         "Gradients in every step: allreduce, onebit-adam[:freeze=STEPS], zeroone-adam, "
+         "demo.\n"
+         "A part of the gradients for each worker: uniform, "
+         "dagc-r[:rule=published|monotone], dagc-a, accordion.\n"
+         "What they have learnt alone: local-sgd, diloco, sparseloco.\n"
+         "Gradients whose means come later: delayed.\n"
+         "Gradients that have changed enough: lag-wk, lag-ps, laq, lasg.\n"
+         "The samples themselves: quantised-data[:KEY=VALUE,...], with the keys cache, "
+         "refine, central, skip and unbiased.\n"
+         "Weights, to neighbours only: dpsgd, d2, gradient-tracking, dcd, ecd, "
+         "choco[:delay=0], deepsqueeze, ad-psgd, sgp, noloco[:lr=0.7,momentum=0.3]")
       ->capture_default_str();
   app.add_option(
          "--every", o.every,
@@ -249,12 +250,13 @@ void AddMeasurements(CLI::App& app, RunOptions& o) {
                  "Write worker 0's gradients, before compression, to OUT/gradients at these "
                  "steps: numbers or per cent of the run, such as 1,390,50%,100%");
   app.add_option("--compute", o.compute,
-                 "Compute nothing, but wait as long as a device would: a time (250ms), a speed "
+                 "Let a step take as long to compute as on a device: a time (250ms), a speed "
                  "(40gflops) or a class (`elastiquant devices` lists them), for all workers or "
                  "A,B,... for each");
   app.add_option(
       "--replay", o.replay,
-      "Under --compute: folder with the gradients that --dump-gradients has written");
+      "Under --compute: compute nothing, and send the gradients in this folder, which "
+      "--dump-gradients has written");
 }
 
 void AddHidden(CLI::App& app, TrainFlags& flags) {

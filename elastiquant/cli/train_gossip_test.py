@@ -46,7 +46,10 @@ class GossipTest(train_testing.TrainTest):
                 name = algorithm.replace(":", "-")
                 told = summary(self.trained(name, algorithm=algorithm, graph=graph, every=1))
                 self.assertEqual((told["algorithm"], told["graph"]), (algorithm, graph))
-                self.assertEqual(told["rounds"], STEPS)
+                self.assertEqual(told["steps"], STEPS)
+                self.assertEqual(sum(told["uploads"]), WORKERS * STEPS)
+                if algorithm != "ad-psgd":
+                    self.assertEqual(told["rounds"], STEPS)
                 self.assertGreater(told["spectral_gap"], 0)
                 self.assertGreater(told["consensus_distance"], 0)
                 self.assertNotIn(0, told["neighbours"])
@@ -91,6 +94,50 @@ class GossipTest(train_testing.TrainTest):
         part = self.trained("pairs", **(options | {"steps": 4}))
         self.trained("pairs", "--resume", **options)
         self.assertEqual(summary(part)["steps"], STEPS)
+
+    def test_a_slow_worker_makes_fewer_steps_where_nobody_waits_for_it(self):
+        # Worker 2 answers the others, and worker 1 asks them.
+        for slow in (1, 2):
+            with self.subTest(slow=slow):
+                pace = ",".join("400ms" if w == slow else "20ms" for w in range(WORKERS))
+                out = self.trained(
+                    f"slow-{slow}",
+                    algorithm="ad-psgd",
+                    graph="ring",
+                    compute=pace,
+                    steps=24,
+                    checkpoint_every=10,
+                )
+                made = summary(out)["uploads"]
+                self.assertEqual(sum(made), 24 * WORKERS)
+                self.assertLess(made[slow], min(made[:slow] + made[slow + 1 :]))
+                steps = [line["step"] for line in train_testing.lines(out)]
+                self.assertEqual(steps, sorted(steps))
+                self.assertLessEqual(steps[-1], 24)
+                self.assertEqual(len(steps), made[0])
+        # Elsewhere all wait for it.
+        waiting = self.trained(
+            "waiting", algorithm="dpsgd", graph="ring", compute=pace, steps=8
+        )
+        self.assertEqual(summary(waiting)["uploads"], [8] * WORKERS)
+
+    def test_who_makes_no_step_answers_all_the_same(self):
+        # While it makes the step that it has taken, the others make all other ones of an epoch.
+        out = self.trained(
+            "asleep",
+            algorithm="ad-psgd",
+            graph="ring",
+            compute="2s,10ms,10ms,10ms",
+            generated_train="128",
+            steps=None,
+            epochs=3,
+        )
+        told = summary(out)
+        self.assertEqual(sum(told["uploads"]), told["steps"] * WORKERS)
+        self.assertEqual(len(told["epochs"]), 3)
+        # In each epoch it takes one and asks for another.
+        self.assertLessEqual(told["uploads"][0], 2 * 3)
+        self.assertLess(told["uploads"][0], min(told["uploads"][1:]))
 
     def test_few_bits_are_few_bytes(self):
         exact = summary(self.trained("exact", algorithm="dpsgd", graph="ring"))

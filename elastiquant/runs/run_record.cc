@@ -159,8 +159,12 @@ void RunRecord::LoadState(const json& state) {
   checkpoint_seconds_ = state.at("checkpoint_seconds");
 }
 
-json RunRecord::Summary(int64_t coordinates, int world_size) const {
+json RunRecord::Summary(int64_t coordinates, int world_size, int64_t steps) const {
+  if (steps == 0) steps = run_.steps;
   json summary = run_.ToJson();
+  summary["steps"] = steps;
+  summary["seconds_per_step"] =
+      NumberOrNull(Ratio(run_.seconds.total, static_cast<double>(steps)));
   if (!epochs_.empty()) {
     // The state at the end: the last epoch's loss, the last accuracy that was measured.
     summary["train_loss"] = epochs_.back()["train_loss"];
@@ -174,7 +178,7 @@ json RunRecord::Summary(int64_t coordinates, int world_size) const {
   summary["seconds"]["checkpoint"] = checkpoint_seconds_;
   summary["median_seconds_per_step"] = NumberOrNull(Median(step_seconds_));
   const double sent = 2.0 * (world_size - 1) / world_size * static_cast<double>(coordinates) *
-                      static_cast<double>(run_.steps);
+                      static_cast<double>(steps);
   summary["bits_per_coordinate"] =
       sent > 0 ? 8.0 * static_cast<double>(run_.bytes_up) / sent : 0.0;
   return summary;

@@ -91,8 +91,9 @@ class RunRecord {
 
   // Returns the fields of summary.json that come of the steps. `coordinates` are those of the
   // model. The bits per coordinate are those of one worker's uplink over the 2(N-1)/N copies of
-  // the gradient that an all-reduce must send, so that fp32 has 32.
-  nlohmann::json Summary(int64_t coordinates, int world_size) const;
+  // the gradient that an all-reduce must send, so that fp32 has 32. `steps` are those of the
+  // run, if workers make more of them or fewer; 0: as many as were added.
+  nlohmann::json Summary(int64_t coordinates, int world_size, int64_t steps = 0) const;
 
  private:
   StepTotals run_;

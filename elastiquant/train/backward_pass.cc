@@ -34,10 +34,16 @@ Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& opt
   std::unique_ptr<BackwardPass> pass(
       new BackwardPass(options, comm, replica, std::move(ready)));
   EQ_ASSIGN_OR_RETURN(pass->faults_, ParseFaults(options.inject));
+  const std::vector<ParameterShape> shapes = ShapesOf(replica->parameters());
   if (!options.compute.empty()) {
-    EQ_ASSIGN_OR_RETURN(pass->emulated_,
-                        EmulatedCompute::Make(options, comm->rank(), comm->world_size(),
-                                              ShapesOf(replica->parameters())));
+    EQ_ASSIGN_OR_RETURN(pass->pace_,
+                        DevicePace::Make(options, comm->rank(), comm->world_size(), shapes));
+  }
+  if (!options.replay.empty()) {
+    EQ_ASSIGN_OR_RETURN(pass->replay_, GradientReplay::Open(options.replay, shapes));
+  }
+  for (const PlannedBucket& bucket : plan.buckets) {
+    if (!bucket.slots.empty()) pass->all_ += bucket.elements;
   }
   pass->gradients_ = std::make_unique<FlatGradients>(
       replica->parameters(), std::move(plan),
@@ -61,6 +67,8 @@ void BackwardPass::Begin(int64_t step, bool inspect) {
 }
 
 void BackwardPass::OnReady(size_t bucket) {
+  const PlannedBucket& planned = gradients_->plan().buckets[bucket];
+  if (pace_ && !planned.slots.empty()) pace_->AwaitFilled(planned.elements, all_);
   if (ready_) {
     const Status status = ready_(bucket);
     if (!status.ok()) status_ = status;
@@ -70,7 +78,18 @@ void BackwardPass::OnReady(size_t bucket) {
 
 Status BackwardPass::Run(const Batch& batch) {
   comm_->SetActivity("in forward or backward");
-  if (emulated_) return Emulate(batch);
+  if (pace_) pace_->Begin(replica_->model(), batch);
+  if (replay_) {
+    Replay();
+  } else {
+    Compute(batch);
+  }
+  gradients_->FinishBackward();
+  if (pace_) pace_->End();
+  return status_;
+}
+
+void BackwardPass::Compute(const Batch& batch) {
   Prediction prediction = Predict(replica_->model(), batch, bf16_);
   if (NanIsDue()) prediction.loss = prediction.loss * kNan;
   const std::span<float> scalars = gradients_->scalars();
@@ -78,16 +97,19 @@ Status BackwardPass::Run(const Batch& batch) {
   scalars[1] = static_cast<float>(prediction.correct) / static_cast<float>(prediction.targets);
   images_ = batch.labels.numel() * comm_->world_size();
   prediction.loss.backward();
-  gradients_->FinishBackward();
-  return status_;
 }
 
-Status BackwardPass::Emulate(const Batch& batch) {
+// In the order in which backward would fill the buckets.
+void BackwardPass::Replay() {
   std::ranges::fill(gradients_->scalars(), 0.0F);
   images_ = batch_ * comm_->world_size();
-  emulated_->Run(replica_->model(), batch, step_, gradients_.get());
-  gradients_->FinishBackward();
-  return status_;
+  const std::vector<PlannedBucket>& buckets = gradients_->plan().buckets;
+  const auto index = static_cast<uint64_t>(step_ * comm_->world_size() + comm_->rank());
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    if (buckets[b].slots.empty()) continue;
+    replay_->Fill(index, buckets[b], gradients_->bucket(b));
+    gradients_->SetFilled(b);
+  }
 }
 
 Result<bool> BackwardPass::CheckFinite() {
@@ -139,7 +161,7 @@ StepRecord BackwardPass::Record(double learning_rate, bool skipped) {
   const std::span<float> scalars = gradients_->scalars();
   StepRecord record;
   record.step = step_ + 1;
-  const bool has_loss = !skipped && emulated_ == nullptr;
+  const bool has_loss = !skipped && replay_ == nullptr;
   record.loss = has_loss ? static_cast<double>(scalars[0]) : kNan;
   record.accuracy = has_loss ? 100.0 * static_cast<double>(scalars[1]) : kNan;
   record.learning_rate = learning_rate;

@@ -14,9 +14,10 @@
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/runs/run_record.h"
-#include "elastiquant/train/emulated_compute.h"
+#include "elastiquant/train/device_pace.h"
 #include "elastiquant/train/fault.h"
 #include "elastiquant/train/flat_gradients.h"
+#include "elastiquant/train/gradient_replay.h"
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/train_options.h"
 
@@ -65,7 +66,7 @@ class BackwardPass {
   void Strike(FaultMoment moment, int64_t step);
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
-  // Returns the record of the step, with the scalars as they are now. Emulated steps have
+  // Returns the record of the step, with the scalars as they are now. Replayed steps have
   // neither loss nor accuracy.
   StepRecord Record(double learning_rate, bool skipped);
 
@@ -81,7 +82,8 @@ class BackwardPass {
         ready_(std::move(ready)) {}
   void OnReady(size_t bucket);
   bool NanIsDue() const;
-  Status Emulate(const Batch& batch);
+  void Compute(const Batch& batch);
+  void Replay();
 
   const bool bf16_;
   const int64_t batch_;
@@ -92,8 +94,10 @@ class BackwardPass {
   const ReadyFunction ready_;
   std::vector<Fault> faults_;
   std::unique_ptr<FlatGradients> gradients_;
-  std::unique_ptr<EmulatedCompute> emulated_;  // with options.compute
-  int64_t bad_steps_ = 0;                      // in a row, as CheckFinite has found
+  std::unique_ptr<DevicePace> pace_;        // with options.compute
+  std::unique_ptr<GradientReplay> replay_;  // with options.replay
+  size_t all_ = 0;                          // values in buckets
+  int64_t bad_steps_ = 0;                   // in a row, as CheckFinite has found
   int64_t step_ = 0;
   int64_t images_ = 0;  // of all workers, in this step
   Status status_;       // of `ready_`, in this step

@@ -1,8 +1,7 @@
-#include "elastiquant/train/emulated_compute.h"
+#include "elastiquant/train/device_pace.h"
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <thread>
 #include <utility>
@@ -14,10 +13,12 @@
 namespace elastiquant {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Of a step's operations; backward has about twice those of forward.
 constexpr double kForward = 1. / 3;
+// A step that takes longer than this many of the device's is late. After so many steps it is
+// told whether most were.
+constexpr double kLate = 1.1;
+constexpr int64_t kStepsToTell = 50;
 
 Result<ComputeSpeed> ParseOne(std::string_view word) {
   if (const DeviceClass* device = FindDeviceClass(word)) {
@@ -64,9 +65,9 @@ Status CheckMemory(const DeviceClass& device, size_t parameters) {
       device.name, device.memory_gb, parameters, needed, device.gflops));
 }
 
-Result<std::unique_ptr<EmulatedCompute>> EmulatedCompute::Make(
-    const TrainOptions& options, int rank, int world_size,
-    std::span<const ParameterShape> shapes) {
+Result<std::unique_ptr<DevicePace>> DevicePace::Make(const TrainOptions& options, int rank,
+                                                     int world_size,
+                                                     std::span<const ParameterShape> shapes) {
   EQ_ASSIGN_OR_RETURN(const std::vector<ComputeSpeed> speeds, ParseCompute(options.compute));
   if (speeds.size() != 1 && speeds.size() != static_cast<size_t>(world_size)) {
     return InvalidArgument("--compute has " + std::to_string(speeds.size()) +
@@ -79,37 +80,43 @@ Result<std::unique_ptr<EmulatedCompute>> EmulatedCompute::Make(
     for (const ParameterShape& shape : shapes) parameters += shape.elements;
     EQ_RETURN_IF_ERROR(CheckMemory(*speed.device, parameters));
   }
-  std::unique_ptr<EmulatedCompute> made(
-      new EmulatedCompute(speed, options.batch, rank, world_size));
-  EQ_ASSIGN_OR_RETURN(made->replay_, GradientReplay::Open(options.replay, shapes));
-  return made;
+  return std::unique_ptr<DevicePace>(new DevicePace(speed, options.batch, rank));
 }
 
-double EmulatedCompute::SecondsOfStep(Model& model, const Batch& batch) {
+double DevicePace::SecondsOfStep(Model& model, const Batch& batch) const {
   if (speed_.seconds > 0) return speed_.seconds;
   const double flops = ForwardFlops(model, batch.inputs.narrow(0, 0, 1)) / kForward;
   return flops * static_cast<double>(batch_) / (speed_.gflops * 1e9);
 }
 
-void EmulatedCompute::Run(Model& model, const Batch& batch, int64_t step,
-                          FlatGradients* gradients) {
-  const Clock::time_point begin = Clock::now();
+void DevicePace::Begin(Model& model, const Batch& batch) {
   if (seconds_ == 0) seconds_ = SecondsOfStep(model, batch);
-  const BucketPlan& plan = gradients->plan();
-  size_t all = 0, filled = 0;
-  for (const PlannedBucket& bucket : plan.buckets) {
-    if (!bucket.slots.empty()) all += bucket.elements;
-  }
-  const auto index = static_cast<uint64_t>(step * world_size_ + rank_);
-  for (size_t b = 0; b < plan.buckets.size(); ++b) {
-    if (plan.buckets[b].slots.empty()) continue;
-    replay_->Fill(index, plan.buckets[b], gradients->bucket(b));
-    filled += plan.buckets[b].elements;
-    const double part = static_cast<double>(filled) / static_cast<double>(all);
-    const std::chrono::duration<double> due(seconds_ * (kForward + (1 - kForward) * part));
-    std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(due));
-    gradients->SetFilled(b);
-  }
+  begin_ = Clock::now();
+  filled_ = 0;
+}
+
+void DevicePace::AwaitPart(double part) const {
+  const std::chrono::duration<double> due(seconds_ * part);
+  std::this_thread::sleep_until(begin_ + std::chrono::duration_cast<Clock::duration>(due));
+}
+
+void DevicePace::AwaitFilled(size_t values, size_t all) {
+  filled_ += values;
+  const double part = static_cast<double>(filled_) / static_cast<double>(all);
+  AwaitPart(kForward + (1 - kForward) * part);
+}
+
+void DevicePace::End() {
+  AwaitPart(1);
+  const std::chrono::duration<double> took = Clock::now() - begin_;
+  ++steps_;
+  if (took.count() > kLate * seconds_) ++late_;
+  if (steps_ != kStepsToTell || late_ * 2 < steps_) return;
+  fmt::print(stderr,
+             "warning: worker {} needs {:.3g} s here for a step that its device would make in "
+             "{:.3g}: take fewer workers, a smaller batch or slower devices, or the run is "
+             "slower than they are\n",
+             rank_, took.count(), seconds_);
 }
 
 }  // namespace elastiquant

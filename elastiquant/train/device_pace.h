@@ -1,8 +1,11 @@
-// Stands in for forward and backward on a device that is not there: waits as long as it would
-// take, and fills in gradients that were recorded. So many devices can be timed on few cores
-// without taking each other's time, while what they send, and how, is real.
+// The pace of a device that is not there: forward and backward take as long as they would on
+// it, and each gradient is there when it would be, whether it was computed here or recorded in
+// another run. So many devices can be timed on few cores, while what they send, and how, is
+// real.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,8 +18,6 @@
 #include "elastiquant/layers/bucket_plan.h"
 #include "elastiquant/models/model.h"
 #include "elastiquant/train/device_class.h"
-#include "elastiquant/train/flat_gradients.h"
-#include "elastiquant/train/gradient_replay.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {
@@ -37,28 +38,37 @@ Result<std::vector<ComputeSpeed>> ParseCompute(std::string_view text);
 // messages of others, which it needs too, are not counted.
 Status CheckMemory(const DeviceClass& device, size_t parameters);
 
-class EmulatedCompute {
+class DevicePace {
  public:
-  // Fails as ParseCompute, CheckMemory and GradientReplay::Open do, and with InvalidArgument if
-  // speeds are given for another number of workers.
-  static Result<std::unique_ptr<EmulatedCompute>> Make(const TrainOptions& options, int rank,
-                                                       int world_size,
-                                                       std::span<const ParameterShape> shapes);
+  // Fails as ParseCompute and CheckMemory do, and with InvalidArgument if speeds are given for
+  // another number of workers.
+  static Result<std::unique_ptr<DevicePace>> Make(const TrainOptions& options, int rank,
+                                                  int world_size,
+                                                  std::span<const ParameterShape> shapes);
 
-  // Fills the gradients, bucket after bucket in the order in which backward would, and each
-  // when it would. The batch tells only how large its samples are.
-  void Run(Model& model, const Batch& batch, int64_t step, FlatGradients* gradients);
+  // Begins the forward pass of a step. The batch tells only how large its samples are.
+  void Begin(Model& model, const Batch& batch);
+  // Returns when the device would have computed so many more values of the step's `all`.
+  void AwaitFilled(size_t values, size_t all);
+  // Returns when it would have ended. If this worker often takes longer than its device would,
+  // a warning goes to stderr once: the run is then slower than the devices are.
+  void End();
 
  private:
-  EmulatedCompute(const ComputeSpeed& speed, int64_t batch, int rank, int world_size)
-      : speed_(speed), batch_(batch), rank_(rank), world_size_(world_size) {}
-  double SecondsOfStep(Model& model, const Batch& batch);
+  using Clock = std::chrono::steady_clock;
+
+  DevicePace(const ComputeSpeed& speed, int64_t batch, int rank)
+      : speed_(speed), batch_(batch), rank_(rank) {}
+  double SecondsOfStep(Model& model, const Batch& batch) const;
+  void AwaitPart(double part) const;
 
   const ComputeSpeed speed_;
   const int64_t batch_;
-  const int rank_, world_size_;
-  std::unique_ptr<GradientReplay> replay_;
+  const int rank_;
   double seconds_ = 0;  // of a step, once it is known
+  Clock::time_point begin_;
+  size_t filled_ = 0;
+  int64_t steps_ = 0, late_ = 0;
 };
 
 }  // namespace elastiquant

@@ -1,13 +1,12 @@
-#include "elastiquant/train/emulated_compute.h"
+#include "elastiquant/train/device_pace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 
-#include "elastiquant/base/npy_front.h"
+#include "elastiquant/base/stopwatch.h"
+#include "elastiquant/models/model.h"
 #include "elastiquant/train/device_class.h"
 
 namespace elastiquant {
@@ -52,56 +51,32 @@ TEST(DeviceClassTest, AModelMustFitIntoItsMemory) {
   EXPECT_THAT(status.message(), HasSubstr("7.2gflops"));
 }
 
-class GradientReplayTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / "gradient_replay_test";
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    shapes_ = {MakeParameterShape("a", std::array<size_t, 2>{2, 2}),
-               MakeParameterShape("b", std::array<size_t, 1>{3})};
+// Forward takes a third of a step, and backward the rest in even parts.
+TEST(DevicePaceTest, EachPartIsThereWhenItIsDue) {
+  TrainOptions options;
+  options.compute = "90ms";
+  const auto pace = DevicePace::Make(options, 0, 1, {}).value();
+  const std::shared_ptr<Model> model = MakeModel("mlp", {}).value();
+  const Batch batch;
+  for (int step = 0; step < 2; ++step) {
+    const Stopwatch watch;
+    pace->Begin(*model, batch);
+    pace->AwaitFilled(10, 40);
+    EXPECT_GE(watch.Seconds(), .045);
+    pace->AwaitFilled(20, 40);
+    EXPECT_GE(watch.Seconds(), .075);
+    EXPECT_LT(watch.Seconds(), .09) << "the last part is still to come";
+    pace->End();
+    EXPECT_GE(watch.Seconds(), .09);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void Write(const char* name, const std::vector<float>& values) {
-    std::ofstream file(folder_ / name, std::ios::binary);
-    file << NpyFront(values.size());
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof(float)));
-  }
-
-  std::filesystem::path folder_;
-  std::vector<ParameterShape> shapes_;
-};
-
-TEST_F(GradientReplayTest, BucketsGetTheirPartsOfEachGradientInTurn) {
-  Write("gradient-000001.npy", {1, 2, 3, 4, 5, 6, 7});
-  Write("gradient-000090.npy", {-1, -2, -3, -4, -5, -6, -7});
-  const auto replay = GradientReplay::Open(folder_, shapes_).value();
-  EXPECT_EQ(replay->gradients(), 2U);
-  PlannedBucket bucket;
-  bucket.slots.resize(2);
-  bucket.slots[0].parameter = 1;
-  bucket.slots[0].offset = 0;
-  bucket.slots[1].parameter = 0;
-  bucket.slots[1].offset = 3;
-  std::vector<float> values(7);
-  replay->Fill(0, bucket, values);
-  EXPECT_EQ(values, (std::vector<float>{5, 6, 7, 1, 2, 3, 4}));
-  replay->Fill(3, bucket, values);
-  EXPECT_EQ(values, (std::vector<float>{-5, -6, -7, -1, -2, -3, -4}));
 }
 
-TEST_F(GradientReplayTest, GradientsOfAnotherModelAreRefused) {
-  const auto none = GradientReplay::Open(folder_, shapes_);
-  EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(none.status().message(), HasSubstr("--dump-gradients"));
-  EXPECT_FALSE(GradientReplay::Open(folder_ / "missing", shapes_).ok());
-  Write("gradient-000001.npy", {1, 2, 3, 4, 5, 6});
-  const auto other = GradientReplay::Open(folder_, shapes_);
-  EXPECT_THAT(other.status().message(), HasSubstr("another model"));
-  std::ofstream(folder_ / "gradient-000001.npy") << std::string(NpyFront(7).size() + 28, 'x');
-  EXPECT_FALSE(GradientReplay::Open(folder_, shapes_).ok());  // as long, but no such file
+TEST(DevicePaceTest, ThereIsOneDeviceForAllOrOneForEach) {
+  TrainOptions options;
+  options.compute = "1ms,2ms";
+  EXPECT_TRUE(DevicePace::Make(options, 1, 2, {}).ok());
+  const auto three = DevicePace::Make(options, 1, 3, {});
+  EXPECT_THAT(three.status().message(), HasSubstr("2 devices, and there are 3 workers"));
 }
 
 }  // namespace

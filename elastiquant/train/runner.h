@@ -66,6 +66,11 @@ class Runner {
     (void)epoch;
     return {};
   }
+  // Collective, if SharesSteps. BeginStretch: the workers are about to make steps, however many
+  // each, until they meet again. EndStretches: they have made their last, and what is under way
+  // comes together, as it does in the last step of other runs.
+  virtual Status BeginStretch() { return {}; }
+  virtual Status EndStretches() { return {}; }
   // AdaptedCodec returns the spec of an adaptive codec as it has become, which must be given to
   // UseCodec on resuming; it is empty if the run's codec does not adapt.
   virtual std::string AdaptedCodec() const { return ""; }

@@ -30,7 +30,7 @@ json DescribePartition(const std::string& spec, const Shares* shares) {
 
 Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunFacts& facts,
                     const RunRecord& record) {
-  json summary = record.Summary(facts.coordinates, facts.world_size);
+  json summary = record.Summary(facts.coordinates, facts.world_size, facts.shared_steps);
   summary["model"] = options.model;
   summary["data"] = options.data;
   summary["partition"] = DescribePartition(options.partition, facts.shares);

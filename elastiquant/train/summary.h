@@ -25,6 +25,7 @@ struct RunFacts {
   int world_size = 1;
   int64_t coordinates = 0;  // of the model
   int64_t steps_per_epoch = 0;
+  int64_t shared_steps = 0;  // of the run, if SharesSteps
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
   std::string init;                  // text of LoadInitialWeights; empty without --init

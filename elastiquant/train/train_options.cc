@@ -24,6 +24,12 @@ std::string MetricOf(const TrainOptions& options) {
   return loses ? "adam" : "plain";
 }
 
+bool SharesSteps(const TrainOptions& options) {
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  return algorithm.ok() && algorithm->is_gossip() && algorithm->gossip == GossipKind::kAdPsgd &&
+         options.on_loss != "go-on";
+}
+
 bool NeedsShares(const TrainOptions& options) {
   const auto algorithm = ParseAlgorithm(options.algorithm);
   return algorithm.ok() && algorithm->kind == AlgorithmKind::kQuantisedData;

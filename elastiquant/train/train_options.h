@@ -113,8 +113,8 @@ struct RunOptions {
   bool quiet = false;
   std::string dump_gradients;  // as ParseDumpSteps takes it; empty: none
   std::string inject;          // as ParseFaults takes it
-  // The device whose time forward and backward take (ParseCompute), and the folder with the
-  // gradients that stand in for theirs. Empty: gradients are computed.
+  // The device whose time forward and backward take (ParseCompute), or empty: as fast as it
+  // goes. With it there may be a folder with gradients that are sent in place of computed ones.
   std::string compute, replay;
 };
 
@@ -132,6 +132,11 @@ std::string MetricOf(const TrainOptions& options);
 // Whether every step moves the weights by the mean gradient. False if there is no such
 // algorithm.
 bool IsAllReduce(const TrainOptions& options);
+
+// Whether workers take their steps from those of all, as fast as each can (StepPool): in
+// AD-PSGD, whose workers do not wait for each other. Not if lost workers may be taken back, for
+// which all have to meet after the same steps.
+bool SharesSteps(const TrainOptions& options);
 
 // Whether each worker must have a share of the data of its own, though they are dealt evenly.
 bool NeedsShares(const TrainOptions& options);

@@ -135,7 +135,19 @@ TEST(TrainOptionsTest, AlgorithmsThatSendPartsNameTheirCodec) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--ratio is for --algorithm uniform, dagc-r"));
 }
 
-TEST(TrainOptionsTest, EmulatedDevicesNeedGradientsAndTrainNothing) {
+TEST(TrainOptionsTest, WorkersShareStepsWhereNobodyWaits) {
+  TrainOptions o = Valid();
+  for (const char* algorithm : {"allreduce", "dpsgd", "local-sgd", "none"}) {
+    o.algorithm = algorithm;
+    EXPECT_FALSE(SharesSteps(o)) << algorithm;
+  }
+  o.algorithm = "ad-psgd";
+  EXPECT_TRUE(SharesSteps(o));
+  o.on_loss = "go-on";
+  EXPECT_FALSE(SharesSteps(o)) << "all meet after the same steps to take back who was lost";
+}
+
+TEST(TrainOptionsTest, DevicesHaveAPaceAndReplayedGradientsTrainNothing) {
   TrainOptions o = Valid();
   o.replay = "gradients";
   EXPECT_THAT(ErrorOf(o), HasSubstr("--replay is for --compute"));
@@ -148,7 +160,13 @@ TEST(TrainOptionsTest, EmulatedDevicesNeedGradientsAndTrainNothing) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("trains nothing"));
   o.checkpoint_every = 0;
   o.replay = "";
-  EXPECT_THAT(ErrorOf(o), HasSubstr("--dump-gradients"));
+  o.steps = 0;
+  o.checkpoint_every = 1;
+  EXPECT_EQ(ErrorOf(o), "") << "without a replay it trains";
+  o.algorithm = "quantised-data";
+  o.codec = UsualCodecOf(o);
+  EXPECT_THAT(ErrorOf(o), HasSubstr("workers compute those of others"));
+  o.algorithm = "allreduce";
   o.compute = "quick";
   EXPECT_THAT(ErrorOf(o), HasSubstr("jetson-nano"));
 }

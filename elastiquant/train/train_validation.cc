@@ -17,7 +17,7 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "elastiquant/train/algorithm.h"
-#include "elastiquant/train/emulated_compute.h"
+#include "elastiquant/train/device_pace.h"
 #include "elastiquant/train/gradient_dump.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/train_options.h"
@@ -400,8 +400,9 @@ Status ValidateVariance(const TrainOptions& o) {
         "--bits-policy");
   }
   if (o.compute.empty()) return Status::Ok();
-  return InvalidArgument("--compute has no batches whose gradients could vary: leave out " +
-                         std::string("--measure-variance"));
+  return InvalidArgument(
+      "--measure-variance makes 20 more gradients at a time, which --compute would slow down: "
+      "leave out one of them");
 }
 
 Status ValidateCompute(const TrainOptions& o) {
@@ -410,20 +411,20 @@ Status ValidateCompute(const TrainOptions& o) {
     return InvalidArgument("--replay is for --compute, which says how long devices take");
   }
   EQ_RETURN_IF_ERROR(ParseCompute(o.compute).status());
-  if (o.replay.empty()) {
+  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
+  if (algorithm.kind == AlgorithmKind::kQuantisedData) {
     return InvalidArgument(
-        "--compute needs gradients to send: give --replay FOLDER, which `elastiquant train "
-        "--dump-gradients` has written");
+        "--compute paces the gradient of a worker's own batch, and under "
+        "--algorithm " +
+        o.algorithm + " workers compute those of others");
   }
-  if (o.steps == 0) return InvalidArgument("--compute looks at no data: give --steps");
+  if (o.replay.empty()) return Status::Ok();
+  if (o.steps == 0) return InvalidArgument("--replay looks at no data: give --steps");
   if (o.resume || !o.init.empty() || o.checkpoint_every > 0) {
     return InvalidArgument(
-        "--compute trains nothing: leave out --resume, --init and --checkpoint-every");
+        "--replay trains nothing: leave out --resume, --init and --checkpoint-every");
   }
-  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
-  if (algorithm.kind != AlgorithmKind::kQuantisedData) return Status::Ok();
-  return InvalidArgument("--algorithm " + o.algorithm +
-                         " sends samples, which --compute does not have");
+  return Status::Ok();
 }
 
 Status ValidateRun(const TrainOptions& o) {

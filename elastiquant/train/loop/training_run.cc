@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "elastiquant/c10d/torch_error.h"
 
 namespace elastiquant {
@@ -32,7 +34,7 @@ Status TrainingRun::RunInGroup() {
       if (step % steps_per_epoch_ == 0 || step == first) {
         EQ_RETURN_IF_ERROR(runner_->BeginEpoch(epoch_of(step)));
       }
-      EQ_RETURN_IF_ERROR(TrainStep());
+      EQ_RETURN_IF_ERROR(pool_ ? TrainStretch() : TrainStep());
       station_ = Station::kRollCall;
     }
     EQ_RETURN_IF_ERROR(FinishStep());
@@ -94,6 +96,10 @@ Status TrainingRun::TrainStep() {
       StepResult result,
       runner_->Run(state_.step, LearningRate(schedule_, state_.step), last_chance, *loader_));
   result.record.epoch = epoch_of(state_.step);
+  if (pool_) {  // of the run, and not of this worker, which makes more of them or fewer
+    result.record.step = state_.step + 1;
+    result.record.images = options_.batch * static_cast<int64_t>(pool_->taken_since());
+  }
   ++state_.step;
   between_rounds_ = result.ends_round;
   state_.record.AddStep(result.record);
@@ -111,6 +117,31 @@ Status TrainingRun::TrainStep() {
   }
   return ++state_.skipped_in_a_row < options_.max_skipped ? Status::Ok()
                                                           : GiveUp(result.outcome);
+}
+
+// The step after which all workers meet next, for an evaluation or a checkpoint.
+int64_t TrainingRun::NextMeeting() const {
+  const auto next = [&](int64_t every) { return (state_.step / every + 1) * every; };
+  int64_t meeting = std::min(total_steps_, next(steps_per_epoch_));
+  if (options_.checkpoint_every > 0)
+    meeting = std::min(meeting, next(options_.checkpoint_every));
+  return meeting;
+}
+
+// Steps of this worker until all together have made those of the run up to the next meeting.
+Status TrainingRun::TrainStretch() {
+  const int64_t meeting = NextMeeting();
+  EQ_RETURN_IF_ERROR(runner_->BeginStretch());
+  while (true) {
+    EQ_ASSIGN_OR_RETURN(state_.step, pool_->Next());
+    if (state_.step >= meeting) break;
+    pool_->Take();
+    EQ_RETURN_IF_ERROR(TrainStep());
+  }
+  state_.step = meeting;
+  if (meeting < total_steps_) return Status::Ok();
+  pool_.reset();
+  return runner_->EndStretches();
 }
 
 Status TrainingRun::GiveUp(const StepOutcome& outcome) {

@@ -21,6 +21,7 @@
 #include "elastiquant/train/loop/evaluate.h"
 #include "elastiquant/train/loop/reunion.h"
 #include "elastiquant/train/loop/run_folder.h"
+#include "elastiquant/train/loop/step_pool.h"
 #include "elastiquant/train/replica.h"
 #include "elastiquant/train/runner.h"
 #include "elastiquant/train/schedule.h"
@@ -100,6 +101,8 @@ class TrainingRun {
   Status Run();
   Status RunInGroup();
   Status TrainStep();
+  Status TrainStretch();
+  int64_t NextMeeting() const;
   Status GiveUp(const StepOutcome& outcome);
   Status FinishStep();
   Status FinishRun();
@@ -152,6 +155,7 @@ class TrainingRun {
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<MetricsLog> log_;              // worker 0's
   std::unique_ptr<MetricsLog> certificate_log_;  // likewise
+  std::unique_ptr<StepPool> pool_;               // if SharesSteps
   RunState state_;
   Runner::Counts counted_;  // in state_
   Schedule schedule_;

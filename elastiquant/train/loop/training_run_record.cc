@@ -79,7 +79,7 @@ Status TrainingRun::MeasureEpoch() {
   const bool due = state_.step == total_steps_ ||
                    (options_.eval_every > 0 && epoch % options_.eval_every == 0);
   evaluation_ = {};
-  if (due && options_.compute.empty()) {
+  if (due && options_.replay.empty()) {
     const Stopwatch watch;
     comm_.SetActivity("in an evaluation");
     runner_->Strike(FaultMoment::kEvaluation, last_step());
@@ -146,6 +146,7 @@ RunFacts TrainingRun::Facts() const {
   return {.world_size = workers_,
           .coordinates = coordinates_,
           .steps_per_epoch = steps_per_epoch_,
+          .shared_steps = SharesSteps(options_) ? state_.step : 0,
           .replicas_identical = replicas_identical_,
           .weights_hash = replica_->Hash(),
           .init = state_.init,

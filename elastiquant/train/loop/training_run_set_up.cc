@@ -34,8 +34,8 @@ Status TrainingRun::OpenData() {
                             .generated_test = options_.generated_test,
                             .context = context};
   EQ_ASSIGN_OR_RETURN(dataset_, OpenDataset(options_.data, data));
-  // Emulated devices look at no samples.
-  loading_ = {.batch = options_.compute.empty() ? options_.batch : 1,
+  // Nobody looks at the samples where gradients are replayed.
+  loading_ = {.batch = options_.replay.empty() ? options_.batch : 1,
               .rank = worker_,
               .world_size = workers_,
               .seed = options_.seed,
@@ -153,8 +153,8 @@ Status TrainingRun::SetUpHere() {
 
 // Collective: weights, momentum and place in the run become worker 0's.
 Status TrainingRun::ShareStart() {
-  // Emulated runs, which cannot be resumed, all begin with the weights of the seed.
-  if (options_.compute.empty()) EQ_RETURN_IF_ERROR(replica_->TakeOver(comm_));
+  // Runs that replay gradients, and cannot be resumed, all begin with the weights of the seed.
+  if (options_.replay.empty()) EQ_RETURN_IF_ERROR(replica_->TakeOver(comm_));
   EQ_ASSIGN_OR_RETURN(const auto steps, comm_.AllGather(static_cast<uint64_t>(state_.step)));
   EQ_ASSIGN_OR_RETURN(const auto skipped,
                       comm_.AllGather(static_cast<uint64_t>(state_.skipped_in_a_row)));
@@ -190,6 +190,7 @@ Status TrainingRun::SetUp() {
   EQ_RETURN_IF_ERROR(agreement_.Agree(LoadCertificate()));
   const LoaderPosition start{state_.step / steps_per_epoch_, state_.step % steps_per_epoch_};
   EQ_ASSIGN_OR_RETURN(loader_, TrainLoader::Make(dataset_, loading_, start));
+  if (SharesSteps(options_)) pool_ = std::make_unique<StepPool>(&comm_, state_.step);
   return Status::Ok();
 }
 

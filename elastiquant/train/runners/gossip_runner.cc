@@ -15,6 +15,7 @@ namespace {
 constexpr char kGossipState[] = "gossip/";  // then the name of SectionsOfGossip
 constexpr char kGossipStart[] = "gossip-start";
 constexpr char kGossipInRound[] = "gossip_in_round";
+constexpr char kGossipSteps[] = "gossip_steps";
 
 // Rounds from one roll call to the next, for which all have to wait for each other, in a run
 // that goes on without workers that are lost.
@@ -89,8 +90,16 @@ nlohmann::json GossipRunner::Network() const {
 
 // A step.
 
+// All answer each other from here on, also who makes no step before they meet again.
+Status GossipRunner::BeginStretch() {
+  EQ_RETURN_IF_ERROR(start_status_);
+  shared_.reset();
+  return exchange_->Begin();
+}
+
 bool GossipRunner::EndsRound(int64_t step) const {
-  return (step + 1) % RoundOf(options_) == 0 || step + 1 == total_steps_;
+  if ((step + 1) % RoundOf(options_) == 0) return true;
+  return !shares_steps_ && step + 1 == total_steps_;
 }
 
 Status GossipRunner::BeginRound() {
@@ -146,8 +155,11 @@ Status GossipRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& l
 Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*inspect*/,
                                      TrainLoader& loader) {
   EQ_RETURN_IF_ERROR(start_status_);
+  // What a worker does, and when a fault strikes it, goes by its own steps.
+  if (shares_steps_) step = own_steps_++;
   if (!made_) EQ_RETURN_IF_ERROR(MakeStep(step, learning_rate, loader));
-  const bool ends_round = EndsRound(step), is_last = step + 1 == total_steps_;
+  const bool ends_round = EndsRound(step);
+  const bool is_last = !shares_steps_ && step + 1 == total_steps_;
   if (ends_round && !made_->is_mixed) EQ_RETURN_IF_ERROR(EndRound());
   made_->is_mixed = true;
   StepRecord record = made_->record;
@@ -263,6 +275,7 @@ Status GossipRunner::SaveMemory(Checkpoint* checkpoint) {
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   SaveSections(SectionsOfGossip(state), kGossipState, checkpoint);
   checkpoint->metadata[kGossipInRound] = std::to_string(is_in_round_ ? 1 : 0);
+  checkpoint->metadata[kGossipSteps] = std::to_string(own_steps_);
   SaveFloats(kGossipStart, start_, checkpoint);
   // The replica as it is: this worker's own weights, statistics and optimiser.
   replica_->Save(checkpoint);
@@ -277,6 +290,7 @@ Status GossipRunner::LoadMemory(const Checkpoint& checkpoint) {
   EQ_RETURN_IF_ERROR(exchange_->Load(state));
   EQ_ASSIGN_OR_RETURN(const int64_t in_round, LoadCount(checkpoint, kGossipInRound));
   is_in_round_ = in_round != 0;
+  EQ_ASSIGN_OR_RETURN(own_steps_, LoadCount(checkpoint, kGossipSteps));
   return LoadFloats(checkpoint, kGossipStart, start_);
 }
 

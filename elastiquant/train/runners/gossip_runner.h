@@ -32,6 +32,9 @@ class GossipRunner final : public Runner, public RoundRunner {
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
                          TrainLoader& loader) override;
 
+  Status BeginStretch() override;
+  Status EndStretches() override { return FindShared(); }
+
   void ShowShared() override;
   void ShowOwn() override;
   // The mean of all models. What is sent for it is not counted as traffic of the training.
@@ -71,7 +74,8 @@ class GossipRunner final : public Runner, public RoundRunner {
         total_steps_(place.total_steps),
         worker_(place.worker),
         workers_(place.workers),
-        may_lose_(place.may_lose) {}
+        may_lose_(place.may_lose),
+        shares_steps_(SharesSteps(options)) {}
 
   // What all have together.
   struct Shared {
@@ -96,6 +100,8 @@ class GossipRunner final : public Runner, public RoundRunner {
   const int64_t total_steps_;
   const int worker_, workers_;  // this one's name, which is its node, and the number of all
   const bool may_lose_;
+  const bool shares_steps_;
+  int64_t own_steps_ = 0;  // that this worker has made, if it shares them
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<BackwardPass> pass_;
   std::unique_ptr<Certificate> certificate_;  // of no messages: what is sent are no gradients

@@ -1,0 +1,63 @@
+"""Trains at the pace of devices that are not there, and replays gradients on them.
+
+usage: train_device_test.py PROGRAM [unittest arguments]
+"""
+
+import unittest
+
+import train_testing
+from train_testing import lines, summary
+
+COMMON = {
+    "model": "mlp",
+    "generated_train": "512",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+    "workers": "2",
+    "steps": "6",
+    "threads": "1",
+    "codec": "dither:bits=2",
+}
+
+
+class DeviceTest(train_testing.TrainTest):
+    common = COMMON
+
+    def test_pace_changes_nothing_but_time(self):
+        free = summary(self.trained("free"))
+        paced = summary(self.trained("paced", compute="30ms,60ms"))
+        self.assertEqual(paced["weights_hash"], free["weights_hash"])
+        self.assertEqual(paced["test_accuracy"], free["test_accuracy"])
+        # All wait for the slower one.
+        self.assertGreaterEqual(paced["seconds_per_step"], 0.055)
+
+    def test_a_paced_run_resumes_exactly(self):
+        pace = {"compute": "20ms", "checkpoint_every": 4}
+        whole = summary(self.trained("whole", **pace))
+        self.failed("part", inject="kill@step=5,rank=1", **pace)
+        part = summary(self.trained("part", "--resume", **pace))
+        self.assertEqual(part["weights_hash"], whole["weights_hash"])
+
+    def test_gradients_are_replayed_and_nothing_is_learnt(self):
+        recorded = self.trained("recorded", dump_gradients="1,2")
+        out = self.trained(
+            "replayed", compute="20ms", replay=recorded / "gradients", workers=3, steps=4
+        )
+        told = summary(out)
+        self.assertIsNone(told["test_accuracy"])
+        self.assertGreater(told["bytes_up"], 0)
+        self.assertEqual([line["loss"] for line in lines(out)], [None] * 4)
+        for line in lines(out):
+            self.assertGreaterEqual(line["seconds"]["total"], 0.02)
+
+    def test_a_worker_that_cannot_keep_up_says_so(self):
+        said = self.train("late", compute="1us,200ms", steps=50).stderr
+        self.assertIn("warning: worker 0 needs", said)
+        self.assertIn("for a step that its device would make in 1e-06", said)
+        self.assertNotIn("worker 1 needs", said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
