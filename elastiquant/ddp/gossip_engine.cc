@@ -113,7 +113,7 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   EQ_RETURN_IF_ERROR(Check(weights));
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause(); }));
+  EQ_RETURN_IF_ERROR(PauseTogether());
   exchange_->CopyWeights(start_);
   Write(start_, weights);
   return {};
@@ -156,6 +156,13 @@ Status GossipEngine::Persist(const std::function<Status()>& act) {
   return group_->Persist(Ties(), act);
 }
 
+Status GossipEngine::PauseTogether() {
+  return Persist([this]() -> Status {
+    EQ_RETURN_IF_ERROR(exchange_->Open());
+    return exchange_->Pause();
+  });
+}
+
 DdpStats GossipEngine::stats() {
   return counter_.Since(group_ ? group_->comm().traffic() : final_traffic_);
 }
@@ -173,7 +180,7 @@ Result<Sections> GossipEngine::SaveState() {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause(); }));
+  EQ_RETURN_IF_ERROR(PauseTogether());
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   Sections sections = SectionsOfGossip(state);
   if (const uint64_t count = lost().size(); count > 0)

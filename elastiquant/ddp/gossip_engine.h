@@ -44,8 +44,8 @@ class GossipEngine {
   // here, with the weights as they are then. Weights that are not finite are taken for ones
   // that have not moved: *moved tells.
   Status Finish(std::span<const at::Tensor> weights, bool* moved);
-  // Collective, between two rounds: returns when nothing is under way any more, with the
-  // weights as they are then.
+  // Collective, between two rounds, of which workers may have made different numbers in
+  // AD-PSGD: returns when nothing is under way any more, with the weights as they are then.
   Status Pause(std::span<const at::Tensor> weights);
 
   // Collective: dense floats of the host become their mean over all workers. Returns the root
@@ -81,6 +81,7 @@ class GossipEngine {
   StateIdentity Identity() const;
   EnduringGroup::Ties Ties();
   Status Persist(const std::function<Status()>& act);
+  Status PauseTogether();
   void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;

@@ -267,6 +267,11 @@ Status GossipExchange::Finish(std::span<const float> moved) {
   return {};
 }
 
+Status GossipExchange::Open() {
+  const bool is_open = options_.kind != GossipKind::kAdPsgd || !node_->is_paused();
+  return is_open ? Status() : Begin();
+}
+
 Status GossipExchange::Pause(std::string_view done) {
   if (server_.joinable()) {
     comm_->SetActivity("waiting for its neighbours to come to an end");

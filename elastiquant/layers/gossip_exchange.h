@@ -48,10 +48,13 @@ class GossipExchange {
   // Takes how far the optimiser has moved them, and returns when the round has ended here.
   // Fails with kUnavailable if a worker was lost.
   Status Finish(std::span<const float> moved);
-  // Collective, between two rounds, after the same one on all workers: returns when nothing is
-  // under way any more. Must be called before the last weights are read, and before Save.
-  // Workers that are in a round, and wait for one that pauses, fail with kUnavailable and are
-  // told what that one has done, in words that follow "it has".
+  // Of AD-PSGD, where workers may have begun different numbers of rounds since the last pause:
+  // one that has begun none takes part in the pause that follows, too, and answers until then.
+  Status Open();
+  // Collective, between two rounds, after the same one on all workers (but in AD-PSGD): returns
+  // when nothing is under way any more. Must be called before the last weights are read, and
+  // before Save. Workers that are in a round, and wait for one that pauses, fail with
+  // kUnavailable and are told what that one has done, in words that follow "it has".
   Status Pause(std::string_view done = "paused");
 
   // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here

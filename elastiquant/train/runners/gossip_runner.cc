@@ -94,7 +94,7 @@ nlohmann::json GossipRunner::Network() const {
 Status GossipRunner::BeginStretch() {
   EQ_RETURN_IF_ERROR(start_status_);
   shared_.reset();
-  return exchange_->Begin();
+  return exchange_->Open();
 }
 
 bool GossipRunner::EndsRound(int64_t step) const {

@@ -165,6 +165,22 @@ def a_step_to_nan_is_taken_back_here_alone() -> None:
 
 
 @check
+def workers_that_wait_for_nobody_may_make_different_numbers_of_steps() -> None:
+    for graph in ("star", "ring"):
+        job = Job(algorithm="ad-psgd", codec="fp32", graph=graph)
+        for _ in range(2):  # in each some worker makes none
+            job.steps(0, 3 * job.rank)
+            job.gossip.consensus_distance()
+            job.steps(0, 3 * (dist.get_world_size() - 1 - job.rank))
+            job.gossip.consensus_distance()
+        assert job.gossip.rounds == 6 * (dist.get_world_size() - 1)
+        job.gossip.finish()
+        ends = everyones(job.weights())
+        assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
+        job.gossip.close()
+
+
+@check
 def wrong_arguments_are_told_to_all() -> None:
     for options, words in (
         ({"graph": "rings"}, "is not known"),
