@@ -127,6 +127,32 @@ TEST(GossipExchangeTest, TheGraphMustHaveAsManyNodesAsThereAreWorkers) {
   });
 }
 
+// On a ring every other worker asks and the rest answer: in each stretch one of each makes no
+// round.
+TEST(GossipExchangeTest, WorkersOfPairsMayMakeDifferentNumbersOfRounds) {
+  constexpr int kWorkers = 4;
+  std::vector<Vector> models(kWorkers, Vector(kGossipElements));
+  double before = 0;
+  RunWorld(WorldOptions(kWorkers), [&](Communicator& comm) {
+    const auto gossip = MakeExchange(&comm, {GossipKind::kAdPsgd, "ring", "fp32"});
+    const auto stretch = [&](int rounds, float rate) {
+      ASSERT_TRUE(gossip->Open().ok());
+      Vector& x = models[static_cast<size_t>(comm.rank())];
+      const Status status = RoundsAndPause(gossip.get(), comm.rank(), rounds, rate, &x);
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      EXPECT_TRUE(gossip->is_paused());
+      ASSERT_TRUE(comm.Barrier().ok());
+    };
+    for (int s = 0; s < 3; ++s) stretch(comm.rank() / 2 == s % 2 ? 0 : 10, .1f);
+    EXPECT_EQ(gossip->rounds(), comm.rank() < 2 ? 10u : 20u);
+    if (comm.rank() == 0) before = DistanceOf(models);
+    ASSERT_TRUE(comm.Barrier().ok());
+    stretch(comm.rank() == 1 ? 0 : 60, 0);
+  });
+  EXPECT_GT(before, 0);
+  EXPECT_LT(DistanceOf(models), .2 * before) << "also with the one that makes none";
+}
+
 TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   std::vector<Status> ends(4);
   RunWorld(WorldOptions(4), [&](Communicator& comm) {
