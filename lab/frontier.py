@@ -102,8 +102,12 @@ class Lab:
     def left(self) -> str:
         """What is left to do, going by how long runs have taken so far."""
         runs = len(self.schemes) * (len(self.args.rates) + self.args.seeds - 1)
-        there = sum(1 for _ in self.runs.glob("*/summary.json"))
-        there += sum(1 for _ in self.runs.glob("*/failed.txt"))
+        there = sum(
+            1
+            for scheme in self.schemes
+            for ended in ("summary.json", "failed.txt")
+            for _ in self.runs.glob(f"{folder(scheme)}_*/{ended}")
+        )
         seconds = (time.monotonic() - self.began) / self.done * max(0, runs - there)
         return f" (run {there} of {runs}, about {seconds / 60:.0f} min left)"
 
