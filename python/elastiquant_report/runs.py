@@ -138,7 +138,7 @@ def baseline_index(runs: list[Run]) -> int:
 
 def differences(runs: list[Run]) -> list[str]:
     """In what else than the codec the runs differ, so that a comparison may mislead."""
-    keys = ("model", "data", "world_size", "batch", "link", "seed", "steps")
+    keys = ("model", "data", "world_size", "batch", "link", "seed", "steps", "algorithm")
     found = []
     for key in keys:
         values = list(dict.fromkeys(str(run[key]) for run in runs))
@@ -166,7 +166,7 @@ def _given_codec(run: Run) -> str:
 
 
 def _labels(runs: list[Run]) -> list[str]:
-    """First the codec, then what else differs."""
+    """The algorithm, if there are several, then the codec, then what else differs."""
     specs = [_split(_given_codec(run)) for run in runs]
     labels = []
     for name, pairs, modifiers in specs:
@@ -174,7 +174,15 @@ def _labels(runs: list[Run]) -> list[str]:
         common = set.intersection(*same_name)
         kept = [p for i, p in enumerate(pairs) if p not in common or i == 0]
         labels.append(name + (":" + ",".join(kept) if kept else "") + modifiers)
-    for key, text in (("world_size", "{} workers"), ("link", "{}"), ("seed", "seed {}")):
+    algorithms = [run["algorithm"] or "allreduce" for run in runs]
+    if len(set(algorithms)) > 1:
+        one_codec = len(set(labels)) == 1
+        labels = [
+            algorithm if one_codec else f"{algorithm}, {label}"
+            for algorithm, label in zip(algorithms, labels, strict=True)
+        ]
+    told = {"world_size": "{} workers", "link": "{}", "seed": "seed {}", "steps": "{} steps"}
+    for key, text in told.items():
         if len(set(labels)) == len(labels):
             return labels
         if len({str(run[key]) for run in runs}) > 1:

@@ -203,6 +203,19 @@ class NumbersTest(unittest.TestCase):
         self.assertEqual(
             [r.label for r in load_runs(pair)], ["fp32, 2 workers", "fp32, 4 workers"]
         )
+        ways = [write_run(self.folder / a, algorithm=a) for a in ("dpsgd", "ad-psgd")]
+        self.assertEqual([r.label for r in load_runs(ways)], ["dpsgd", "ad-psgd"])
+        longer = write_run(self.folder / "longer", algorithm="ad-psgd", steps=240)
+        other = write_run(self.folder / "other", "dither:bits=1", algorithm="choco")
+        self.assertEqual(
+            [r.label for r in load_runs([*ways, longer, other])],
+            [
+                "dpsgd, fp32, 120 steps",
+                "ad-psgd, fp32, 120 steps",
+                "ad-psgd, fp32, 240 steps",
+                "choco, dither:bits=1, 120 steps",
+            ],
+        )
         twins = [write_run(self.folder / name) for name in ("a", "b")]
         self.assertEqual([r.label for r in load_runs(twins)], ["fp32 (a)", "fp32 (b)"])
 

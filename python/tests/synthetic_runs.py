@@ -21,6 +21,7 @@ def write_run(
     workers: int = 4,
     accuracy: float = 88.0,
     seed: int = 1,
+    algorithm: str = "allreduce",
 ) -> Path:
     """A run whose waiting is what `bits` a coordinate take at 20 Mbit/s (no link: nothing)."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +61,7 @@ def write_run(
         "model": "resnet20",
         "data": "generated",
         "codec": codec,
+        "algorithm": algorithm,
         "world_size": workers,
         "batch": 16,
         "seed": seed,
