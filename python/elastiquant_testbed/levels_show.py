@@ -7,6 +7,10 @@ from pathlib import Path
 
 from elastiquant_testbed import levels, levels_claims, words
 
+# Points below full precision under which an accuracy is told at the edge of its panel, so that
+# a scheme that fails does not squeeze all others together.
+FAR_BELOW = 12
+
 
 def text(result: dict) -> str:
     rows = [
@@ -59,12 +63,22 @@ def draw(result: dict, stem: Path) -> None:
             here = [r for r in rows if r["network"] == network]
             named |= _draw_panel(panels[2 * i], here, "nmse", styles)
             _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
-            panels[2 * i].set_yscale("log")
+            _scale_errors(panels[2 * i])
             panels[2 * i].set_title(f"{network}: error")
             panels[2 * i + 1].set_title(f"{network}: accuracy, %")
         look.layout(fig, key=True)
         look.name_series(fig, list(named.values()), list(named), ["" for _ in named])
         look.save(fig, stem)
+
+
+def _scale_errors(axes) -> None:
+    """Logarithmic, with plain numbers."""
+    from matplotlib import ticker
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> dict:
@@ -74,24 +88,44 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
     for r in rows:
         if r["levels"]:
             lines.setdefault((r["scheme"], r["clipped"], r["memory"]), []).append(r)
+    floor = -math.inf
+    if what == "accuracy":
+        (full,) = (r["accuracy"] for r in rows if not r["levels"])
+        axes.axhline(full, color="#B0B0B0", linewidth=1, zorder=0)
+        floor = full - FAR_BELOW
     named = {}
     for (name, clipped, memory), of in lines.items():
         # Side by side, as schemes of equal values would hide each other.
         aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
+        xs = [places.index(r["levels"]) + aside for r in of]
+        values = [math.nan if r[what] is None else r[what] for r in of]
         (line,) = axes.plot(
-            [places.index(r["levels"]) + aside for r in of],
-            [math.nan if r[what] is None else r[what] for r in of],
+            xs,
+            [math.nan if value < floor else value for value in values],
             linestyle="--" if clipped else "-",
             fillstyle="none" if memory else "full",
             **styles[name],
         )
         named.setdefault(name, line)
-    if what == "accuracy":
-        (full,) = (r for r in rows if not r["levels"])
-        axes.axhline(full[what], color="#B0B0B0", linewidth=1, zorder=0)
+        for x, value in zip(xs, values, strict=True):
+            if value < floor:
+                _tell_at_the_edge(axes, x, floor, value, styles[name]["color"])
+    if math.isfinite(floor):
+        axes.set_ylim(floor, max(r["accuracy"] for r in rows) + 1)
     axes.set_xticks(range(len(places)), places)
     axes.set_xlabel("levels")
     return named
+
+
+def _tell_at_the_edge(axes, x: float, floor: float, value: float, colour: str) -> None:
+    axes.annotate(
+        f"{value:.0f} %",
+        (x, floor),
+        xytext=(x, floor + FAR_BELOW / 5),
+        color=colour,
+        ha="center",
+        arrowprops={"arrowstyle": "->", "color": colour},
+    )
 
 
 def _point(rows: list[dict]) -> str:
