@@ -50,6 +50,8 @@ class Network(NamedTuple):
 
 NETWORKS = (Network("resnet20", "ResNet-20", 4, 0.1), Network("vgg11", "VGG-11", 1, 0.05))
 FULL = Scheme("fp32", 0, "fp32")
+# Parts of a run of full precision after which its gradient is one that errors are measured on.
+MEASURED_AT = "25%,50%,75%,100%"
 
 
 def _uniform(levels: int, norm: str) -> str:
@@ -91,8 +93,13 @@ class Levels(Experiment):
         else:
             # A scheme that diverges is a result, and not the end of the experiment.
             named |= {"epochs": network.epochs, "warmup": 100, "max-skipped": 1_000_000}
-        named |= {"codec": scheme.spec, **({} if scheme == FULL else PUBLISHED)}
-        return Run(f"{network.model}, {scheme.spec}", options(**named), seed)
+        name = f"{network.model}, {scheme.spec}"
+        named |= {"codec": scheme.spec}
+        if scheme == FULL:
+            named |= {"dump-gradients": MEASURED_AT}
+            measured = (s.spec for s in self.schemes if s.levels and not s.memory)
+            return Run(name, options(**named), seed, tuple(measured))
+        return Run(name, options(**named, **PUBLISHED), seed)
 
     def run(self) -> dict:
         wanted = {
@@ -110,7 +117,7 @@ class Levels(Experiment):
         ]
         runs = self.make(order)
         rows = [
-            row_of(network, scheme, there)
+            row_of(network, scheme, there, runs.present(wanted[network, FULL]))
             for (network, scheme), of_row in wanted.items()
             if (there := runs.present(of_row))
         ]
@@ -125,9 +132,15 @@ class Levels(Experiment):
         return gone
 
 
-def row_of(network: Network, scheme: Scheme, outcomes: list[Outcome]) -> dict:
+def row_of(
+    network: Network, scheme: Scheme, outcomes: list[Outcome], full: list[Outcome]
+) -> dict:
+    """Of the runs of a scheme, and those of full precision, whose gradients all schemes
+    without a memory are measured on."""
     reached = [o.summary["test_accuracy"] for o in outcomes]
     diverged = any(o.summary["skipped_steps"] for o in outcomes)
+    is_measured = scheme.levels and not scheme.memory
+    errors = [o.summary["errors"][scheme.spec] for o in full if is_measured]
     return {
         "network": network.name,
         "scheme": scheme.name,
@@ -135,6 +148,7 @@ def row_of(network: Network, scheme: Scheme, outcomes: list[Outcome]) -> dict:
         "clipped": scheme.clipped,
         "memory": scheme.memory,
         "codec": scheme.spec,
+        "error": statistics.fmean(errors) if errors else None,
         # Of numbers that are soon no longer finite the error says nothing.
         "nmse": None if diverged else statistics.fmean(o.summary["nmse"] for o in outcomes),
         "accuracy": statistics.fmean(reached),

@@ -21,16 +21,18 @@ def text(result: dict) -> str:
             "yes" if r["clipped"] else "",
             "yes" if r["memory"] else "",
             levels_claims.error_of(r),
+            levels_claims.own_error_of(r),
             levels_claims.accuracy_of(r),
             r["steps"],
         ]
         for r in result["rows"]
     ]
-    heads = ["network", "scheme", "levels", "clipped", "memory", "relative squared error"]
+    heads = ["network", "scheme", "levels", "clipped", "memory", "error", "in its own run"]
     return words.page(
         "BinGrad's and ORQ's experiment",
-        "The error is that of a worker's frames, |g - decoded|^2 over |g|^2, in its own run; "
-        "with a memory, g has what is remembered. Accuracies are means over the seeds, with "
+        "The error is |g - decoded|^2 over |g|^2, of four gradients g of the run in full "
+        "precision, the same for all schemes. That in its own run is of a worker's frames, and "
+        "with a memory g has what is remembered. Accuracies are means over the seeds, with "
         "half of what these differ by.",
         words.table([*heads, "accuracy %", "steps"], rows, words=2),
         result,
@@ -53,15 +55,16 @@ def draw(result: dict, stem: Path) -> None:
     with look.style():
         fig, panels = look.figure(
             _point(rows),
-            f"{levels.WORKERS} workers, each quantising once. Left: relative squared error. "
-            "Right: test accuracy (grey line: fp32). Dashed: clipped. Hollow: with a memory.",
+            f"{levels.WORKERS} workers, each quantising once. Left: relative squared error on "
+            "the same gradients. Right: test accuracy (grey line: fp32). Dashed: clipped. "
+            "Hollow: with a memory.",
             columns=2 * len(networks),
             width=9.6 if len(networks) == 1 else 15,
         )
         named = {}
         for i, network in enumerate(networks):
             here = [r for r in rows if r["network"] == network]
-            named |= _draw_panel(panels[2 * i], here, "nmse", styles)
+            named |= _draw_panel(panels[2 * i], here, "error", styles)
             _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
             _scale_errors(panels[2 * i])
             panels[2 * i].set_title(f"{network}: error")
@@ -131,13 +134,13 @@ def _tell_at_the_edge(axes, x: float, floor: float, value: float, colour: str) -
 def _point(rows: list[dict]) -> str:
     """The title: how much less error ORQ has than evenly spaced levels."""
     plain = {
-        (r["network"], r["scheme"], r["levels"]): r["nmse"]
+        (r["network"], r["scheme"], r["levels"]): r["error"]
         for r in rows
-        if r["nmse"] and not (r["clipped"] or r["memory"])
+        if r["error"] and not (r["clipped"] or r["memory"])
     }
     gains = [
-        plain[network, "Linear", count] / nmse
-        for (network, scheme, count), nmse in plain.items()
+        plain[network, "Linear", count] / error
+        for (network, scheme, count), error in plain.items()
         if scheme == "ORQ" and (network, "Linear", count) in plain
     ]
     if not gains:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ OF_SUMMARY = ("test_accuracy", "test_loss", "nmse", "steps", "skipped_steps", "b
 OF_SUMMARY += ("steps_per_epoch", "world_size", "seconds", "weights_hash")
 OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
+ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 
 class Run(NamedTuple):
@@ -30,6 +32,9 @@ class Run(NamedTuple):
     name: str  # for people and for folders
     options: tuple[str, ...]  # for `train`, but --out, --seed and a folder of data
     seed: int = 1
+    # Codecs whose error is measured on the gradients that the run dumps. In its outcome are
+    # the means over these, as "errors" of the summary, by codec.
+    measured: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -205,6 +210,8 @@ class Runs:
         if done.returncode != 0:
             shutil.rmtree(out, ignore_errors=True)
             raise TestbedError(f"{run.name}: {done.stderr.strip()}")
+        if run.measured:
+            (out / ERRORS).write_text(json.dumps(_errors(run, out)))
         self.made += 1
         said = f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
         if left := self._left():
@@ -212,9 +219,25 @@ class Runs:
         say(said)
 
 
+def _errors(run: Run, folder: Path) -> dict[str, float]:
+    """Relative squared errors by codec: means over the gradients in a run's folder."""
+    words = [emulation.program(), "analyze", "--json", "--draws", 8, folder / "gradients"]
+    words += [word for codec in run.measured for word in ("--codec", codec)]
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise TestbedError(f"{run.name}: {done.stderr.strip()}")
+    found: dict[str, list[float]] = {}
+    for gradient in json.loads(done.stdout)["inputs"]:
+        for result in gradient["results"]:
+            found.setdefault(result["codec"], []).append(result["nmse"])
+    return {codec: statistics.fmean(errors) for codec, errors in found.items()}
+
+
 def _read(folder: Path) -> Outcome:
     summary = json.loads((folder / "summary.json").read_text())
     kept = {key: summary[key] for key in OF_SUMMARY if key in summary}
+    if (folder / ERRORS).exists():
+        kept["errors"] = json.loads((folder / ERRORS).read_text())
     kept["epochs"] = [
         {key: epoch[key] for key in OF_EPOCH if key in epoch}
         for epoch in summary.get("epochs", [])

@@ -328,10 +328,11 @@ class LevelsTest(unittest.TestCase):
         for network in levels.NETWORKS:
             for scheme in levels.SCHEMES:
                 good = better.get(scheme.name.replace("-", "_"), 0)
-                told = {"test_accuracy": 50 + 9 * good, "nmse": 0.1**good, "steps": 9}
+                told = {"test_accuracy": 50 + 9 * good, "nmse": 0.5, "steps": 9}
                 told["skipped_steps"] = 0
                 outcomes = [training.Outcome(told, [])] * 2
-                rows.append(levels.row_of(network, scheme, outcomes))
+                full = training.Outcome({"errors": {scheme.spec: 0.1**good}}, [])
+                rows.append(levels.row_of(network, scheme, outcomes, [full]))
         return rows
 
     def test_claims_hold_where_the_published_schemes_are_better(self):
@@ -349,9 +350,12 @@ class LevelsTest(unittest.TestCase):
     def test_a_scheme_that_diverges_has_no_error(self):
         told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 3}
         outcomes = [training.Outcome(told, [])]
-        row = levels.row_of(levels.NETWORKS[0], levels.SCHEMES[1], outcomes)
+        scheme = levels.SCHEMES[1]
+        full = training.Outcome({"errors": {scheme.spec: 0.25}}, [])
+        row = levels.row_of(levels.NETWORKS[0], scheme, outcomes, [full])
         self.assertIsNone(row["nmse"])
-        self.assertEqual(levels_claims.error_of(row), "diverged")
+        self.assertEqual(levels_claims.own_error_of(row), "diverged")
+        self.assertEqual(levels_claims.error_of(row), "0.25")
 
     def test_evenly_spaced_levels_are_as_many_as_asked_for(self):
         for scheme in levels.SCHEMES:
@@ -376,7 +380,8 @@ class LevelsTest(unittest.TestCase):
         result = {"rows": rows, "data": "generated", "quick": True, "left_out": []}
         result["checks"] = [claim._asdict() for claim in levels_claims.claims(rows)]
         text = levels_show.text(json.loads(json.dumps(result)))
-        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes | 0.1 | 59.00 ± 0.00 |", text)
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes |  | 0.1 | 0.5 | 59.00 ± 0.00 |", text)
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes |  | 0.5 | 59.00 ± 0.00 |", text)
         with tempfile.TemporaryDirectory() as folder:
             levels_show.draw(result, Path(folder) / "levels")
             self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
@@ -389,6 +394,8 @@ class FakeTraining:
         self.calls = []
 
     def run(self, words, **_):
+        if words[1] == "analyze":
+            return mock.Mock(returncode=0, stdout=json.dumps(self.analysis(words)))
         self.calls.append(words)
         out = Path(words[words.index("--out") + 1])
         out.mkdir(parents=True)
@@ -405,6 +412,15 @@ class FakeTraining:
         (out / "summary.json").write_text(json.dumps(summary))
         (out / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "variance": 3}\n')
         return mock.Mock(returncode=0)
+
+    def analysis(self, words):
+        """Two gradients, on which a codec's error is the length of its spec, and one more."""
+        codecs = [words[i + 1] for i, word in enumerate(words) if word == "--codec"]
+        inputs = [
+            {"results": [{"codec": c, "nmse": len(c) + extra} for c in codecs]}
+            for extra in (0, 1)
+        ]
+        return {"inputs": inputs}
 
 
 class RunsTest(unittest.TestCase):
@@ -432,6 +448,12 @@ class RunsTest(unittest.TestCase):
             self.assertNotIn("layers", told.summary)
         self.assertEqual(len(self.training.calls), 1)
         self.assertEqual(self.training.calls[0][2:6], ["--steps", "2", "--model", "mlp"])
+
+    def test_errors_are_measured_on_what_a_run_has_dumped(self):
+        run = training.Run("a", training.options(steps=2), measured=("fp16", "qsgd"))
+        runs = training.Runs(self.out, [run], training.Choice())
+        runs.make()
+        self.assertEqual(runs.outcome(run).summary["errors"], {"fp16": 4.5, "qsgd": 4.5})
 
     def test_a_failure_is_told(self):
         run = training.Run("a, b", training.options(steps=2))
