@@ -31,9 +31,9 @@ def text(result: dict) -> str:
     return words.page(
         "BinGrad's and ORQ's experiment",
         "The error is |g - decoded|^2 over |g|^2, of four gradients g of the run in full "
-        "precision, the same for all schemes. That in its own run is of a worker's frames, and "
-        "with a memory g has what is remembered. Accuracies are means over the seeds, with "
-        "half of what these differ by.",
+        "precision, the same for all schemes. The error in a scheme's own run is that of one "
+        "worker's frames; with a memory, g then includes what is remembered. Accuracies are "
+        "means over the seeds, with half of what these differ by.",
         words.table([*heads, "accuracy %", "steps"], rows, words=2),
         result,
     )

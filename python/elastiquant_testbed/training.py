@@ -172,7 +172,7 @@ class Runs:
         outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in there})
 
     def has(self, run: Run) -> bool:
-        return run.folder in self.outcomes or self._summary(run).exists()
+        return run.folder in self.outcomes or self._is_complete(run)
 
     def present(self, runs: list[Run]) -> list[Outcome]:
         """Of those that are there."""
@@ -193,8 +193,9 @@ class Runs:
             self.outcomes[run.folder] = _read(self.folder / run.folder)
         return self.outcomes[run.folder]
 
-    def _summary(self, run: Run) -> Path:
-        return self.folder / run.folder / "summary.json"
+    def _is_complete(self, run: Run) -> bool:
+        wanted = ["summary.json", *([ERRORS] if run.measured else [])]
+        return all((self.folder / run.folder / name).exists() for name in wanted)
 
     def _left(self) -> int:
         return sum(not self.has(run) for run in self.wanted)
@@ -204,12 +205,11 @@ class Runs:
         chosen = [self.choice.data if word == CIFAR else word for word in run.options]
         words = [emulation.program(), "train", *chosen, "--seed", run.seed, "--out", out]
         begun = time.monotonic()
-        done = subprocess.run(
-            [str(w) for w in [*words, "--overwrite", "--quiet"]], capture_output=True, text=True
-        )
-        if done.returncode != 0:
+        try:
+            _call(run, [*words, "--overwrite", "--quiet"])
+        except TestbedError:
             shutil.rmtree(out, ignore_errors=True)
-            raise TestbedError(f"{run.name}: {done.stderr.strip()}")
+            raise
         if run.measured:
             (out / ERRORS).write_text(json.dumps(_errors(run, out)))
         self.made += 1
@@ -219,15 +219,20 @@ class Runs:
         say(said)
 
 
+def _call(run: Run, words: list[object]) -> str:
+    """What the program writes to stdout. Raises TestbedError with what it says if it fails."""
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise TestbedError(f"{run.name}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def _errors(run: Run, folder: Path) -> dict[str, float]:
     """Relative squared errors by codec: means over the gradients in a run's folder."""
     words = [emulation.program(), "analyze", "--json", "--draws", 8, folder / "gradients"]
     words += [word for codec in run.measured for word in ("--codec", codec)]
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise TestbedError(f"{run.name}: {done.stderr.strip()}")
     found: dict[str, list[float]] = {}
-    for gradient in json.loads(done.stdout)["inputs"]:
+    for gradient in json.loads(_call(run, words))["inputs"]:
         for result in gradient["results"]:
             found.setdefault(result["codec"], []).append(result["nmse"])
     return {codec: statistics.fmean(errors) for codec, errors in found.items()}

@@ -454,6 +454,9 @@ class RunsTest(unittest.TestCase):
         runs = training.Runs(self.out, [run], training.Choice())
         runs.make()
         self.assertEqual(runs.outcome(run).summary["errors"], {"fp16": 4.5, "qsgd": 4.5})
+        # One that was stopped before its errors were measured is not there yet.
+        (self.out / run.folder / training.ERRORS).unlink()
+        self.assertFalse(training.Runs(self.out, [run], training.Choice()).has(run))
 
     def test_a_failure_is_told(self):
         run = training.Run("a, b", training.options(steps=2))
