@@ -6,20 +6,9 @@ usage: train_device_test.py PROGRAM [unittest arguments]
 import unittest
 
 import train_testing
-from train_testing import lines, summary
+from train_testing import SMALL, lines, summary
 
-COMMON = {
-    "model": "mlp",
-    "generated_train": "512",
-    "generated_test": "64",
-    "batch": "8",
-    "seed": "3",
-    "lr": "0.05",
-    "workers": "2",
-    "steps": "6",
-    "threads": "1",
-    "codec": "dither:bits=2",
-}
+COMMON = SMALL | {"workers": "2", "steps": "6", "codec": "dither:bits=2"}
 
 
 class DeviceTest(train_testing.TrainTest):

@@ -6,21 +6,11 @@ usage: train_gossip_test.py PROGRAM [unittest arguments]
 import unittest
 
 import train_testing
-from train_testing import summary
+from train_testing import SMALL, summary
 
 WORKERS = 4
 STEPS = 8
-COMMON = {
-    "model": "mlp",
-    "generated_train": "512",
-    "generated_test": "64",
-    "batch": "8",
-    "seed": "3",
-    "lr": "0.05",
-    "workers": str(WORKERS),
-    "steps": str(STEPS),
-    "threads": "1",
-}
+COMMON = SMALL | {"workers": str(WORKERS), "steps": str(STEPS)}
 # With a graph that suits each.
 ALGORITHMS = {
     "dpsgd": "ring",

@@ -13,6 +13,16 @@ from typing import ClassVar
 import numpy as np
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
+# Options of a run that is over soon.
+SMALL = {
+    "model": "mlp",
+    "generated_train": "512",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+    "threads": "1",
+}
 
 
 def command_line(common, out, *flags, **options):

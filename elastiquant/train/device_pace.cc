@@ -15,8 +15,8 @@ namespace {
 
 // Of a step's operations; backward has about twice those of forward.
 constexpr double kForward = 1. / 3;
-// A step that takes longer than this many of the device's is late. After so many steps it is
-// told whether most were.
+// A step is late if it takes more than kLate times as long as on the device. A warning is
+// printed if half of the first kStepsToTell steps were.
 constexpr double kLate = 1.1;
 constexpr int64_t kStepsToTell = 50;
 
