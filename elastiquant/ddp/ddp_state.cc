@@ -1,6 +1,6 @@
 #include "elastiquant/ddp/ddp_state.h"
 
-#include <cstring>
+#include <string>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -16,24 +16,6 @@ constexpr char kCodecSection[] = "codec/";  // then the spec that parameters nam
 
 std::vector<std::string> FieldsOf(const DdpParameter& parameter, const DdpStateOwner& owner) {
   return owner.codecs.asked().at(parameter.codec)->StateFields();
-}
-
-Status ReadStep(Sections* sections, uint64_t* step) {
-  const auto section = sections->extract(kStepSection);
-  if (section.empty() || section.mapped().size() != sizeof(*step)) {
-    return CorruptData("section step is missing or has a wrong size");
-  }
-  std::memcpy(step, section.mapped().data(), sizeof(*step));
-  return {};
-}
-
-Status ReadUnits(Sections* sections, std::span<double> units) {
-  const auto section = sections->extract(kUnitsSection);
-  if (section.empty() || section.mapped().size() != units.size_bytes()) {
-    return CorruptData("section units is missing or has a wrong size");
-  }
-  std::memcpy(units.data(), section.mapped().data(), units.size_bytes());
-  return {};
 }
 
 // `fitted` has the specs whose levels are fitted.
@@ -79,10 +61,13 @@ Sections SaveDdpState(DdpState state, const DdpStateOwner& owner) {
 Result<DdpState> ReadDdpState(Sections sections, const DdpStateOwner& owner) {
   EQ_RETURN_IF_ERROR(TakeIdentity(owner.Identity(), &sections));
   DdpState state;
-  state.units.resize(owner.parameters.size());
+  EQ_ASSIGN_OR_RETURN(state.step, ValueIn<uint64_t>(sections, kStepSection));
+  EQ_ASSIGN_OR_RETURN(state.units, ValuesIn<double>(sections, kUnitsSection));
+  if (state.units.size() != owner.parameters.size()) {
+    return CorruptData("section units is of " + std::to_string(state.units.size()) +
+                       " parameters, and there are " + std::to_string(owner.parameters.size()));
+  }
   state.fitted = owner.codecs.Fitted();
-  EQ_RETURN_IF_ERROR(ReadStep(&sections, &state.step));
-  EQ_RETURN_IF_ERROR(ReadUnits(&sections, state.units));
   EQ_RETURN_IF_ERROR(ReadFitted(&sections, &state.fitted));
   const auto layout = sections.extract(kLayoutSection);
   if (layout.empty()) return CorruptData("section layout is missing");
@@ -90,6 +75,9 @@ Result<DdpState> ReadDdpState(Sections sections, const DdpStateOwner& owner) {
   for (const DdpParameter& p : owner.parameters) {
     EQ_RETURN_IF_ERROR(CodecMemory::Check(p.shape, FieldsOf(p, owner), sections));
   }
+  // What is left is the codecs' memory.
+  sections.erase(kStepSection);
+  sections.erase(kUnitsSection);
   state.memory = std::move(sections);
   return state;
 }

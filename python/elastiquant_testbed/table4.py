@@ -94,8 +94,10 @@ class Table4(Experiment):
             cell: [self.one(cell, seed + 1) for seed in range(self.seeds(cell.network))]
             for cell in self.cells
         }
-        # Orders are about cells, and one seed of each says more than two of some.
-        order = [run for of_cell in wanted.values() for run in of_cell]
+        # Orders are about cells, so one seed of each says more than two of some, and the
+        # networks that train for the fewest epochs show theirs soonest.
+        soonest = sorted(wanted, key=lambda cell: self.epochs(cell.network))
+        order = [run for cell in soonest for run in wanted[cell]]
         runs = self.make(sorted(order, key=lambda run: run.seed))
         cells = []
         for cell, of_cell in wanted.items():

@@ -1,11 +1,9 @@
 #include "elastiquant/train/runners/all_reduce_runner.h"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/codec/codec.h"
@@ -137,8 +135,7 @@ Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
   Sections memory;
   layers_->SaveMemory(&memory);
   SaveSections(std::move(memory), "", checkpoint);
-  checkpoint->tensors[kRate] = {
-      .dtype = "F64", .shape = {}, .bytes = BytesOf(units_->of_memory().first(1))};
+  SaveDoubles(kRate, units_->of_memory().first(1), checkpoint);
   if (own_) own_->Save(checkpoint);
   replica_->SaveOwn(checkpoint);
   return {};
@@ -147,12 +144,7 @@ Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
 Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
   Sections memory;
   for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
-  const std::vector<uint8_t>& rate = memory[kRate];
-  double unit = 0;
-  if (rate.size() != sizeof(unit)) {
-    return CorruptData(std::string("section ") + kRate + " is missing or has a wrong size");
-  }
-  std::memcpy(&unit, rate.data(), sizeof(unit));
+  EQ_ASSIGN_OR_RETURN(double unit, ValueIn<double>(memory, kRate));
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;
   EQ_RETURN_IF_ERROR(units_->SetOfMemory(std::vector<double>(shapes_.size(), unit)));

@@ -391,24 +391,14 @@ StateIdentity DataRunner::Identity() const {
 // What the others have of this worker's samples is not saved: after resuming these travel
 // again, and arrive as the same bytes.
 Status DataRunner::SaveMemory(Checkpoint* checkpoint) {
-  const std::vector<double> state = importance_.SaveState();
-  checkpoint->tensors[kImportance] = {.dtype = "F64",
-                                      .shape = {static_cast<int64_t>(state.size())},
-                                      .bytes = BytesOf(std::span(state))};
+  SaveDoubles(kImportance, importance_.SaveState(), checkpoint);
   if (refinement_) SaveMemoryOf(*refinement_, "", checkpoint);
   replica_->SaveOwn(checkpoint);
   return {};
 }
 
 Status DataRunner::LoadMemory(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.tensors.find(kImportance);
-  if (found == checkpoint.tensors.end() || found->second.bytes.size() % sizeof(double) != 0) {
-    return CorruptData(std::string("section ") + kImportance +
-                       " is missing or has a wrong size");
-  }
-  std::vector<double> state(found->second.bytes.size() / sizeof(double));
-  if (!state.empty())
-    std::memcpy(state.data(), found->second.bytes.data(), found->second.bytes.size());
+  EQ_ASSIGN_OR_RETURN(const std::vector<double> state, LoadDoubles(checkpoint, kImportance));
   EQ_RETURN_IF_ERROR(importance_.LoadState(state));
   if (refinement_) EQ_RETURN_IF_ERROR(LoadMemoryOf(checkpoint, "", refinement_.get()));
   return replica_->LoadOwn(checkpoint);
