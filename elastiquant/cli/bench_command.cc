@@ -131,7 +131,7 @@ Status Measure(const BenchCommandOptions& options) {
     const Result<BenchResult> result = bench.Run(*codecs[i], options.bench);
     SayProgress("");
     // What the user did not name must not stop the rest.
-    if (!result.ok() && options.codecs.empty()) {
+    if (!result.ok() && i >= options.codecs.size()) {
       table ? table->PrintError(specs[i], result.status())
             : results.push_back(
                   {{"codec", codecs[i]->spec()}, {"error", result.status().message()}});

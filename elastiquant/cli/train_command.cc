@@ -79,13 +79,15 @@ Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int w
   return status;
 }
 
-Status RunUnderTorchrun(const TrainFlags& flags) {
+Status RunUnderTorchrun(TrainFlags flags) {
   EQ_ASSIGN_OR_RETURN(const CommunicatorOptions where, OptionsFromEnvironment());
   if (flags.workers_given->count() > 0 && flags.train.workers != where.world_size) {
     return InvalidArgument(fmt::format(
         "--workers is {}, but torchrun started {}; leave --workers out under torchrun",
         flags.train.workers, where.world_size));
   }
+  flags.train.workers = where.world_size;
+  EQ_RETURN_IF_ERROR(ValidateOptions(flags.train));
   const char* local = std::getenv("LOCAL_WORLD_SIZE");
   return RunAsWorker(flags.train, where, local ? std::atoi(local) : 1);
 }
@@ -105,6 +107,8 @@ Status Launch(const TrainFlags& flags) {
 }
 
 Status RunTrain(const TrainFlags& flags) {
+  // How many workers there are is known only there, and what is valid depends on it.
+  if (flags.worker_rank < 0 && StartedByTorchrun()) return RunUnderTorchrun(flags);
   EQ_RETURN_IF_ERROR(ValidateOptions(flags.train));
   if (flags.worker_rank >= 0) {
     CommunicatorOptions where;
@@ -114,7 +118,7 @@ Status RunTrain(const TrainFlags& flags) {
     where.store_is_external = true;  // the launcher hosts it
     return RunAsWorker(flags.train, where, flags.train.workers);
   }
-  return StartedByTorchrun() ? RunUnderTorchrun(flags) : Launch(flags);
+  return Launch(flags);
 }
 
 constexpr char kTrainExample[] =

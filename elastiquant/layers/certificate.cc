@@ -163,16 +163,16 @@ void Certificate::Add(const MeasuredMessage& m) {
 
 Status Certificate::Gather(Communicator* comm) {
   const std::lock_guard lock(mutex_);
-  const std::vector<CertificateSums> mine = sums_;
+  // Nothing is moved before all has come, so that it can be gathered again without a lost worker.
+  std::vector<CertificateSums> all = sums_;
   for (int rank = 1; rank < comm->world_size(); ++rank) {
-    std::vector<CertificateSums> theirs = mine;
+    std::vector<CertificateSums> theirs = sums_;
     const std::span bytes(reinterpret_cast<uint8_t*>(theirs.data()),
                           theirs.size() * sizeof(CertificateSums));
     EQ_RETURN_IF_ERROR(comm->Broadcast(rank, bytes));
-    if (comm->rank() == 0) {
-      for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += theirs[i];
-    }
+    for (size_t i = 0; i < all.size(); ++i) all[i] += theirs[i];
   }
+  sums_ = std::move(all);
   if (comm->rank() != 0) std::ranges::fill(sums_, CertificateSums{});
   return Status::Ok();
 }

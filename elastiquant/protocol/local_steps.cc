@@ -103,6 +103,14 @@ void LocalSteps::Send(size_t fragment, const PlaceOf& place) {
   }
 }
 
+void LocalSteps::SendAgain(size_t fragment, const PlaceOf& place) {
+  if (!options_.eager) return Send(fragment, place);
+  // The worker has gone on from its own part, which the local values do not show any more.
+  for (const size_t p : members_[fragment]) {
+    std::ranges::copy(last_sent_[p], place(p).begin());
+  }
+}
+
 void LocalSteps::Apply(size_t fragment, const PlaceOf& place) {
   for (const size_t p : members_[fragment]) {
     if (place) Step(&shared_, p, place(p));

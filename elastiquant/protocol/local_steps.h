@@ -59,6 +59,9 @@ class LocalSteps {
   using PlaceOf = std::function<std::span<float>(size_t parameter)>;
   // Writes the pseudo-gradient of each parameter of the fragment to its place.
   void Send(size_t fragment, const PlaceOf& place);
+  // Writes what Send wrote last, for a group that was lost with it. No local step may have been
+  // made since.
+  void SendAgain(size_t fragment, const PlaceOf& place);
   // Takes up the mean. If a worker had no finite pseudo-gradient, `place` must be null: the
   // round's work is then lost, and the worker goes on from the anchor.
   void Apply(size_t fragment, const PlaceOf& place);

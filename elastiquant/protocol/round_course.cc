@@ -22,22 +22,30 @@ std::optional<RoundTask> RoundCourse::Next() const {
   const auto task = [&](RoundTask::Kind kind) {
     return RoundTask{kind, action.fragment, action.round};
   };
+  const auto send = [&] {
+    const auto sent = sent_.find(action.fragment);
+    const bool again = sent != sent_.end() && sent->second == action.round;
+    return RoundTask{RoundTask::Kind::kSend, action.fragment, action.round, again};
+  };
   if (action.kind == FragmentAction::Kind::kSend) {
-    return task(IsPassed() ? RoundTask::Kind::kPass : RoundTask::Kind::kSend);
+    return IsPassed() ? task(RoundTask::Kind::kPass) : send();
   }
   if (IsPassed()) return task(RoundTask::Kind::kTakeUp);
   if (under_way_.contains(action.fragment)) return task(RoundTask::Kind::kApply);
-  return task(WasJustSent(action) ? RoundTask::Kind::kSend : RoundTask::Kind::kPass);
+  return WasJustSent(action) ? send() : task(RoundTask::Kind::kPass);
 }
 
 void RoundCourse::Done() {
   const RoundTask task = *Next();
-  if (task.kind == RoundTask::Kind::kSend) under_way_.insert(task.fragment);
-  // What is sent again has its mean yet to come.
-  const bool again = task.kind == RoundTask::Kind::kSend &&
-                     actions_[next_].kind == FragmentAction::Kind::kApply;
+  if (task.kind == RoundTask::Kind::kSend) {
+    under_way_.insert(task.fragment);
+    sent_[task.fragment] = task.round;
+  }
   if (task.kind == RoundTask::Kind::kApply) under_way_.erase(task.fragment);
-  if (!again) ++next_;
+  // What is sent where a mean was due has its mean yet to come.
+  const bool is_due = task.kind == RoundTask::Kind::kSend &&
+                      actions_[next_].kind == FragmentAction::Kind::kApply;
+  if (!is_due) ++next_;
 }
 
 bool RoundCourse::WasJustSent(const FragmentAction& apply) const {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -37,6 +38,7 @@ struct RoundTask {
   Kind kind = Kind::kPass;
   size_t fragment = 0;
   int64_t round = 0;
+  bool again = false;  // this worker has sent it before, in a group that broke
 
   bool operator==(const RoundTask&) const = default;
 };
@@ -76,6 +78,7 @@ class RoundCourse {
   bool ends_round_ = false;
   uint64_t furthest_ = 0;
   std::set<size_t> under_way_;  // fragments
+  std::map<size_t, int64_t> sent_;  // by fragment, the round that this worker sent last
 };
 
 }  // namespace elastiquant

@@ -51,7 +51,8 @@ TEST(RoundCourseTest, ARoundThatNobodyHasAppliedIsMadeAgain) {
   course.Enter(2, false);
   course.Done();  // sent
   course.Regroup(course.reached());
-  EXPECT_EQ(DoAll(&course), (std::vector<RoundTask>{{TaskKind::kSend}, {TaskKind::kApply}}));
+  EXPECT_EQ(DoAll(&course), (std::vector<RoundTask>{{TaskKind::kSend, 0, 0, /*again=*/true},
+                                                    {TaskKind::kApply}}));
 }
 
 TEST(RoundCourseTest, OneThatAnotherHasAppliedIsTakenUp) {
@@ -90,8 +91,17 @@ TEST(RoundCourseTest, WhatWasToBeAppliedLaterIsPassedOver) {
 // are left form a new group when they can. Which thing happens next is the seed's.
 class LossyWorld {
  public:
-  LossyWorld(uint64_t seed, const LocalStepsOptions& options, size_t workers, int64_t steps)
-      : keys_(MakeLaneKeys(DeriveKey(seed, 0, 0, 7))), options_(options), steps_(steps) {
+  enum class Moment : uint8_t {
+    kAny,
+    kLastRound,  // once all have made their last local step, and only the last round is to come
+  };
+
+  LossyWorld(uint64_t seed, const LocalStepsOptions& options, size_t workers, int64_t steps,
+             Moment kills_at = Moment::kAny)
+      : keys_(MakeLaneKeys(DeriveKey(seed, 0, 0, 7))),
+        options_(options),
+        steps_(steps),
+        kills_at_(kills_at) {
     for (size_t w = 0; w < workers; ++w) {
       group_.push_back(w);
       workers_.push_back(std::make_unique<Member>(options));
@@ -101,7 +111,7 @@ class LossyWorld {
   void Run() {
     for (int i = 0; i < 200000 && !IsDone(); ++i) {
       // Not for ever: those that wait in vain shall not be saved by the next loss.
-      if (kills_ < 6 && Draw(40) == 0) Kill();
+      if (kills_ < 6 && MayKill()) Kill();
       if (Draw(10) == 0) MayTakeBack();
       if (broken_ && Draw(6) == 0) FormGroup({});
       const size_t w = group_[Draw(static_cast<uint32_t>(group_.size()))];
@@ -119,9 +129,9 @@ class LossyWorld {
     for (const size_t w : group_) workers_[w]->machine.ShowShared();
     const Member& first = *workers_[group_[0]];
     for (const size_t w : group_) ASSERT_EQ(workers_[w]->local, first.local) << "worker " << w;
-    // If all rounds are applied as they are sent, what a worker has learnt that was always
-    // there is in their means once, neither lost nor counted twice.
-    if (options_.schedule.delay > 0) return;
+    // If no round that was applied later than it was sent can have been lost, what a worker has
+    // learnt that was always there is in their means once, neither lost nor counted twice.
+    if (options_.schedule.delay > 0 && kills_at_ == Moment::kAny) return;
     for (const size_t w : group_) {
       if (workers_[w]->came_back) continue;
       for (const float v : workers_[w]->counted) {
@@ -129,6 +139,8 @@ class LossyWorld {
       }
     }
   }
+
+  int kills() const { return kills_; }
 
  private:
   static constexpr size_t kLength = 3;
@@ -163,6 +175,22 @@ class LossyWorld {
     });
   }
 
+  bool MayKill() {
+    return kills_at_ == Moment::kAny ? Draw(40) == 0 : Draw(4) == 0 && AllHaveTrained();
+  }
+  // And whether all rounds but the last have been applied by all.
+  bool AllHaveTrained() const {
+    return std::ranges::all_of(group_, [&](size_t w) {
+      const std::optional<RoundTask> task = workers_[w]->course.Next();
+      return workers_[w]->at == steps_ && (!task || task->round == LastRound());
+    });
+  }
+  int64_t LastRound() const {
+    const RoundSchedule& schedule = workers_[0]->machine.schedule();
+    const std::vector<FragmentAction> end = schedule.AtEnd(steps_);
+    return end.empty() ? schedule.After(steps_).back().round : end.back().round;
+  }
+
   void Train(size_t w) {
     Member& member = *workers_[w];
     for (Values& values : member.local) {
@@ -179,7 +207,8 @@ class LossyWorld {
     Values values(kLength);
     const auto place = [&](size_t) { return std::span<float>(values); };
     if (task.kind == TaskKind::kSend) {
-      member.machine.Send(task.fragment, place);
+      task.again ? member.machine.SendAgain(task.fragment, place)
+                 : member.machine.Send(task.fragment, place);
       sent[w] = values;
     } else if (task.kind == TaskKind::kApply) {
       if (sent.size() < group_.size()) return;  // it waits
@@ -255,6 +284,7 @@ class LossyWorld {
   uint32_t draws_ = 0;
   const LocalStepsOptions options_;
   const int64_t steps_;
+  const Moment kills_at_;
   std::vector<std::unique_ptr<Member>> workers_;
   std::vector<size_t> group_;
   bool broken_ = false;  // one of the group was lost
@@ -286,6 +316,23 @@ void RunLossySeed(uint64_t seed) {
   LossyWorld world(seed, options, workers, 1 + draw(8, 30));
   world.Run();
   if (!testing::Test::HasFatalFailure()) world.Check();
+}
+
+TEST(RoundCourseTest, TheLastRoundOfEagerUpdatesOutlivesALoss) {
+  int with_a_loss = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto every = static_cast<int64_t>(1 + seed % 4);
+    LocalStepsOptions options{.schedule = {.every = every, .delay = every}, .eager = true};
+    options.share = 1.0 / 3;
+    LossyWorld world(seed, options, 3, static_cast<int64_t>(1 + seed % 11),
+                     LossyWorld::Moment::kLastRound);
+    world.Run();
+    world.Check();
+    if (testing::Test::HasFatalFailure()) return;
+    with_a_loss += world.kills() > 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_a_loss, 200);
 }
 
 // A seed that fails is run alone with ROUND_COURSE_SEED=N protocol_test.

@@ -325,9 +325,10 @@ Result<std::vector<ReceivedSample>> SampleExchange::OnMessage(
   std::set<int64_t> coming;
   for (const Named& n : named) {
     if (n.is_fresh) coming.insert(n.sample.id);
-    const bool is_known =
-        options_.cached && kept_[static_cast<size_t>(n.sample.id)].pixels != nullptr;
-    if (is_known || coming.contains(n.sample.id)) continue;
+    // Without a cache no pass after the first can be named by number alone.
+    const bool is_known = options_.cached && (coming.contains(n.sample.id) ||
+                                              kept_[static_cast<size_t>(n.sample.id)].pixels);
+    if (n.is_fresh || is_known) continue;
     return BadSamples(from,
                       "have sample " + std::to_string(n.sample.id) + ", which never came");
   }

@@ -202,6 +202,14 @@ TEST(SampleExchangeTest, ASampleThatNeverCameIsAnError) {
   EXPECT_THAT(samples.status().message(), testing::HasSubstr("sample 7, which never came"));
 }
 
+TEST(SampleExchangeTest, WithoutACacheAPassBeforeIsNotKnown) {
+  SampleExchange sender = MakeExchange(0, 2, /*cached=*/true);
+  SampleExchange receiver = MakeExchange(1, 2, /*cached=*/false);
+  const auto samples = receiver.OnMessage(0, 0, Send(&sender, 0, Batch({3, 3})));
+  EXPECT_EQ(samples.status().code(), StatusCode::kCorruptData);
+  EXPECT_THAT(samples.status().message(), testing::HasSubstr("sample 3, which never came"));
+}
+
 TEST(SampleExchangeTest, BadBatchesAreRefused) {
   SampleExchange sender = MakeExchange(0, 1);
   EXPECT_FALSE(sender.OnBatch(0, Batch({kSampleCount}), ReadNumbered).ok());

@@ -43,7 +43,7 @@ def all_reduce(
     """
     if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
         raise ValueError(f"all_reduce can sum (ReduceOp.SUM) or average (AVG), not {op}")
-    channel = _channel(group)
+    channel = _channel(group, "all_reduce()")
     task = channel.submit("all_reduce", tensor, _codec(codec), seed, op == dist.ReduceOp.AVG)
     return _done(task, async_op)
 
@@ -60,7 +60,8 @@ def all_gather(
     All workers of the group call it, in the same order, with tensors of the same shape. Each
     sends one frame to all others. All get the same bits. The rest is as in all_reduce().
     """
-    return _channel(group).submit("all_gather", tensor, _codec(codec), seed).result()
+    channel = _channel(group, "all_gather()")
+    return channel.submit("all_gather", tensor, _codec(codec), seed).result()
 
 
 class Work:
@@ -89,13 +90,11 @@ _Call = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 class _Channel:
     """A group's connections, and the one thread that uses them, in the order of calls."""
 
-    def __init__(self, group: dist.ProcessGroup):
-        self._workers = _core._TensorCollectives(
-            meeting=_group.arrange(
-                group, _TIMEOUT, _STALL_TIMEOUT, link=None, alike={}, error=None
-            ),
-            threads=1,
+    def __init__(self, group: dist.ProcessGroup, call: str):
+        meeting = _group.arrange(
+            group, _TIMEOUT, _STALL_TIMEOUT, link=None, alike={}, error=None, call=call
         )
+        self._workers = _core._TensorCollectives(meeting=meeting, threads=1)
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         # A daemon: Python joins other threads before it calls what is registered with atexit,
         # and this one may wait for workers that wait for this script, which has failed.
@@ -143,12 +142,13 @@ def _close_all() -> None:
         thread.join()
 
 
-def _channel(group: dist.ProcessGroup | None) -> _Channel:
+def _channel(group: dist.ProcessGroup | None, call: str) -> _Channel:
+    """The group's. call: what the user has called, which may be what makes it."""
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(_group.NO_GROUP)
     of = group if group is not None else dist.group.WORLD
     if of not in _channels:
-        _channels[of] = _Channel(of)
+        _channels[of] = _Channel(of, call)
     return _channels[of]
 
 

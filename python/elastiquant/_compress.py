@@ -6,13 +6,13 @@ import logging
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from elastiquant import _between_steps, _core, _group, _metric, _options, _state
+from elastiquant import _between_steps, _core, _group, _metric, _model, _options, _state
 from elastiquant._session import Session
 
 _log = logging.getLogger("elastiquant")
@@ -129,70 +129,109 @@ def attach(
     model: torch.nn.Module, options: Mapping[str, Any], register: Register
 ) -> Compression:
     """Does what compress() does, whose options it takes by name, and calls `register`."""
-    ddp = _uncompiled(model)
+    ddp = _model.uncompiled(model)
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(
             f"compress() takes a model wrapped in DistributedDataParallel, not "
             f"{type(ddp).__name__}: wrap it first, then compress it"
         )
     o = types.SimpleNamespace(**options)
-    names, parameters = _synchronised(ddp)
-    specs, optimizers, units, error = [], (), None, None
+    plan, alike, error = None, {}, None
     try:
-        specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)
-        _options.check_numbers(o)
-        optimizers = _metric.optimizers_of(o.optimizer)
-        units = _metric.Metric(names, parameters, optimizers, o.metric, o.exact_steps)
-        _between_steps.check(names, parameters, specs, optimizers)
-        if o.link is not None:
-            _core._check_link(o.link)
-        if o.down is not None:
-            _core.Codec(o.down)
+        plan = _checked(ddp, o)
+        alike = _alike(o, plan)
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
+    meeting = _group.arrange(
+        ddp.process_group, o.timeout, o.stall_timeout, o.link, alike, error, "compress()"
+    )
+    engine = _engine(ddp, o, plan, meeting)
+    register(engine, ddp.reducer, plan.parameters)
+    compression = Compression(engine, plan.codecs(), plan.metric, dist.get_rank())
+    if plan.remembers():
+        compression._between_steps = _between_steps.BetweenSteps(
+            engine, ddp, plan.parameters, plan.specs, o.grad_scaler, plan.optimizers
+        )
+    # Not on the inner one of a compiled model: torch.compile() would trace the hook, too.
+    model.register_forward_pre_hook(_BeforeForward(compression))
+    ddp._elastiquant = compression  # lives as long as the model at least
+    if meeting.rank == 0:
+        for spec, way in compression.exchanges.items():
+            _log.info("%s: %s of %d workers", spec, way, meeting.world_size)
+        _log.info(plan.metric.describe())
+    return compression
+
+
+class _Plan(NamedTuple):
+    """What a model and the options of compress() come to."""
+
+    names: list[str]
+    parameters: list[torch.nn.Parameter]
+    specs: list[str]
+    optimizers: tuple[torch.optim.Optimizer, ...]
+    metric: _metric.Metric
+    bucket_kib: int
+
+    def codecs(self) -> dict[str, str]:
+        return dict(zip(self.names, self.specs, strict=True))
+
+    def remembers(self) -> bool:
+        return any(_core.Codec(spec).state for spec in set(self.specs))
+
+
+def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
+    """Raises what is wrong with a worker's own arguments."""
+    named = _model.trained(ddp.module, set(getattr(ddp, "parameters_to_ignore", ())))
+    names, parameters = [name for name, _ in named], [p for _, p in named]
+    specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)
+    _options.check_numbers(o)
+    optimizers = _metric.optimizers_of(o.optimizer)
+    metric = _metric.Metric(names, parameters, optimizers, o.metric, o.exact_steps)
+    _between_steps.check(names, parameters, specs, optimizers)
+    if o.link is not None:
+        _core._check_link(o.link)
+    if o.down is not None:
+        _core.Codec(o.down)
+    bucket_kib = o.bucket_kib or 128 * ddp.process_group.size()
+    return _Plan(names, parameters, specs, optimizers, metric, bucket_kib)
+
+
+def _alike(o: types.SimpleNamespace, plan: _Plan) -> dict[str, Any]:
+    """What must be the same on all workers."""
+    alike = {f"the codec of {name!r}": spec for name, spec in plan.codecs().items()}
+    alike |= {"bucket_kib": plan.bucket_kib, "seed": o.seed, "switch": o.switch}
+    # Each worker has its own of these, so what can be compared is whether there is one.
+    alike |= {k: getattr(o, k) is not None for k in ("grad_scaler", "optimizer")}
+    alike |= {"metric": plan.metric.name, "exact_steps": o.exact_steps}
+    return alike | {"exchange": o.exchange, "down": o.down}
+
+
+def _engine(
+    ddp: DistributedDataParallel,
+    o: types.SimpleNamespace,
+    plan: _Plan,
+    meeting: _group.Meeting,
+) -> _core._DdpEngine:
     group = ddp.process_group
-    bucket_kib = o.bucket_kib or 128 * group.size()
-    alike = {f"the codec of {n!r}": s for n, s in zip(names, specs, strict=error is None)}
-    alike |= {"bucket_kib": bucket_kib, "seed": o.seed, "switch": o.switch}
-    alike |= {"grad_scaler": o.grad_scaler is not None, "optimizer": o.optimizer is not None}
-    alike |= {"metric": None if units is None else units.name, "exact_steps": o.exact_steps}
-    alike |= {"exchange": o.exchange, "down": o.down}
-    meeting = _group.arrange(group, o.timeout, o.stall_timeout, o.link, alike, error)
-    remembers = any(_core.Codec(spec).state for spec in set(specs))
-    engine = _core._DdpEngine(
+    return _core._DdpEngine(
         meeting=meeting,
         parameters=[
             (name, p.shape, spec)
-            for name, p, spec in zip(names, parameters, specs, strict=True)
+            for name, p, spec in zip(plan.names, plan.parameters, plan.specs, strict=True)
         ],
-        bucket_elements=bucket_kib * 256,
+        bucket_elements=plan.bucket_kib * 256,
         seed=o.seed,
         threads=o.threads,
         measure_every=o.measure_every,
         all_reduce_by=group if o.switch and o.link is None else None,
         shares_link=dist.get_backend(group) in ("gloo", "mpi"),
-        has_uncompressed=units.name == "adam",
-        may_discard=remembers and _between_steps.may_discard(ddp),
+        has_uncompressed=plan.metric.name == "adam",
+        may_discard=plan.remembers() and _between_steps.may_discard(ddp),
         exchange=o.exchange,
         down={} if o.down is None else {_core.Codec(o.codec).spec: _core.Codec(o.down).spec},
         on_notice=_log.warning,
         step_seconds=STEP_SECONDS,
     )
-    register(engine, ddp.reducer, parameters)
-    codecs = dict(zip(names, specs, strict=True))
-    compression = Compression(engine, codecs, units, dist.get_rank())
-    if remembers:
-        compression._between_steps = _between_steps.BetweenSteps(
-            engine, ddp, parameters, specs, o.grad_scaler, optimizers
-        )
-    # Not on the inner one of a compiled model: torch.compile() would trace the hook, too.
-    model.register_forward_pre_hook(_BeforeForward(compression))
-    ddp._elastiquant = compression  # lives as long as the model at least
-    if group.rank() == 0:
-        for spec, way in compression.exchanges.items():
-            _log.info("%s: %s of %d workers", spec, way, group.size())
-        _log.info(units.describe())
-    return compression
 
 
 class Compression(Session):
@@ -315,20 +354,3 @@ class _BeforeForward:
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return _BeforeForward, ()
-
-
-def _uncompiled(model: torch.nn.Module) -> torch.nn.Module:
-    """The model that torch.compile() has wrapped, or the model itself."""
-    return getattr(model, "_orig_mod", model)
-
-
-def _synchronised(
-    model: DistributedDataParallel,
-) -> tuple[list[str], list[torch.nn.Parameter]]:
-    ignored = set(getattr(model, "parameters_to_ignore", ()))
-    named = [
-        (name.replace("_orig_mod.", ""), parameter)  # of compiled modules within
-        for name, parameter in model.module.named_parameters()
-        if parameter.requires_grad and name not in ignored
-    ]
-    return [name for name, _ in named], [parameter for _, parameter in named]

@@ -70,7 +70,7 @@ def arrange(
     link: str | None,
     alike: Mapping[str, Any],
     error: Exception | None,
-    call: str = "compress()",
+    call: str,
 ) -> Meeting:
     """Collective: rank 0 of the group opens a store and tells the others where.
 
@@ -121,7 +121,7 @@ def _check_alike(said: list[tuple[dict[str, Any], str | None]], call: str) -> No
     """Raises RuntimeError, in the same words on all workers."""
     for worker, (_, why) in enumerate(said):
         if why is not None:
-            raise RuntimeError(f"worker {worker} cannot compress its model: {why}")
+            raise RuntimeError(f"worker {worker} cannot call {call}: {why}")
     first, _ = said[0]
     for worker, (theirs, _) in enumerate(said):
         for name in first | theirs:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 import torch.distributed as dist
 
-from elastiquant._compress import _uncompiled
+
+def uncompiled(model: torch.nn.Module) -> torch.nn.Module:
+    """The model that torch.compile() has wrapped, or the model itself."""
+    return getattr(model, "_orig_mod", model)
 
 
 def inner_module(model: torch.nn.Module) -> torch.nn.Module:
     """The module that the user wrote, within what compiles it and within DDP."""
-    module = _uncompiled(model)
+    module = uncompiled(model)
     if isinstance(module, torch.nn.parallel.DistributedDataParallel):
         return module.module
     return module
 
 
-def trained(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
-    """The parameters that are trained, with their names as they were before compiling."""
+def trained(
+    module: torch.nn.Module, ignored: Collection[str] = ()
+) -> list[tuple[str, torch.nn.Parameter]]:
+    """The parameters that are trained, with their names as they were before compiling.
+    `ignored` are left out, by the names that they have in the module."""
     return [
         (name.replace("_orig_mod.", ""), p)
         for name, p in module.named_parameters()
-        if p.requires_grad
+        if p.requires_grad and name not in ignored
     ]
 
 

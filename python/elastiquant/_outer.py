@@ -20,6 +20,15 @@ class Outer:
         self._parameters = parameters
         self.optimizer = optimizer
 
+    def settings(self) -> tuple[str, list[dict[str, Any]]]:
+        """Its class, and by what it moves each group of parameters, to be compared with those
+        of other workers."""
+        groups = [
+            {k: plain for k, v in group.items() if (plain := _plain(v)) is not None}
+            for group in self.optimizer.param_groups
+        ]
+        return type(self.optimizer).__name__, groups
+
     def move(
         self, anchor: list[torch.Tensor], members: Sequence[int], means: Sequence[torch.Tensor]
     ) -> None:
@@ -79,3 +88,13 @@ class Outer:
                         f"{tuple(parameters[number].shape)}"
                     )
         return ""
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, words and tuples of them, wherever they lie; None for what has no equal on
+    another worker."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, int | float | str) else None

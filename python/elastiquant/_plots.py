@@ -28,9 +28,8 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
 def _bytes(records: Sequence[Record]):
     last = records[-1].stats
     sent, alike = last.bytes_up / 1e6, last.fp32_bytes_up / 1e6
-    title = (
-        f"{sent:.3g} MB sent where fp32 sends {alike:.3g} MB, {last.ratio:.3g} times as much"
-    )
+    times = f"{last.fp32_ratio:.3g} times as much"
+    title = f"{sent:.3g} MB sent where fp32 sends {alike:.3g} MB, {times}"
     figure, (axis,) = plot.figure(title, "what this worker has sent, headers included")
     steps = [record.step for record in records]
     colours = plot.colours(2, baseline=1)

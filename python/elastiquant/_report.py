@@ -58,7 +58,7 @@ def _table(last: Record) -> str:
     rows = [
         ("steps", f"{stats.steps}, and {stats.skipped} skipped"),
         ("sent as fp32, which was faster", f"{stats.fp32_steps} steps"),
-        ("sent", f"{stats.bytes_up / 1e6:.3g} MB, {stats.ratio:.3g} times less than fp32"),
+        ("sent", f"{stats.bytes_up / 1e6:.3g} MB, {stats.fp32_ratio:.3g} times less than fp32"),
         ("received", f"{stats.bytes_down / 1e6:.3g} MB"),
         ("bits per value", _figure(stats.bits_per_coordinate)),
         ("nmse", _figure(stats.nmse)),

@@ -20,6 +20,8 @@ from elastiquant._session import Rounds
 
 _log = logging.getLogger("elastiquant")
 
+_Named = list[tuple[str, torch.nn.Parameter]]
+
 
 class DiLoCo(Rounds):
     """Lets workers train alone, and averages what came of it every so many steps.
@@ -108,51 +110,28 @@ class DiLoCo(Rounds):
         down: str | None = None,
     ):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
+        if eager and delay == 0:
+            o.delay = every
         module = _model.inner_module(model)
         named = _model.trained(module)
         self._names = [name for name, _ in named]
         self._parameters = [p for _, p in named]
-        if eager and delay == 0:
-            delay = every
+        alike: dict[str, Any] = {}
         error: Exception | None = None
         try:
-            _rounds_options.check(o, delay, dict(named), type(self).__name__)
-            self._schedule = _core._RoundSchedule(every=every, fragments=fragments, delay=delay)
-            optimizer = outer if outer is not None else self._default_outer()
-            _rounds_options.check_outer(optimizer, inner, self._parameters)
-            self._outer = Outer(self._parameters, optimizer)
+            self._schedule, self._outer = self._checked(o, named)
+            alike = _alike(o, named, self._outer)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
-        alike = {k: getattr(o, k) for k in ("every", "codec", "exact", "fragments", "mix")}
-        alike |= {k: getattr(o, k) for k in ("eager", "on_loss", "seed", "exchange", "down")}
-        alike |= {"bucket_kib": bucket_kib}
-        alike |= {"delay": delay}
-        alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
         self._buffers = Buffers(module)
-        weights: list[Any] = [float(weight)] * meeting.world_size
+        weights = _weights(o, meeting)
         if meeting.world_size > 1:
-            dist.all_gather_object(weights, float(weight), group=group)
             _model.start_alike(module, group)
+        engine = _engine(o, named, self._buffers.size, meeting, weights)
         self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
-        engine = _core._FragmentEngine(
-            meeting=meeting,
-            parameters=[(n, p.shape) for n, p in named],
-            fragments=[i % fragments for i in range(len(named))],
-            scalars=self._buffers.size,
-            codec=codec,
-            exact=exact,
-            exchange=exchange,
-            down=down or "",
-            bucket_elements=(bucket_kib or 128 * meeting.world_size) * 256,
-            seed=seed,
-            threads=threads,
-            measure_every=measure_every,
-            weights=[] if len(set(weights)) == 1 else weights,
-            goes_on=on_loss == "go-on",
-        )
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
         anchor = [p.detach().clone() for p in self._parameters]
@@ -167,6 +146,16 @@ class DiLoCo(Rounds):
         )
         self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
         self._open(engine)
+
+    def _checked(
+        self, o: types.SimpleNamespace, named: _Named
+    ) -> tuple[_core._RoundSchedule, Outer]:
+        """Raises what is wrong with a worker's own arguments."""
+        _rounds_options.check(o, dict(named), type(self).__name__)
+        schedule = _core._RoundSchedule(every=o.every, fragments=o.fragments, delay=o.delay)
+        optimizer = o.outer if o.outer is not None else self._default_outer()
+        _rounds_options.check_outer(optimizer, o.inner, self._parameters)
+        return schedule, Outer(self._parameters, optimizer)
 
     def _default_outer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self._parameters, lr=0.7, momentum=0.9, nesterov=True)
@@ -328,6 +317,48 @@ class DiLoCo(Rounds):
         except (RuntimeError, ValueError):
             pass  # another worker was lost, or this is closed: nobody waits for the mean
         super()._close(farewell, error)
+
+
+def _alike(o: types.SimpleNamespace, named: _Named, outer: Outer) -> dict[str, Any]:
+    """What must be the same on all workers."""
+    same = ("every", "codec", "exact", "fragments", "mix", "eager", "on_loss", "seed")
+    same += ("exchange", "down", "bucket_kib", "delay")
+    alike: dict[str, Any] = {k: getattr(o, k) for k in same}
+    alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
+    return alike | {"the outer optimiser": outer.settings()}
+
+
+def _weights(o: types.SimpleNamespace, meeting: _group.Meeting) -> list[float]:
+    """Collective: what each worker counts for."""
+    weights = [float(o.weight)] * meeting.world_size
+    if meeting.world_size > 1:
+        dist.all_gather_object(weights, float(o.weight), group=o.group)
+    return weights
+
+
+def _engine(
+    o: types.SimpleNamespace,
+    named: _Named,
+    scalars: int,
+    meeting: _group.Meeting,
+    weights: list[float],
+) -> _core._FragmentEngine:
+    return _core._FragmentEngine(
+        meeting=meeting,
+        parameters=[(n, p.shape) for n, p in named],
+        fragments=[i % o.fragments for i in range(len(named))],
+        scalars=scalars,
+        codec=o.codec,
+        exact=o.exact,
+        exchange=o.exchange,
+        down=o.down or "",
+        bucket_elements=(o.bucket_kib or 128 * meeting.world_size) * 256,
+        seed=o.seed,
+        threads=o.threads,
+        measure_every=o.measure_every,
+        weights=[] if len(set(weights)) == 1 else weights,
+        goes_on=o.on_loss == "go-on",
+    )
 
 
 class LocalSGD(DiLoCo):

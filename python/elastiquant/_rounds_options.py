@@ -13,20 +13,19 @@ from elastiquant import _core, _model, _options
 
 def check(
     o: types.SimpleNamespace,
-    delay: int,
     parameters: Mapping[str, torch.nn.Parameter],
     kind: str,
 ) -> None:
     """Raises TypeError for parameters, and ValueError for options, that cannot be.
 
-    o: the options of DiLoCo; delay: that of its schedule; parameters: those to train, by name;
-    kind: the class, for messages.
+    o: the options of DiLoCo, with the delay of its schedule; parameters: those to train, by
+    name; kind: the class, for messages.
     """
     _model.check_parameters(list(parameters.items()), kind)
     _options.check_numbers(o)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     _options.check_on_loss(o.on_loss)
-    if o.on_loss == "go-on" and (o.eager or delay > 0):
+    if o.on_loss == "go-on" and (o.eager or o.delay > 0):
         raise ValueError(
             "on_loss='go-on' needs delay=0 and no eager: what travels while workers train "
             "would be lost with a worker"
@@ -44,11 +43,11 @@ def check(
             f"fragments is {o.fragments}; with {len(parameters)} parameters it can "
             f"be from 1 to {min(64, len(parameters))}"
         )
-    if o.eager and (o.fragments != 1 or o.mix != 0 or delay != o.every):
+    if o.eager and (o.fragments != 1 or o.mix != 0 or o.delay != o.every):
         raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
-    if not o.eager and delay > o.every // o.fragments:
+    if not o.eager and o.delay > o.every // o.fragments:
         raise ValueError(
-            f"delay is {delay}; it can be at most every / fragments, {o.every // o.fragments}"
+            f"delay is {o.delay}; it can be at most every / fragments, {o.every // o.fragments}"
         )
 
 

@@ -32,7 +32,8 @@ class Session:
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker. A step is a mean that it had a part in: of
         gradients, of a fragment's work, or with its neighbours. What the bytes are compared
-        with is an all-reduce of fp32 in its place."""
+        with is an all-reduce in its place: fp32_bytes_up and fp32_ratio are of one in fp32,
+        `ratio` is of one in the gradients' own types."""
         return Stats(**self._engine.stats())
 
     def reset_stats(self) -> None:

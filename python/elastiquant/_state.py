@@ -37,7 +37,7 @@ def unpack(state: Mapping[str, Any], rank: int) -> dict[str, bytes]:
     }
     if not sections:
         found = sorted({key.split("/")[0] for key in state if key.startswith("rank")})
-        of = f"it is of {', '.join(found)}" if found else "it is no state of compress()"
+        of = f"it is of {', '.join(found)}" if found else "it is no state of elastiquant"
         raise _core.CorruptFrameError(
             f"the state has nothing of rank {rank}, which this worker is: {of}. Every worker "
             "loads what it has saved itself"

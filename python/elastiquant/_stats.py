@@ -52,6 +52,12 @@ class Stats:
         return without_us / self.bytes_up if self.bytes_up else 1.0
 
     @property
+    def fp32_ratio(self) -> float:
+        """How many times fewer bytes were sent than by an all-reduce of fp32, whatever the
+        gradients' own types are; 1 before the first step."""
+        return self.fp32_bytes_up / self.bytes_up if self.bytes_up else 1.0
+
+    @property
     def bits_per_coordinate(self) -> float:
         """Bits sent for each 32 of fp32, headers included."""
         return 32 * self.bytes_up / self.fp32_bytes_up if self.bytes_up else 32.0

@@ -80,7 +80,8 @@ Result<double> ContractionOf(const GossipOptions& options) {
   const double first = ErrorOf(nodes, options.elements);
   for (int round = 0; round < kRounds; ++round) EQ_RETURN_IF_ERROR(RunRound(nodes, still));
   const double last = ErrorOf(nodes, options.elements);
-  if (!(first > 0) || !std::isfinite(last)) return first > 0 ? last : 0;
+  if (!(first > 0)) return 0;
+  if (!std::isfinite(last)) return HUGE_VAL;
   return std::pow(std::max(last, 0.0) / first, 1.0 / kRounds);
 }
 

@@ -110,12 +110,17 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   for (const std::string& complaint : complaints) progress->Note("warning: " + complaint);
 
   EQ_ASSIGN_OR_RETURN(const json saved, ProgressOf(loaded->contents));
-  const json& before = saved.at("fingerprint");
-  if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
-  const json now = Fingerprint(options, world_size, state->init);
-  EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
+  try {
+    const json& before = saved.at("fingerprint");
+    if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
+    const json now = Fingerprint(options, world_size, state->init);
+    EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
+    TakeUp(saved, state);
+  } catch (const json::exception& error) {
+    return CorruptData("the checkpoint in " + options.out + " lacks a part of its progress: " +
+                       error.what());
+  }
   EQ_RETURN_IF_ERROR(replica->Load(loaded->contents));
-  TakeUp(saved, state);
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,
                              complaints.empty() ? "" : ", from the checkpoint before"));
   return Status::Ok();

@@ -120,26 +120,28 @@ Status TrainingRun::CheckReplicas() {
                                    " differ from the others': replicas must be identical"));
 }
 
-// Collective: adds what the runner has counted since the last call to the run's counts.
+// Collective: adds what the runner has counted since the last call to the run's counts. Workers
+// tell their uploads of the whole run, so that it changes nothing if some of them, which have
+// lost a worker meanwhile, tell them again.
 Status TrainingRun::ShareCounts() {
+  state_.uploads.resize(static_cast<size_t>(workers_));
+  const auto of_run = [&](int rank) -> uint64_t& {
+    const auto r = static_cast<size_t>(rank);
+    return state_.uploads[crew_ ? static_cast<size_t>(group_[r]) : r];
+  };
   const Runner::Counts now = runner_->counts();
-  EQ_ASSIGN_OR_RETURN(const auto uploads, comm_.AllGather(now.uploads - counted_.uploads));
+  const uint64_t mine = of_run(comm_.rank()) + now.uploads - counted_.uploads;
+  EQ_ASSIGN_OR_RETURN(const auto uploads, comm_.AllGather(mine));
   state_.rounds += now.rounds - counted_.rounds;
   counted_ = now;
-  state_.uploads.resize(static_cast<size_t>(workers_));
-  for (size_t r = 0; r < uploads.size(); ++r) {
-    state_.uploads[crew_ ? static_cast<size_t>(group_[r]) : r] += uploads[r];
-  }
+  for (int r = 0; r < comm_.world_size(); ++r) of_run(r) = uploads[static_cast<size_t>(r)];
   return {};
 }
 
 // Collective, while the shared model is shown.
 Status TrainingRun::Summarise() {
   EQ_RETURN_IF_ERROR(ShareCounts());
-  RunFacts facts = Facts();
-  facts.rounds = state_.rounds;
-  facts.uploads = state_.uploads;
-  return is_first() ? WriteSummary(options_, info_, facts, state_.record) : Status::Ok();
+  return is_first() ? WriteSummary(options_, info_, Facts(), state_.record) : Status::Ok();
 }
 
 RunFacts TrainingRun::Facts() const {
@@ -150,8 +152,8 @@ RunFacts TrainingRun::Facts() const {
           .replicas_identical = replicas_identical_,
           .weights_hash = replica_->Hash(),
           .init = state_.init,
-          .rounds = 0,
-          .uploads = {},
+          .rounds = state_.rounds,
+          .uploads = state_.uploads,
           .policy = runner_->Policy(),
           .samples = runner_->Samples(),
           .network = runner_->Network(),

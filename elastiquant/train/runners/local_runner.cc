@@ -196,7 +196,7 @@ Result<StepOutcome> LocalRunner::Act() {
   while (const std::optional<RoundTask> task = course_->Next()) {
     const size_t f = task->fragment;
     if (task->kind == Kind::kSend) {
-      machine_->Send(f, Place());
+      task->again ? machine_->SendAgain(f, Place()) : machine_->Send(f, Place());
       EQ_RETURN_IF_ERROR(BeginRound());
       EQ_RETURN_IF_ERROR(fragments_->Begin(f, static_cast<uint64_t>(task->round)));
       ++rounds_;

@@ -106,7 +106,7 @@ def refuse_another_state(spec: str, state: dict) -> None:
     renamed = {k.replace(f"rank{1 - rank}/", f"rank{rank}/"): v for k, v in other.items()}
     refused(renamed, f"saved by worker {1 - rank}, and this is worker {rank}")
     refused(state, "the codec of '0.weight' was", "bf16|ef")
-    refused({"step": 3}, "no state of compress()")
+    refused({"step": 3}, "no state of elastiquant")
     fewer = {k: v for k, v in state.items() if not k.endswith("0.weight")}
     if fewer != state:
         refused(fewer, "0.weight is missing")

@@ -65,8 +65,9 @@ class StatsTest(unittest.TestCase):
         self.assertEqual(STATS.nmse, 0.125)
         half = dataclasses.replace(STATS, uncompressed_bytes_up=200_000_000)
         self.assertEqual((half.ratio, half.bits_per_coordinate), (8.0, 2.0), "bf16 has less")
+        self.assertEqual(half.fp32_ratio, 16.0)
         nothing = dataclasses.replace(STATS, bytes_up=0, squared_norm=0.0)
-        self.assertEqual((nothing.ratio, nothing.nmse), (1.0, 0.0))
+        self.assertEqual((nothing.ratio, nothing.fp32_ratio, nothing.nmse), (1.0, 1.0, 0.0))
 
     def test_sums_itself_up(self):
         line = STATS.summary()
@@ -187,6 +188,23 @@ class ReportTest(unittest.TestCase):
         )
         # The exact layer and the one without a measurement are not drawn.
         self.assertIn("No layer of 2 errs", (folder / "layers.svg").read_text())
+
+    def test_compares_gradients_of_half_the_width_with_fp32_too(self):
+        self.write(
+            dataclasses.replace(
+                record,
+                stats=dataclasses.replace(
+                    record.stats, uncompressed_bytes_up=record.stats.fp32_bytes_up // 2
+                ),
+            )
+            for record in records()
+        )
+        made = elastiquant.report(self.path)
+        self.assertIn("| sent | 0.005 MB, 16 times less than fp32 |", made.table)
+        title = "0.005 MB sent where fp32 sends 0.08 MB, 16 times as much"
+        self.assertIn(
+            title, self.path.with_name("run_report").joinpath("bytes.svg").read_text()
+        )
 
     def test_names_a_layer_above_its_bound(self):
         wrong = dataclasses.replace(LAYERS[1], nmse=9.0, verdict="exceeded")
