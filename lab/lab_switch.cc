@@ -1,8 +1,8 @@
 // An Ethernet switch whose ports are slow, far away or share the air, as the kernel's netem and
 // radios would have it, which not every kernel has. lab/netns.py runs it in place of a bridge.
 //
-//   lab_switch [--air RATE] [--link RATE ...] [--delay US] [--jitter US] [--loss PPM] PORT
-//   PORT...
+//   lab_switch [--air RATE] [--link RATE ...] [--delay US] [--jitter US] [--loss PPM]
+//              PORT PORT...
 //
 // A frame waits for its port's link, or for the air, which it has for itself while it is sent
 // (medium.h); is held back for DELAY to DELAY + JITTER microseconds, but never overtakes

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/analyze_input.h"
 #include "elastiquant/cli/codec_analysis.h"
 #include "elastiquant/cli/codec_bench.h"
@@ -173,7 +174,7 @@ Json ToJson(const Row& row) {
   }
   const Analysis& a = *row.analysis;
   json["bits_per_coordinate"] = a.bits_per_coordinate;
-  json["entropy"] = a.entropy ? Json(*a.entropy) : Json(nullptr);
+  json["entropy"] = NumberOrNull(a.entropy);
   json["nmse"] = a.nmse;
   json["nmse_standard_error"] = a.nmse_standard_error;
   json["bias_z"] = a.bias_z;
@@ -196,10 +197,7 @@ Json ToJson(const AnalyzeInput& input, const std::vector<Row>& rows) {
 
 // What `--plot STEM` draws, beside its pictures.
 Status Plot(const AnalyzeOptions& options, const std::string& report) {
-  const std::string file = options.plot + ".json";
-  EQ_RETURN_IF_ERROR(WriteFile(file, {AsBytes(std::span<const char>(report))}));
-  std::fflush(stdout);
-  return RunPythonPackage("elastiquant_rates", options.python, {file, "--out", options.plot});
+  return DrawReport("elastiquant_rates", options.python, report, options.plot);
 }
 
 Status Run(const AnalyzeOptions& options) {

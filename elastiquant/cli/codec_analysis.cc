@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
+#include "elastiquant/base/median.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/cli/median.h"
 #include "elastiquant/codec/spec.h"
 
 namespace elastiquant::cli {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/base/workspace.h"
@@ -33,9 +32,8 @@ struct Analysis {
   double cosine = 0;               // mean of <Q_t, v> / (|Q_t| |v|)
   // The larger of two tests of E e = 0, each a normal number if it holds:
   //  along v: Student's t of the mean of <e_t, v> / |v|^2, turned into the normal number that
-  //  is
-  //    exceeded as often (Wallace 1959). Its standard error is taken for at least 2^-23, since
-  //    what is decoded is rounded to fp32;
+  //    is exceeded as often (Wallace 1959). Its standard error is taken for at least 2^-23,
+  //    since what is decoded is rounded to fp32;
   //  in any direction: the sum of <e_s, e_t> over all s < t, over the root of the sum of its
   //    terms' squares, which are uncorrelated; sqrt(T(T-1)/2) at most. Longer vectors are
   //    folded to 32768 places with random signs first.

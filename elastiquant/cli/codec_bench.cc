@@ -6,9 +6,9 @@
 #include <functional>
 #include <numbers>
 
+#include "elastiquant/base/median.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
-#include "elastiquant/cli/median.h"
 
 namespace elastiquant::cli {
 namespace {

@@ -1,7 +1,6 @@
 #include "elastiquant/cli/codec_catalogue.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "elastiquant/base/random.h"

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/codec_bench.h"
 #include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
@@ -59,8 +60,7 @@ nlohmann::ordered_json ToJson(const ListedCodec& codec) {
   } else {
     json["omega"] = BoundsJson(facts, false);
   }
-  json["nominal_bits"] = facts.nominal_bits ? nlohmann::ordered_json(*facts.nominal_bits)
-                                            : nlohmann::ordered_json(nullptr);
+  json["nominal_bits"] = NumberOrNull(facts.nominal_bits);
   json["worst_case_bits"] = facts.worst_case_bits;
   json["elements"] = kFactsElements;
   json["collective"] = ExchangeName(facts.exchange);

@@ -44,7 +44,7 @@ Command MakeBenchCommand(CLI::App& program);
 Command MakeCodecsCommand(CLI::App& program);
 Command MakeDataCommand(CLI::App& program);
 Command MakeDecodeCommand(CLI::App& program);
-Command MakeDevicesCommand(CLI::App& program);  // needs libtorch
+Command MakeDevicesCommand(CLI::App& program);
 Command MakeEncodeCommand(CLI::App& program);
 Command MakeModelsCommand(CLI::App& program);
 Command MakeGraphCommand(CLI::App& program);
@@ -52,6 +52,6 @@ Command MakeRatiosCommand(CLI::App& program);
 Command MakeReportCommand(CLI::App& program);
 Command MakeTestbedCommand(CLI::App& program);
 Command MakeTheoryCommand(CLI::App& program);
-Command MakeTrainCommand(CLI::App& program);  // needs libtorch
+Command MakeTrainCommand(CLI::App& program);
 
 }  // namespace elastiquant::cli

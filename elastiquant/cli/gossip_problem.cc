@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/cli/logistic_problem.h"

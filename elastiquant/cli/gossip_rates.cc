@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/gossip_problem.h"
 #include "elastiquant/cli/gossip_workers.h"
 #include "elastiquant/cli/pair_rates.h"
@@ -137,13 +138,13 @@ Result<Json> RowOf(const Contestant& contestant, const GossipRateOptions& o,
   EQ_ASSIGN_OR_RETURN(const GossipMeasured measured, Run(problem, options));
   const GossipProblem::Outcome outcome = problem.Predict(gossip, measured.end);
   row["rate"] = outcome.rate;
-  row["measured_rate"] = OrNull(measured.rate);
+  row["measured_rate"] = NumberOrNull(measured.rate);
   row["left"] = std::isfinite(outcome.left) ? Json(outcome.left) : Json(nullptr);
-  row["measured_left"] = OrNull(measured.left);
+  row["measured_left"] = NumberOrNull(measured.left);
   if (o.codec.empty()) return row;
   options.codec = o.codec;
   EQ_ASSIGN_OR_RETURN(const GossipMeasured coded, Run(problem, options));
-  row["codec_rate"] = OrNull(coded.rate);
+  row["codec_rate"] = NumberOrNull(coded.rate);
   return row;
 }
 

@@ -38,6 +38,4 @@ struct GossipMeasured {
   std::vector<double> end = {};  // all weights, or none if they went out of range
 };
 
-nlohmann::ordered_json OrNull(const std::optional<double>& value);
-
 }  // namespace elastiquant::cli

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/protocol/gossip/step_search.h"
@@ -66,14 +66,10 @@ Result<ordered_json> StepsOf(const GraphOptions& o, const std::shared_ptr<const 
   ordered_json trials = ordered_json::array();
   for (const StepTrial& trial : search.trials) {
     // JSON has no infinity, which stands for weights that could not be encoded any more.
-    trials.push_back(
-        {{"step", trial.step},
-         {"contraction", std::isfinite(trial.contraction) ? ordered_json(trial.contraction)
-                                                          : ordered_json(nullptr)}});
+    trials.push_back({{"step", trial.step}, {"contraction", NumberOrNull(trial.contraction)}});
   }
   ordered_json steps = {{"codec", o.codec}, {"best", search.best}, {"trials", trials}};
-  const std::optional<double> theory = TheoryStep(*codec, graph->Factors());
-  steps["theory"] = theory ? ordered_json(*theory) : ordered_json(nullptr);
+  steps["theory"] = NumberOrNull(TheoryStep(*codec, graph->Factors()));
   return steps;
 }
 

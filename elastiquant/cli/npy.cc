@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <array>
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <limits>

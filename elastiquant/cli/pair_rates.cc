@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/cli/gossip_workers.h"
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -90,9 +91,9 @@ Result<Json> PairRates(const std::shared_ptr<const Graph>& graph, const GossipPr
   const GossipProblem::Outcome outcome = problem.Predict(pairs);
   EQ_ASSIGN_OR_RETURN(const GossipMeasured measured, RunPairs(problem, options));
   row["rate"] = outcome.rate;
-  row["measured_rate"] = OrNull(measured.rate);
+  row["measured_rate"] = NumberOrNull(measured.rate);
   row["left"] = outcome.left;
-  row["measured_left"] = OrNull(measured.left);
+  row["measured_left"] = NumberOrNull(measured.left);
   return row;
 }
 

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <system_error>
+
+#include "elastiquant/cli/file.h"
 
 namespace elastiquant::cli {
 namespace {
@@ -70,6 +74,14 @@ Status RunPythonPackage(const std::string& package, const std::string& python,
   std::vector<std::string> words = {FindPython(python), std::move(folder)};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return Exec(words);
+}
+
+Status DrawReport(const std::string& package, const std::string& python,
+                  const std::string& report, const std::string& stem) {
+  const std::string file = stem + ".json";
+  EQ_RETURN_IF_ERROR(WriteFile(file, {AsBytes(std::span<const char>(report))}));
+  std::fflush(stdout);
+  return RunPythonPackage(package, python, {file, "--out", stem});
 }
 
 }  // namespace elastiquant::cli

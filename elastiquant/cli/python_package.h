@@ -22,4 +22,9 @@ void AddPythonOption(CLI::App* app, const std::string& what_for, std::string* py
 Status RunPythonPackage(const std::string& package, const std::string& python,
                         const std::vector<std::string>& arguments);
 
+// Writes `report`, which is JSON, to STEM.json, and becomes the package that draws it beside
+// that.
+Status DrawReport(const std::string& package, const std::string& python,
+                  const std::string& report, const std::string& stem);
+
 }  // namespace elastiquant::cli

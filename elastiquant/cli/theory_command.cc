@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/gossip_rates.h"
@@ -55,8 +56,6 @@ Result<Prediction> Predict(const TheoryOptions& options, const std::string& spec
   prediction.best.resize(std::min(prediction.best.size(), kShownSettings));
   return prediction;
 }
-
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json ToJson(const std::optional<RatioChoice>& choice) {
   if (!choice) return nullptr;
@@ -110,8 +109,8 @@ Json ToJson(const TheoryReport& r) {
                {"nonzeros_bound", r.nonzeros},
                {"code_length_bound_bits", r.code_length_bits},
                {"fixed_width_bits", r.fixed_bits},
-               {"published_code_length_bits", OrNull(r.published_code_length)},
-               {"explicit_code_length_bits", OrNull(r.explicit_code_length)}};
+               {"published_code_length_bits", NumberOrNull(r.published_code_length)},
+               {"explicit_code_length_bits", NumberOrNull(r.explicit_code_length)}};
   if (r.minimax) {
     json["minimax"] = {{"worst_case", r.minimax->variance},
                        {"levels", ToJson(r.minimax->levels)}};
@@ -234,36 +233,21 @@ std::string Stem(const std::string& plot) {
 Status Plot(const TheoryOptions& options, Json report) {
   EQ_ASSIGN_OR_RETURN(const std::vector<Curve> curves, MakeCurves(options.setting));
   report["curves"] = ToJson(curves);
-  const std::string stem = Stem(options.plot), text = report.dump(2) + "\n";
-  const std::string file = stem + ".json";
-  EQ_RETURN_IF_ERROR(WriteFile(file, {AsBytes(std::span<const char>(text))}));
-  std::fflush(stdout);
-  return RunPythonPackage("elastiquant_theory", options.python, {file, "--out", stem});
+  return DrawReport("elastiquant_theory", options.python, report.dump(2) + "\n",
+                    Stem(options.plot));
 }
 
-Status RunGossip(const TheoryOptions& options) {
-  EQ_ASSIGN_OR_RETURN(const Json rates, GossipRates(options.gossip));
-  if (options.json) {
-    fmt::print("{}\n", rates.dump(2));
-  } else {
-    PrintGossipRates(rates);
-  }
-  return {};
-}
-
-Status RunUploads(const TheoryOptions& options) {
-  EQ_ASSIGN_OR_RETURN(const Json found, LazyUploads(options.lazy));
-  if (options.json) {
-    fmt::print("{}\n", found.dump(2));
-  } else {
-    PrintLazyUploads(found);
-  }
+Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {
+  if (!found.ok()) return found.status();
+  json ? fmt::print("{}\n", found->dump(2)) : print(*found);
   return {};
 }
 
 Status Run(const TheoryOptions& options) {
-  if (options.uploads) return RunUploads(options);
-  if (!options.gossip.graph.empty()) return RunGossip(options);
+  if (options.uploads) return Show(LazyUploads(options.lazy), options.json, PrintLazyUploads);
+  if (!options.gossip.graph.empty()) {
+    return Show(GossipRates(options.gossip), options.json, PrintGossipRates);
+  }
   EQ_ASSIGN_OR_RETURN(const TheoryReport report, MakeTheoryReport(options.setting));
   Json json = ToJson(report);
   std::optional<Prediction> prediction;

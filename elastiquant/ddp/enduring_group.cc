@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -37,7 +36,7 @@ std::vector<int> EnduringGroup::lost() const {
 }
 
 // A worker that leaves before the others may say so to its neighbours before its group breaks.
-bool EnduringGroup::WaitsForBreak() const {
+bool EnduringGroup::AwaitBreak() const {
   const auto end = std::chrono::steady_clock::now() + patience_;
   while (!crew_->is_broken() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kLook);
@@ -50,7 +49,7 @@ Status EnduringGroup::Persist(const Ties& ties, const std::function<Status()>& a
     Status status = crew_ ? crew_->Check() : Status();
     if (status.ok()) status = act();
     const bool may_go_on = crew_ != nullptr && status.code() == StatusCode::kUnavailable;
-    if (!may_go_on || !WaitsForBreak()) return status;
+    if (!may_go_on || !AwaitBreak()) return status;
     EQ_RETURN_IF_ERROR(Regroup(ties));
   }
 }

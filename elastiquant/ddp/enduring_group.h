@@ -50,7 +50,7 @@ class EnduringGroup {
 
  private:
   EnduringGroup() = default;
-  bool WaitsForBreak() const;
+  bool AwaitBreak() const;
   Status Regroup(const Ties& ties);
   Status CatchUp();
 

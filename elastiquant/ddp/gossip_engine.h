@@ -12,7 +12,6 @@
 
 #include "elastiquant/ddp/ddp_stats.h"
 #include "elastiquant/ddp/enduring_group.h"
-#include "elastiquant/layers/codec_memory.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"

@@ -4,14 +4,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "elastiquant/base/median.h"
+
 namespace elastiquant {
 namespace {
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::string Seconds(double seconds) {
   char text[32];

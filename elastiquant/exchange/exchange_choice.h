@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/codec/codec.h"
@@ -46,6 +47,11 @@ struct ExchangeChoice {
 Result<ExchangeChoice> ChooseExchange(std::shared_ptr<const Codec> codec,
                                       std::shared_ptr<const Codec> down, std::string_view asked,
                                       int world_size);
+
+// Returns the exchange that the codec asks for.
+inline ExchangeChoice AsItAsks(std::shared_ptr<const Codec> codec) {
+  return {.codec = std::move(codec), .down = nullptr, .exchange = {}};
+}
 
 // Fails with InvalidArgument if messages of the codec cannot go this way.
 Status CheckExchange(const Codec& codec, const Codec* down, Exchange way, int world_size);

@@ -1,7 +1,6 @@
 #include "elastiquant/layers/agreement.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace elastiquant {

@@ -7,21 +7,11 @@
 #include <map>
 #include <utility>
 
+#include "elastiquant/base/split.h"
 #include "elastiquant/codec/message_shape.h"
 
 namespace elastiquant {
 namespace {
-
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  while (begin <= text.size()) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 bool Matches(const std::string& pattern, const ParameterShape& parameter) {
   if (pattern == "1d") return parameter.dimensions <= 1;
@@ -32,7 +22,8 @@ Result<std::vector<bool>> ChooseExact(std::span<const ParameterShape> parameters
                                       const std::string& policy) {
   std::vector<bool> exact(parameters.size(), false);
   if (policy == "none") return exact;
-  for (const std::string& pattern : SplitAtCommas(policy)) {
+  for (const std::string_view part : SplitAt(policy, ',')) {
+    const std::string pattern(part);
     bool any = pattern == "1d";  // a model without biases and norms is no mistake
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (!Matches(pattern, parameters[i])) continue;

@@ -163,7 +163,8 @@ void Certificate::Add(const MeasuredMessage& m) {
 
 Status Certificate::Gather(Communicator* comm) {
   const std::lock_guard lock(mutex_);
-  // Nothing is moved before all has come, so that it can be gathered again without a lost worker.
+  // Nothing is moved before all has come, so that it can be gathered again without a lost
+  // worker.
   std::vector<CertificateSums> all = sums_;
   for (int rank = 1; rank < comm->world_size(); ++rank) {
     std::vector<CertificateSums> theirs = sums_;

@@ -84,9 +84,7 @@ Result<ExchangeChoice> FragmentReduction::ChoiceOf(const PlannedBucket& bucket,
   if (!bucket.exact) {
     return ChooseExchange(std::move(codec), down_, options_.exchange, world_size);
   }
-  ExchangeChoice as_it_asks;
-  as_it_asks.codec = std::move(codec);
-  return as_it_asks;
+  return AsItAsks(std::move(codec));
 }
 
 Status FragmentReduction::MakeCodecs(int world_size) {
@@ -174,10 +172,6 @@ void FragmentReduction::SaveMemory(Sections* sections) const {
 Status FragmentReduction::LoadMemory(const Sections& sections) {
   for (Part& part : parts_) EQ_RETURN_IF_ERROR(part.layers->LoadMemory(sections));
   return {};
-}
-
-bool FragmentReduction::remembers() const {
-  return !codecs_.at(kFragmentCodec)->StateFields().empty();
 }
 
 std::vector<std::string> FragmentReduction::SpecsByParameter() const {

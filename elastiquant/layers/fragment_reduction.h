@@ -83,7 +83,6 @@ class FragmentReduction {
   // under way.
   void SaveMemory(Sections* sections) const;
   Status LoadMemory(const Sections& sections);
-  bool remembers() const;
 
   // By parameter: the spec of the codec that it travels under.
   std::vector<std::string> SpecsByParameter() const;

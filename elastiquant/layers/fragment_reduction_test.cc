@@ -80,7 +80,6 @@ TEST_P(FragmentWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
       }
     };
     const auto whole = MakeThree(&comm, "elastic:bits=2|ef");
-    EXPECT_TRUE(whole->remembers());
     run(*whole, 0);
     Sections saved;
     whole->SaveMemory(&saved);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 
 namespace elastiquant {
 namespace {
@@ -91,15 +92,12 @@ std::string EncodeGroup(const std::vector<int>& group) {
 
 Result<std::vector<int>> ParseGroup(std::string_view text) {
   std::vector<int> group;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
+  for (const std::string_view word : SplitAt(text, ',')) {
     int worker = -1;
-    if (!ParseNumber(text.substr(begin, end - begin), &worker) || worker < 0 ||
-        IsOf(group, worker)) {
+    if (!ParseNumber(word, &worker) || worker < 0 || IsOf(group, worker)) {
       return CorruptData("\"" + std::string(text) + "\" is no list of workers");
     }
     group.push_back(worker);
-    begin = end + 1;
   }
   return group;
 }

@@ -4,21 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "elastiquant/protocol/values.h"
+
 namespace elastiquant {
-namespace {
-
-DelayedSteps::Values CopyOfAll(const std::vector<std::span<float>>& parameters) {
-  DelayedSteps::Values copy;
-  copy.reserve(parameters.size());
-  for (const auto& p : parameters) copy.emplace_back(p.begin(), p.end());
-  return copy;
-}
-
-void SetZero(DelayedSteps::Values* values) {
-  for (auto& v : *values) std::ranges::fill(v, 0.0f);
-}
-
-}  // namespace
 
 Result<DelayedSteps> DelayedSteps::Make(const DelayedOptions& options,
                                         std::vector<std::span<float>> parameters,
@@ -41,7 +29,7 @@ DelayedSteps::DelayedSteps(const DelayedOptions& options,
 }
 
 void DelayedSteps::StartFrom() {
-  shared_ = CopyOfAll(parameters_);
+  shared_ = CopyOf(parameters_);
   sum_ = shared_;
   SetZero(&sum_);
   sum_is_empty_ = true;
@@ -99,7 +87,7 @@ void DelayedSteps::Apply(const Values* mean) {
   if (mean == nullptr) return;
   Put(shared_);
   optimiser_.step(*mean);
-  shared_ = CopyOfAll(parameters_);
+  shared_ = CopyOf(parameters_);
 }
 
 // Steps by the own gradients are made for a trial: the shared model and what the optimiser
@@ -114,7 +102,7 @@ void DelayedSteps::Advance() {
 }
 
 void DelayedSteps::ShowShared() {
-  hidden_ = CopyOfAll(parameters_);
+  hidden_ = CopyOf(parameters_);
   Put(shared_);
 }
 

@@ -115,8 +115,7 @@ class Lazy {
   // makes 1 / (1 - momentum) times as large. A step that was skipped must not be told of.
   void OnMoved(double squared_difference, double learning_rate);
 
-  uint64_t uploads() const { return uploads_; }  // of this worker, since Make
-  bool is_uploading() const { return pending_upload_; }
+  uint64_t uploads() const { return uploads_; }           // of this worker, since Make
   std::span<const double> sum() const { return sum_; }    // of all Q_m
   std::span<const double> sent() const { return sent_; }  // this worker's Q_m
 

@@ -5,22 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "elastiquant/protocol/values.h"
+
 namespace elastiquant {
 namespace {
-
-std::vector<std::vector<float>> ZerosLike(const std::vector<std::span<float>>& values) {
-  std::vector<std::vector<float>> zeros;
-  zeros.reserve(values.size());
-  for (const auto& v : values) zeros.emplace_back(v.size());
-  return zeros;
-}
-
-std::vector<std::vector<float>> CopyOf(const std::vector<std::span<float>>& values) {
-  std::vector<std::vector<float>> copy;
-  copy.reserve(values.size());
-  for (const auto& v : values) copy.emplace_back(v.begin(), v.end());
-  return copy;
-}
 
 bool IsFinite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
@@ -134,8 +122,7 @@ void LocalSteps::Step(Outer* outer, size_t parameter, std::span<const float> mea
   std::vector<float>& momentum = outer->momentum[parameter];
   for (size_t i = 0; i < anchor.size(); ++i) {
     momentum[i] = factor * momentum[i] + mean[i];
-    anchor[i] -=
-        rate * (options_.outer.nesterov ? mean[i] + factor * momentum[i] : momentum[i]);
+    anchor[i] -= rate * (mean[i] + factor * momentum[i]);
   }
 }
 

@@ -8,7 +8,6 @@
 // A round of a fragment is: the worker's pseudo-gradient, d = anchor - local, is averaged over
 // the workers; the outer optimiser moves the anchor by the mean, as if it were a gradient,
 //     m <- momentum m + mean;  anchor <- anchor - rate (mean + momentum m)   (Nesterov's)
-//     anchor <- anchor - rate m                                              (heavy ball's)
 // and the worker goes on from local <- mix local + (1 - mix) anchor.
 #pragma once
 
@@ -26,7 +25,6 @@ namespace elastiquant {
 struct OuterOptions {
   double learning_rate = 1;
   double momentum = 0;
-  bool nesterov = true;
 };
 
 struct LocalStepsOptions {
@@ -49,11 +47,9 @@ class LocalSteps {
                                  std::vector<std::span<float>> parameters,
                                  std::vector<size_t> fragments);
 
-  // The worker has made a local step, the `step`th, counted from 1. Returns what the driver
-  // must do, in this order: for kSend call Send, and begin to average what it writes; for
-  // kApply wait for that mean and call Apply.
-  std::vector<FragmentAction> OnLocalStep(int64_t step) const { return schedule_.After(step); }
-  std::vector<FragmentAction> OnEnd(int64_t step) const { return schedule_.AtEnd(step); }
+  // Says what the driver must do after each local step, in this order: for kSend call Send, and
+  // begin to average what it writes; for kApply wait for that mean and call Apply.
+  const RoundSchedule& schedule() const { return schedule_; }
 
   // Says where a parameter's values are.
   using PlaceOf = std::function<std::span<float>(size_t parameter)>;
@@ -87,8 +83,6 @@ class LocalSteps {
   // Calls fn(name of a field, parameter, its values) for all that must be saved for the worker
   // to go on exactly, beside the means that are under way.
   void ForEachState(const std::function<void(std::string_view, size_t, std::span<float>)>& fn);
-
-  const RoundSchedule& schedule() const { return schedule_; }
 
  private:
   // One model that the outer optimiser moves.

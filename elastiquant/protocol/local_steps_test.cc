@@ -196,9 +196,10 @@ class LocalWorld {
       for (float& v : values) v -= static_cast<float>(Draw() % 1000) / 1e4f;
     }
     const int64_t step = ++at_[w];
-    todo_[w] = worker.machine.OnLocalStep(step);
+    todo_[w] = worker.machine.schedule().After(step);
     if (step != steps) return;
-    for (const FragmentAction& action : worker.machine.OnEnd(step)) todo_[w].push_back(action);
+    for (const FragmentAction& action : worker.machine.schedule().AtEnd(step))
+      todo_[w].push_back(action);
   }
 
   // Kills the worker, and starts another one from what it had saved.

@@ -77,7 +77,7 @@ class RoundCourse {
   size_t next_ = 0;                      // of them
   bool ends_round_ = false;
   uint64_t furthest_ = 0;
-  std::set<size_t> under_way_;  // fragments
+  std::set<size_t> under_way_;      // fragments
   std::map<size_t, int64_t> sent_;  // by fragment, the round that this worker sent last
 };
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"

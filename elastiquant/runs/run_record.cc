@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "elastiquant/base/json_number.h"
+#include "elastiquant/base/median.h"
 #include "elastiquant/runs/file.h"
 
 namespace elastiquant {
@@ -59,13 +60,6 @@ StepTotals SumsFromJson(const json& j) {
           .images = j.at("images"),
           .squared_error = j.at("squared_error"),
           .squared_norm = j.at("squared_norm")};
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return kNan;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace
@@ -176,7 +170,8 @@ json RunRecord::Summary(int64_t coordinates, int world_size, int64_t steps) cons
   summary["epochs"] = epochs_;
   summary["seconds"]["evaluate"] = evaluate_seconds_;
   summary["seconds"]["checkpoint"] = checkpoint_seconds_;
-  summary["median_seconds_per_step"] = NumberOrNull(Median(step_seconds_));
+  summary["median_seconds_per_step"] =
+      NumberOrNull(step_seconds_.empty() ? kNan : Median(step_seconds_));
   const double sent = 2.0 * (world_size - 1) / world_size * static_cast<double>(coordinates) *
                       static_cast<double>(steps);
   summary["bits_per_coordinate"] =

@@ -112,6 +112,23 @@ void BackwardPass::Replay() {
   }
 }
 
+Result<bool> BackwardPass::TrainAlone(int64_t step, double learning_rate, const Batch& batch) {
+  // A forward pass that meets NaN also spoils the running statistics.
+  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
+  Begin(step, /*inspect=*/false);
+  replica_->optimizer().BeginStep(step, learning_rate);
+  EQ_RETURN_IF_ERROR(Run(batch));
+  comm_->SetActivity("between two steps");
+  EQ_ASSIGN_OR_RETURN(const bool good, CheckFinite());
+  if (!good) {
+    replica_->RestoreBuffers(buffers);
+    return false;
+  }
+  gradients_->ClipNorm(clip_norm_);
+  replica_->optimizer().Step(learning_rate);
+  return true;
+}
+
 Result<bool> BackwardPass::CheckFinite() {
   bool good = true;
   for (size_t b = 0; good && b < gradients_->plan().buckets.size(); ++b) {

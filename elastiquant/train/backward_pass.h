@@ -58,6 +58,11 @@ class BackwardPass {
   // Fails as `ready` does.
   Status Run(const Batch& batch);
 
+  // Makes a local step, of which no other worker knows: Begin, Run, and the optimiser's step at
+  // this rate with the gradients clipped to options.clip_norm. Returns whether it was made: if
+  // a gradient is not finite, weights and buffers are as they were. Fails as CheckFinite does.
+  Result<bool> TrainAlone(int64_t step, double learning_rate, const Batch& batch);
+
   // Returns whether all gradients are finite. Fails with kNonFinite after options.max_skipped
   // steps in a row in which they were not. For runners whose workers need not agree on that.
   Result<bool> CheckFinite();
@@ -75,6 +80,7 @@ class BackwardPass {
                ReadyFunction ready)
       : bf16_(options.precision == "bf16"),
         batch_(options.batch),
+        clip_norm_(options.clip_norm),
         max_skipped_(options.max_skipped),
         rank_(comm->rank()),
         comm_(comm),
@@ -87,6 +93,7 @@ class BackwardPass {
 
   const bool bf16_;
   const int64_t batch_;
+  const double clip_norm_;
   const int64_t max_skipped_;
   const int rank_;  // which faults strike: where a lost worker may be taken back, as it began
   Communicator* const comm_;

@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <thread>
-#include <utility>
 
 #include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 #include "elastiquant/models/flops.h"
 
 namespace elastiquant {
@@ -45,13 +45,11 @@ Result<ComputeSpeed> ParseOne(std::string_view word) {
 
 Result<std::vector<ComputeSpeed>> ParseCompute(std::string_view text) {
   std::vector<ComputeSpeed> speeds;
-  while (true) {
-    const size_t comma = text.find(',');
-    EQ_ASSIGN_OR_RETURN(const ComputeSpeed speed, ParseOne(text.substr(0, comma)));
+  for (const std::string_view word : SplitAt(text, ',')) {
+    EQ_ASSIGN_OR_RETURN(const ComputeSpeed speed, ParseOne(word));
     speeds.push_back(speed);
-    if (comma == std::string_view::npos) return speeds;
-    text.remove_prefix(comma + 1);
   }
+  return speeds;
 }
 
 Status CheckMemory(const DeviceClass& device, size_t parameters) {

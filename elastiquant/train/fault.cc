@@ -1,7 +1,8 @@
 #include "elastiquant/train/fault.h"
 
-#include <charconv>
 #include <string>
+
+#include "elastiquant/base/number.h"
 
 namespace elastiquant {
 namespace {
@@ -44,8 +45,7 @@ Status ParseField(std::string_view field, Fault* fault) {
   const std::string_view key = TakeUntil(field, '=');
   if (key == "at") return ParseName("moment", field, kMoments, &fault->moment);
   int64_t value = 0;
-  const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc() || stop != field.data() + field.size() || value < 0) {
+  if (!ParseNumber(field, &value) || value < 0) {
     return InvalidArgument("fault: '" + std::string(key) + "' needs a number");
   }
   if (key == "step") {

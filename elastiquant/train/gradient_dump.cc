@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/npy_front.h"
+#include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 #include "elastiquant/runs/file.h"
 
 namespace elastiquant {
@@ -21,10 +22,8 @@ Result<int64_t> ParseDumpStep(std::string_view word, int64_t total_steps) {
   const bool per_cent = word.ends_with('%');
   const std::string_view digits = word.substr(0, word.size() - (per_cent ? 1 : 0));
   int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool valid = error == std::errc() && end == digits.data() + digits.size() &&
-                     (per_cent ? value >= 0 && value <= 100 : value >= 1);
+  const bool valid =
+      ParseNumber(digits, &value) && (per_cent ? value >= 0 && value <= 100 : value >= 1);
   if (!valid) {
     return InvalidArgument(
         fmt::format("--dump-gradients: '{}' is neither a step, counted from 1, nor per cent of "
@@ -47,13 +46,11 @@ Result<int64_t> ParseDumpStep(std::string_view word, int64_t total_steps) {
 
 Result<std::set<int64_t>> ParseDumpSteps(std::string_view text, int64_t total_steps) {
   std::set<int64_t> steps;
-  while (true) {
-    const size_t comma = text.find(',');
-    EQ_ASSIGN_OR_RETURN(const int64_t step, ParseDumpStep(text.substr(0, comma), total_steps));
+  for (const std::string_view word : SplitAt(text, ',')) {
+    EQ_ASSIGN_OR_RETURN(const int64_t step, ParseDumpStep(word, total_steps));
     steps.insert(step);
-    if (comma == std::string_view::npos) return steps;
-    text.remove_prefix(comma + 1);
   }
+  return steps;
 }
 
 GradientDump::GradientDump(fs::path folder, std::set<int64_t> steps,

@@ -17,6 +17,21 @@ std::vector<std::span<float>> SpansOf(const Replica& replica) {
   return spans;
 }
 
+std::vector<float> ValuesOf(std::span<const std::span<float>> spans) {
+  std::vector<float> values;
+  for (const std::span<float> span : spans) {
+    values.insert(values.end(), span.begin(), span.end());
+  }
+  return values;
+}
+
+void SetValues(std::span<const float> values, std::span<const std::span<float>> spans) {
+  for (const std::span<float> span : spans) {
+    std::ranges::copy(values.first(span.size()), span.begin());
+    values = values.subspan(span.size());
+  }
+}
+
 FragmentOptions FragmentOptionsOf(const TrainOptions& options,
                                   const std::vector<double>& weights) {
   FragmentOptions fragments;

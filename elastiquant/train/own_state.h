@@ -15,6 +15,11 @@ namespace elastiquant {
 // Returns where the parameters' values lie.
 std::vector<std::span<float>> SpansOf(const Replica& replica);
 
+// Returns the values of spans, one behind the other.
+std::vector<float> ValuesOf(std::span<const std::span<float>> spans);
+// Writes values that ValuesOf returned to where they lie.
+void SetValues(std::span<const float> values, std::span<const std::span<float>> spans);
+
 // Returns how the run's options have fragments averaged, all but which there are.
 FragmentOptions FragmentOptionsOf(const TrainOptions& options,
                                   const std::vector<double>& weights);

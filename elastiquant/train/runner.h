@@ -28,7 +28,7 @@ namespace elastiquant {
 // What came of one step.
 struct StepResult {
   StepRecord record;        // complete but for the epoch
-  StepOutcome outcome;      // if skipped, the replica is as it was
+  StepOutcome outcome;      // if skipped, no mean has moved the weights
   bool ends_round = false;  // whether all workers are between two rounds now
 };
 
@@ -95,8 +95,9 @@ class Runner {
 
   // Returns whose memory it is.
   virtual StateIdentity Identity() const = 0;
-  // These save and load what this worker alone has. Must be called between steps, while the
-  // shared model is shown.
+  // These save and load what this worker alone has. Must be called between steps. SaveMemory
+  // finds this worker's own model in the replica. LoadMemory finds the checkpoint's shared
+  // model there, and leaves this worker's own.
   virtual bool remembers() const = 0;
   virtual Status SaveMemory(Checkpoint* checkpoint) = 0;
   virtual Status LoadMemory(const Checkpoint& checkpoint) = 0;

@@ -1,10 +1,10 @@
 #include "elastiquant/train/train_options.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/policy/worker_sparsity.h"
 #include "elastiquant/train/algorithm.h"
@@ -93,9 +93,8 @@ int64_t DelayOf(const TrainOptions& options) {
 
 Result<std::vector<RoundPhase>> ParsePhases(std::string_view text) {
   std::vector<RoundPhase> phases;
-  while (!text.empty()) {
-    const std::string_view phase = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), phase.size() + 1));
+  if (text.empty()) return phases;
+  for (const std::string_view phase : SplitAt(text, ',')) {
     const size_t at = phase.find('@');
     RoundPhase next;
     const bool good = at != std::string_view::npos &&

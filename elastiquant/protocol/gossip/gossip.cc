@@ -1,7 +1,6 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "elastiquant/codec/frame.h"

@@ -1,7 +1,6 @@
 #include "elastiquant/protocol/gossip/replicas.h"
 
 #include <algorithm>
-#include <string>
 
 #include "elastiquant/codec/frame.h"
 

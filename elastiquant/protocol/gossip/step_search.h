@@ -2,7 +2,6 @@
 // together fastest.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "elastiquant/protocol/gossip/gossip.h"

@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
 #include "elastiquant/codec/rate.h"

@@ -72,8 +72,8 @@ class OwnCodecs {
   static constexpr size_t kExact = static_cast<size_t>(-1);
 
   std::unique_ptr<WorkerCodecs> codecs_;
-  std::vector<size_t> places_;   // by bucket: which one it is of those that are compressed
-  std::vector<size_t> buckets_;  // that are compressed
+  std::vector<size_t> places_;   // by bucket: its number among the compressed ones, or kExact
+  std::vector<size_t> buckets_;  // by that number: the bucket
   std::vector<std::string> groups_;
   std::function<std::span<const float>(size_t bucket)> values_;
 };

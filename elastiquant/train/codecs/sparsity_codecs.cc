@@ -170,8 +170,8 @@ class SparsityCodecs : public WorkerCodecs {
   const std::unique_ptr<policy::WorkerSparsity> policy_;
   std::vector<std::shared_ptr<const Codec>> ladder_;
   std::shared_ptr<const Codec> codec_;  // of the next step
-  std::optional<float> threshold_;      // of it, if it has one
-  double ratio_ = 0;                    // of it, if it has none
+  std::optional<float> threshold_;      // the next codec's, if it has one
+  double ratio_ = 0;                    // the next codec's, if it has no threshold
   // What the newest step has shown.
   double squares_ = 0;
   size_t coordinates_ = 0, reached_ = 0;

@@ -3,7 +3,6 @@
 #include <c10/core/GradMode.h>
 
 #include <set>
-#include <string_view>
 
 #include "elastiquant/data/md5.h"
 #include "elastiquant/runs/checkpoint.h"

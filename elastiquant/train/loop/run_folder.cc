@@ -117,8 +117,8 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
     EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
     TakeUp(saved, state);
   } catch (const json::exception& error) {
-    return CorruptData("the checkpoint in " + options.out + " lacks a part of its progress: " +
-                       error.what());
+    return CorruptData("the checkpoint in " + options.out +
+                       " lacks a part of its progress: " + error.what());
   }
   EQ_RETURN_IF_ERROR(replica->Load(loaded->contents));
   progress->Note(fmt::format("resuming {} after step {}{}", options.out, state->step,

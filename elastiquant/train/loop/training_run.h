@@ -165,7 +165,7 @@ class TrainingRun {
   int64_t total_steps_ = 0;
   bool replicas_identical_ = true;
 
-  Station station_ = Station::kStep;  // that is next
+  Station station_ = Station::kStep;  // what is to be done next
   uint64_t furthest_ = 0;             // what some worker of the group has passed already
   bool between_rounds_ = false;
   std::vector<int> group_;         // as this worker has last gone on in one

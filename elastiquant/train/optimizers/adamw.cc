@@ -5,7 +5,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 
 #include "elastiquant/train/optimizer.h"
 #include "elastiquant/train/stored_tensor.h"
@@ -56,7 +55,7 @@ class AdamW final : public Optimizer {
 
  private:
   const double beta1_, beta2_, epsilon_;
-  at::Tensor steps_;                // how many there were
+  at::Tensor steps_;                // how many were made
   std::map<double, Group> groups_;  // by weight decay
   std::vector<at::Tensor> moments_;
   std::vector<NamedTensor> state_;

@@ -9,10 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
-#include <string>
-#include <utility>
 
 #include "elastiquant/train/optimizer.h"
 #include "elastiquant/train/stored_tensor.h"

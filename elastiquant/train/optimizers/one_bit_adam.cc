@@ -11,7 +11,6 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include "elastiquant/train/optimizer.h"
 #include "elastiquant/train/stored_tensor.h"

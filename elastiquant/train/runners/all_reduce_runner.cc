@@ -98,9 +98,7 @@ Result<ExchangeChoice> AllReduceRunner::ChoiceOf(size_t bucket,
   if (!plan().buckets[bucket].exact) {
     return ExchangeOf(options_, std::move(codec), comm_->world_size());
   }
-  ExchangeChoice as_it_asks;
-  as_it_asks.codec = std::move(codec);
-  return as_it_asks;
+  return AsItAsks(std::move(codec));
 }
 
 Status AllReduceRunner::UseCodec(const std::string& spec) {

@@ -15,6 +15,7 @@
 #include "elastiquant/train/codecs/worker_codecs.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/own_state.h"
+#include "elastiquant/train/runners/message_round.h"
 
 namespace elastiquant {
 namespace {
@@ -142,21 +143,16 @@ Result<DataRunner::SamplesByWorker> DataRunner::Exchange(int64_t step, const Cho
       exchange_->OnBatch(at, chosen.samples, [this](int64_t id, std::span<uint8_t> pixels) {
         return dataset_->Pixels(Split::kTrain, id, pixels);
       }));
-  std::vector<std::unique_ptr<Transfer>> sent;
-  std::vector<std::unique_ptr<Incoming>> coming;
+  MessageRound round(comm_, kSampleTag);
   for (int w = 0; w < comm_->world_size(); ++w) {
     if (w == comm_->rank()) continue;
-    if (computes()) {
-      coming.push_back(comm_->Receive(w, kSampleTag, exchange_->MaxMessageBytes()));
-    }
-    if (!algorithm_.central || w == 0) sent.push_back(comm_->Send(w, kSampleTag, message));
+    if (computes()) round.Receive(w, exchange_->MaxMessageBytes());
+    if (!algorithm_.central || w == 0) round.Send(w, message);
   }
   comm_->SetActivity("waiting for the others' samples");
-  const Stopwatch watch;
-  // All are waited for before one of them may be refused.
-  for (const auto& transfer : coming) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-  for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-  wait_seconds_ += watch.Seconds();
+  double waited = 0;
+  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish(&waited));
+  wait_seconds_ += waited;
   SamplesByWorker samples(static_cast<size_t>(comm_->world_size()));
   if (!computes()) return samples;
   EQ_ASSIGN_OR_RETURN(samples[static_cast<size_t>(comm_->rank())],

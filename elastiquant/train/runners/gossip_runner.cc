@@ -52,20 +52,10 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
 }
 
 // The parameters, one behind the other.
-std::vector<float> GossipRunner::Weights() const {
-  std::vector<float> weights;
-  weights.reserve(gossip_.elements);
-  for (const std::span<float> values : SpansOf(*replica_)) {
-    weights.insert(weights.end(), values.begin(), values.end());
-  }
-  return weights;
-}
+std::vector<float> GossipRunner::Weights() const { return ValuesOf(SpansOf(*replica_)); }
 
 void GossipRunner::SetWeights(std::span<const float> weights) {
-  for (const std::span<float> values : SpansOf(*replica_)) {
-    std::ranges::copy(weights.first(values.size()), values.begin());
-    weights = weights.subspan(values.size());
-  }
+  SetValues(weights, SpansOf(*replica_));
 }
 
 Status GossipRunner::MakeExchange() {
@@ -121,23 +111,6 @@ Status GossipRunner::EndRound() {
   return {};
 }
 
-// Returns whether the step was made.
-Result<bool> GossipRunner::Train(int64_t step, double learning_rate, const Batch& batch) {
-  // A forward pass that meets NaN also spoils the running statistics.
-  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
-  pass_->Begin(step, /*inspect=*/false);
-  replica_->optimizer().BeginStep(step, learning_rate);
-  EQ_RETURN_IF_ERROR(pass_->Run(batch));
-  EQ_ASSIGN_OR_RETURN(const bool good, pass_->CheckFinite());
-  if (!good) {
-    replica_->RestoreBuffers(buffers);
-    return false;
-  }
-  pass_->gradients().ClipNorm(options_.clip_norm);
-  replica_->optimizer().Step(learning_rate);
-  return true;
-}
-
 // The part of a step that needs no answer of others.
 Status GossipRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& loader) {
   Strike(FaultMoment::kStep, step);
@@ -147,7 +120,7 @@ Status GossipRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& l
   if (EndsRound(step)) EQ_RETURN_IF_ERROR(exchange_->Begin());
   comm_->SetActivity("loading data");
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
-  EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
+  EQ_ASSIGN_OR_RETURN(const bool made, pass_->TrainAlone(step, learning_rate, batch));
   made_ = {pass_->Record(learning_rate, !made), watch};
   return {};
 }

@@ -90,7 +90,6 @@ class GossipRunner final : public Runner, public RoundRunner {
   Status BeginRound();
   Status MakeStep(int64_t step, double learning_rate, TrainLoader& loader);
   Status EndRound();
-  Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Status Settle();
   Status FindShared();
 
@@ -121,9 +120,9 @@ class GossipRunner final : public Runner, public RoundRunner {
   std::optional<Made> made_;
   std::vector<float> handed_;         // SharedState
   std::optional<Shared> shared_;      // of the weights as they are, if it is known
-  double distance_ = 0;               // when it was known last
+  double distance_ = 0;               // of the models from their mean, as last found
   std::vector<float> own_weights_;    // while the shared model is shown
-  std::vector<uint8_t> own_buffers_;  // the same
+  std::vector<uint8_t> own_buffers_;  // while the shared model is shown
   uint64_t rounds_ = 0;
   Traffic counted_;
 };

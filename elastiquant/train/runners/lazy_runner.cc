@@ -6,6 +6,8 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/train/own_state.h"
+#include "elastiquant/train/runners/message_round.h"
 
 namespace elastiquant {
 namespace {
@@ -68,24 +70,19 @@ Status LazyRunner::MakeMachine(const Algorithm& algorithm) {
   return {};
 }
 
-std::vector<float> LazyRunner::Weights() const {
-  std::vector<float> weights;
+// In the order of the message.
+std::vector<std::span<float>> LazyRunner::Places() const {
+  const std::vector<std::span<float>> all = SpansOf(*replica_);
+  std::vector<std::span<float>> places;
   for (const BucketSlot& slot : pass_->gradients().plan().buckets[bucket_].slots) {
-    const at::Tensor& tensor = replica_->parameters()[slot.parameter].tensor;
-    const auto* values = tensor.data_ptr<float>();
-    weights.insert(weights.end(), values, values + tensor.numel());
+    places.push_back(all[slot.parameter]);
   }
-  return weights;
+  return places;
 }
 
-void LazyRunner::SetWeights(std::span<const float> weights) {
-  for (const BucketSlot& slot : pass_->gradients().plan().buckets[bucket_].slots) {
-    const at::Tensor& tensor = replica_->parameters()[slot.parameter].tensor;
-    const auto count = static_cast<size_t>(tensor.numel());
-    std::ranges::copy(weights.first(count), tensor.data_ptr<float>());
-    weights = weights.subspan(count);
-  }
-}
+std::vector<float> LazyRunner::Weights() const { return ValuesOf(Places()); }
+
+void LazyRunner::SetWeights(std::span<const float> weights) { SetValues(weights, Places()); }
 
 // The gradient of the same samples at the weights of this worker's last upload. Statistics of
 // batch normalisation must not learn of it.
@@ -110,19 +107,14 @@ Result<LazyApply> LazyRunner::Exchange() {
                                                                 .reference = reference_,
                                                                 .loss = scalars[0],
                                                                 .accuracy = scalars[1]}));
-  std::vector<std::unique_ptr<Transfer>> sent;
-  std::vector<std::unique_ptr<Incoming>> coming;
+  MessageRound round(comm_, kLazyTag);
   for (int w = 0; w < comm_->world_size(); ++w) {
     if (w == comm_->rank()) continue;
-    coming.push_back(comm_->Receive(w, kLazyTag, machine_->MaxMessageBytes()));
-    sent.push_back(comm_->Send(w, kLazyTag, message));
+    round.Receive(w, machine_->MaxMessageBytes());
+    round.Send(w, message);
   }
   comm_->SetActivity("waiting for the others' gradients");
-  const Stopwatch watch;
-  // All are waited for before one of them may be refused.
-  for (const auto& transfer : coming) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-  for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-  wait_seconds_ = watch.Seconds();
+  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish(&wait_seconds_));
   EQ_ASSIGN_OR_RETURN(std::optional<LazyApply> apply,
                       machine_->OnMessage(comm_->rank(), message));
   for (const auto& incoming : coming) {

@@ -47,6 +47,7 @@ class LazyRunner final : public Runner {
   Status MakePass();
   Status MakeMachine(const Algorithm& algorithm);
   std::span<float> gradient() { return pass_->gradients().bucket(bucket_); }
+  std::vector<std::span<float>> Places() const;
   std::vector<float> Weights() const;
   void SetWeights(std::span<const float> weights);
   Status ComputeReference(int64_t step, const Batch& batch);
@@ -58,7 +59,7 @@ class LazyRunner final : public Runner {
   Replica* const replica_;
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<BackwardPass> pass_;
-  size_t bucket_ = 0;  // that has all gradients
+  size_t bucket_ = 0;  // the one that has all gradients
   std::optional<Lazy> machine_;
   std::unique_ptr<Certificate> certificate_;  // empty: what is quantised are differences
   std::vector<float> weights_, reference_;    // of this step

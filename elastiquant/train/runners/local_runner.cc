@@ -42,16 +42,15 @@ Status LocalRunner::MakeMachine(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
   EQ_ASSIGN_OR_RETURN(fragment_of_, StridedFragments(shapes_, count));
-  const LocalStepsOptions steps{.schedule = {.every = ShortestRoundOf(options_),
-                                             .fragments = count,
-                                             .delay = DelayOf(options_),
-                                             .ends = RoundEnds(options_, total_steps_)},
-                                .outer = {.learning_rate = algorithm.outer_rate,
-                                          .momentum = algorithm.outer_momentum,
-                                          .nesterov = true},
-                                .mix = algorithm.mix,
-                                .eager = algorithm.eager != 0,
-                                .share = Share()};
+  const LocalStepsOptions steps{
+      .schedule = {.every = ShortestRoundOf(options_),
+                   .fragments = count,
+                   .delay = DelayOf(options_),
+                   .ends = RoundEnds(options_, total_steps_)},
+      .outer = {.learning_rate = algorithm.outer_rate, .momentum = algorithm.outer_momentum},
+      .mix = algorithm.mix,
+      .eager = algorithm.eager != 0,
+      .share = Share()};
   EQ_ASSIGN_OR_RETURN(LocalSteps machine,
                       LocalSteps::Make(steps, SpansOf(*replica_), fragment_of_));
   machine_.emplace(std::move(machine));
@@ -151,24 +150,6 @@ LocalSteps::PlaceOf LocalRunner::Place() {
   return [this](size_t parameter) { return fragments_->values(parameter); };
 }
 
-// Returns whether the step was made.
-Result<bool> LocalRunner::Train(int64_t step, double learning_rate, const Batch& batch) {
-  // A forward pass that meets NaN also spoils the running statistics.
-  const std::vector<uint8_t> buffers = replica_->CopyBuffers();
-  pass_->Begin(step, /*inspect=*/false);
-  replica_->optimizer().BeginStep(step, learning_rate);
-  EQ_RETURN_IF_ERROR(pass_->Run(batch));
-  comm_->SetActivity("between two steps");
-  EQ_ASSIGN_OR_RETURN(const bool good, pass_->CheckFinite());
-  if (!good) {
-    replica_->RestoreBuffers(buffers);
-    return false;
-  }
-  pass_->gradients().ClipNorm(options_.clip_norm);
-  replica_->optimizer().Step(learning_rate);
-  return true;
-}
-
 // Waits for the mean of a fragment that is under way.
 Status LocalRunner::Arrive(size_t fragment) {
   if (arrived_[fragment]) return {};
@@ -216,7 +197,7 @@ Status LocalRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& lo
   const Stopwatch watch;
   comm_->SetActivity("loading data");
   EQ_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
-  EQ_ASSIGN_OR_RETURN(const bool made, Train(step, learning_rate, batch));
+  EQ_ASSIGN_OR_RETURN(const bool made, pass_->TrainAlone(step, learning_rate, batch));
   made_ = {pass_->Record(learning_rate, !made), watch};
   if (made) {
     losses_ += made_->record.loss;

@@ -92,7 +92,6 @@ class LocalRunner final : public Runner, public RoundRunner {
   Status EndRound(const StepOutcome& outcome);
   double Share() const;
   Status MakeStep(int64_t step, double learning_rate, TrainLoader& loader);
-  Result<bool> Train(int64_t step, double learning_rate, const Batch& batch);
   Result<StepOutcome> Act();
   Result<StepOutcome> Apply(size_t fragment);
   Status Arrive(size_t fragment);

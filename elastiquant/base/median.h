@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace elastiquant::cli {
+namespace elastiquant {
 
 // Returns the median of at least one value: of an even number, the mean of the two in the
 // middle.
@@ -16,4 +16,4 @@ inline double Median(std::vector<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant
