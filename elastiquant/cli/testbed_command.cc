@@ -15,7 +15,7 @@ struct TestbedOptions {
   std::string data = "generated";
   std::string precision = "fp32";
   std::string python;
-  std::string minutes, known;  // if given
+  std::string minutes, known, testbed;  // if given
   bool quick = false;
 };
 
@@ -28,6 +28,7 @@ Status RunTestbed(const TestbedOptions& options) {
   if (options.quick) words.push_back("--quick");
   if (!options.minutes.empty()) words.insert(words.end(), {"--minutes", options.minutes});
   if (!options.known.empty()) words.insert(words.end(), {"--known", options.known});
+  if (!options.testbed.empty()) words.insert(words.end(), {"--testbed", options.testbed});
   return RunPythonPackage("elastiquant_testbed", options.python, words);
 }
 
@@ -69,6 +70,10 @@ Command MakeTestbedCommand(CLI::App& program) {
          "--known", options->known,
          "A folder whose NAME.runs.jsonl has runs made before, which are not made again")
       ->check(CLI::ExistingDirectory);
+  run->add_option("--testbed", options->testbed,
+                  "A TOML file with devices and their network, for table3; without it those of "
+                  "the sources")
+      ->check(CLI::ExistingFile);
   AddPythonOption(run, "", &options->python);
   return {app, [options] { return RunTestbed(*options); }};
 }

@@ -34,7 +34,7 @@ class Gossip(Rounds):
 
     Collective: every worker of `group` makes one, with the same arguments, before its first
     step. Parameters and buffers then become those of the group's worker 0. All workers must
-    take the same number of steps.
+    take the same number of steps, except under ad-psgd, where each takes as many as it can.
 
     optimizer: the one whose steps are followed.
     model: any module with dense fp32 parameters, on CPU or GPU (which are encoded on the
