@@ -27,8 +27,9 @@ class MessageRound {
     sent_.push_back(comm_->Send(to, tag_, message));
   }
 
-  // Returns the messages once all have come and left, so that one of them may be refused without
-  // leaving others behind, and sets *seconds to how long that took. Fails as Transfer::Wait does.
+  // Returns the messages once all have come and left, so that one of them may be refused
+  // without leaving others behind, and sets *seconds to how long that took. Fails as
+  // Transfer::Wait does.
   Result<Messages> Finish(double* seconds) {
     const Stopwatch watch;
     for (const auto& transfer : coming_) EQ_RETURN_IF_ERROR(transfer->Wait().status());
