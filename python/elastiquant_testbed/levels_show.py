@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def draw(result: dict, stem: Path) -> None:
             here = [r for r in rows if r["network"] == network]
             named |= _draw_panel(panels[2 * i], here, "error", styles)
             _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
-            _scale_errors(panels[2 * i])
+            if any(r["error"] for r in here):  # a logarithm of none has no scale
+                _scale_errors(panels[2 * i])
             panels[2 * i].set_title(f"{network}: error")
             panels[2 * i + 1].set_title(f"{network}: accuracy, %")
         look.layout(fig, key=True)
@@ -92,11 +94,12 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         if r["levels"]:
             lines.setdefault((r["scheme"], r["clipped"], r["memory"]), []).append(r)
     floor = -math.inf
-    if what == "accuracy":
-        (full,) = (r["accuracy"] for r in rows if not r["levels"])
-        axes.axhline(full, color="#B0B0B0", linewidth=1, zorder=0)
-        floor = full - FAR_BELOW
+    full = [r["accuracy"] for r in rows if not r["levels"]]  # none, if it was not run yet
+    if what == "accuracy" and full:
+        axes.axhline(full[0], color="#B0B0B0", linewidth=1, zorder=0)
+        floor = full[0] - FAR_BELOW
     named = {}
+    below = collections.Counter()  # by level
     for (name, clipped, memory), of in lines.items():
         # Side by side, as schemes of equal values would hide each other.
         aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
@@ -112,7 +115,10 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         named.setdefault(name, line)
         for x, value in zip(xs, values, strict=True):
             if value < floor:
-                _tell_at_the_edge(axes, x, floor, value, styles[name]["color"])
+                # One above the other, where there are several.
+                height = floor + FAR_BELOW * (0.03 + 0.1 * below[round(x)])
+                below[round(x)] += 1
+                _tell_at_the_edge(axes, round(x), height, value, styles[name]["color"])
     if math.isfinite(floor):
         axes.set_ylim(floor, max(r["accuracy"] for r in rows) + 1)
     axes.set_xticks(range(len(places)), places)
@@ -120,15 +126,9 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
     return named
 
 
-def _tell_at_the_edge(axes, x: float, floor: float, value: float, colour: str) -> None:
-    axes.annotate(
-        f"{value:.0f} %",
-        (x, floor),
-        xytext=(x, floor + FAR_BELOW / 5),
-        color=colour,
-        ha="center",
-        arrowprops={"arrowstyle": "->", "color": colour},
-    )
+def _tell_at_the_edge(axes, x: float, height: float, value: float, colour: str) -> None:
+    """Writes a value that is too low to be drawn above the place where it would be."""
+    axes.text(x, height, f"\N{DOWNWARDS ARROW} {value:.0f} %", color=colour, ha="center")
 
 
 def _point(rows: list[dict]) -> str:
