@@ -5,21 +5,25 @@
     lab/compare_lm.py --data corpus.txt --model gpt:layers=6,width=384,heads=6 --steps 1000
 
 Trains a GPT for each scheme, learning rate and seed by `elastiquant train`, one run after the
-other, and writes OUT/table.md and OUT/loss.png: the validation loss against the bytes that a
-worker sent; with --links also what a step takes over these. A run that is there already is not
-run again, so that an interrupted comparison goes on where it was; --table-only makes do with
-the runs that are there.
+other, and writes OUT/table.md, OUT/loss.png and OUT/loss.svg: the validation loss against the
+bytes that a worker sent; with --links also what a step takes over these. A run that is there
+already is not run again, so that an interrupted comparison goes on where it was; --table-only
+makes do with the runs that are there.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import subprocess
 import sys
 from typing import NamedTuple
 
+import frontier_rows
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
 PROGRAM = ROOT / "build/release/bin/elastiquant"
 
 ADAMW = ["--optimizer", "adamw", "--beta2", 0.95, "--clip-norm", 1]
@@ -113,11 +117,11 @@ def best(args: argparse.Namespace, scheme: str) -> dict | None:
             if run is None:
                 continue
             runs.append(run)
-            loss = run["validation_loss"]
-            print(f"{scheme}, lr {rate:g}, seed {seed}: {loss:.4f}", file=sys.stderr)
+            said = frontier_rows.loss_cell(frontier_rows.loss_of(run))
+            print(f"{scheme}, lr {rate:g}, seed {seed}: {said}", file=sys.stderr)
         if not runs:
             continue
-        losses[rate] = [run["validation_loss"] for run in runs]
+        losses[rate] = [frontier_rows.loss_of(run) for run in runs]
         bits += [run["bits_per_coordinate"] for run in runs]
         sent += [run["bytes_up"] for run in runs]
     if not losses:
@@ -129,7 +133,6 @@ def best(args: argparse.Namespace, scheme: str) -> dict | None:
         "rate": rate,
         "loss": statistics.fmean(losses[rate]),
         "seeds": len(losses[rate]),
-        "spread": statistics.stdev(losses[rate]) if len(losses[rate]) > 1 else None,
         "bits": statistics.fmean(bits),
         "bytes": statistics.fmean(sent),
         "seconds": {link: seconds(args, scheme, link) for link in args.links},
@@ -146,46 +149,54 @@ def table(args: argparse.Namespace, rows: list[dict]) -> str:
         factor = SCHEMES[row["scheme"]].rate
         name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
         cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
-        losses = [row["losses"].get(rate) for rate in args.rates]
-        cells += ["" if of_rate is None else f"{of_rate[0]:.4f}" for of_rate in losses]
-        spread = (
-            "" if row["spread"] is None else f" ± {row['spread']:.4f} ({row['seeds']} seeds)"
-        )
-        cells += [f"{row['loss']:.4f}{spread}", f"{100 * (row['loss'] / base - 1):+.2f} %"]
+        losses = [row["losses"].get(rate, [None]) for rate in args.rates]
+        cells += [frontier_rows.loss_cell(of_rate[0]) for of_rate in losses]
+        cells.append(frontier_rows.mean_cell(row["losses"][row["rate"]]))
+        cells.append(frontier_rows.relative_cell(100 * (row["loss"] / base - 1)))
         times = [row["seconds"][link] for link in args.links]
         cells += ["" if time is None else f"{time:.2f}" for time in times]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def draw(rows: list[dict], path: pathlib.Path) -> None:
-    import matplotlib
+def draw(args: argparse.Namespace, rows: list[dict], stem: pathlib.Path) -> None:
+    """Ours are round and blue. What failed is left out."""
+    import elastiquant_plot as look
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    height = max(row["loss"] for row in rows) - min(row["loss"] for row in rows)
-    for row in rows:
-        at = (row["bytes"] / 1e6, row["loss"])
-        # A label is to the right of its point, or below it if the next point would cover it.
-        covered = any(
-            1 < other["bytes"] / row["bytes"] < 1.5
-            and abs(other["loss"] - row["loss"]) < 0.02 * height
-            for other in rows
+    rows = [row for row in rows if row["loss"] < math.inf]
+    lowest = min(rows, key=lambda row: row["loss"])
+    with look.style():
+        figure, (axes,) = look.figure(
+            f"The lowest validation loss is that of {lowest['scheme']}",
+            f"{args.model}, {args.workers} workers, {args.steps} steps, each scheme at its "
+            "best learning rate. Blue: compressed in AdamW's metric. Dotted: full precision.",
         )
-        place = {"xytext": (0, -16), "ha": "center"} if covered else {"xytext": (8, -4)}
-        ours = SCHEMES[row["scheme"]].options is ADAMW and row["scheme"] != "fp32"
-        axes.plot(*at, "o" if ours else "D", color="#0072b2" if ours else "#777777", ms=7)
-        axes.annotate(row["scheme"], at, textcoords="offset points", fontsize=9, **place)
-    axes.axhline(rows[0]["loss"], color="grey", linewidth=0.8, linestyle=":")
-    axes.set_xscale("log")
-    axes.margins(x=0.12)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("MB that a worker sent")
-    axes.set_title("Validation loss at the best learning rate, nats a byte", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+        for row in rows:
+            ours = SCHEMES[row["scheme"]].options is ADAMW and row["scheme"] != "fp32"
+            at = (row["bytes"] / 1e6, row["loss"])
+            colour, mark = (look.SERIES[0], "o") if ours else (look.BASELINE, "D")
+            axes.plot(*at, mark, color=colour, ms=7)
+            place = label_place(row, rows)
+            axes.annotate(row["scheme"], at, textcoords="offset points", size=9, **place)
+        axes.axhline(rows[0]["loss"], color=look.QUIET, linewidth=0.8, linestyle=":")
+        axes.set_xscale("log")
+        axes.margins(x=0.12)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("MB that a worker sent")
+        axes.set_title("validation loss, nats a byte")
+        look.layout(figure)
+        look.save(figure, stem)
+
+
+def label_place(row: dict, rows: list[dict]) -> dict:
+    """To the right of a point, or below it if the next point would cover the label."""
+    losses = [other["loss"] for other in rows]
+    near = 0.02 * (max(losses) - min(losses))
+    covered = any(
+        1 < other["bytes"] / row["bytes"] < 1.5 and abs(other["loss"] - row["loss"]) < near
+        for other in rows
+    )
+    return {"xytext": (0, -16), "ha": "center"} if covered else {"xytext": (8, -4)}
 
 
 def main() -> None:
@@ -210,10 +221,12 @@ def main() -> None:
         parser.error("the first of --schemes is what the others are compared with: fp32")
     args.out.mkdir(parents=True, exist_ok=True)
     rows = [row for row in (best(args, scheme) for scheme in args.schemes) if row]
+    if not rows or rows[0]["scheme"] != "fp32" or rows[0]["loss"] == math.inf:
+        sys.exit("compare_lm: there is no run of fp32, with which the others are compared")
     text = table(args, rows)
     (args.out / "table.md").write_text(text)
     (args.out / "rows.json").write_text(json.dumps(rows, indent=1))
-    draw(rows, args.out / "loss.png")
+    draw(args, rows, args.out / "loss")
     print(text)
 
 

@@ -283,7 +283,7 @@ def parse_arguments() -> argparse.Namespace:
     args.data, args.codecs = args.data or data, dict(args.codecs)
     try:
         for link in args.links:
-            frontier_rows.parse_link(link)
+            namespaces.parse_link(link)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
     if args.schemes and args.schemes[0] != FP32:

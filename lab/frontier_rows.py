@@ -83,18 +83,12 @@ def frontier(rows: list[Row]) -> list[Row]:
     return found
 
 
-def parse_link(link: str) -> tuple[float, float]:
-    """Bits a second, and the one-way delay in seconds, of "10mbit,50ms" or "10mbit"."""
-    rate, _, delay = link.partition(",")
-    return namespaces.parse_rate(rate), namespaces.parse_delay(delay or "0ms") / 1e6
-
-
 def exchange_seconds(a: Row, link: str) -> float:
     """Of one exchange: the bytes at the rate of the link, headers and acknowledgements
     included, and a delay for each of two phases."""
-    rate, delay = parse_link(link)
+    rate, delay = namespaces.parse_link(link)
     exchanges = a.steps / a.scheme.every * (STREAMS if a.scheme.streams else 1)
-    return 8 * ON_THE_WIRE * a.bytes / exchanges / rate + 2 * delay
+    return 8 * ON_THE_WIRE * a.bytes / exchanges / rate + 2 * delay / 1e6
 
 
 def computed_seconds(a: Row, link: str, computing: float) -> float:
@@ -130,12 +124,7 @@ def table(
         cells += [f"{r.bytes / 1e6:.3g}" if r.bytes < 1e9 else f"{r.bytes / 1e6:.0f}"]
         cells += [f"{fewer(r, base):,.0f}" if r is not base else "1"]
         cells += [loss_cell(r.by_rate.get(rate)) for rate in rates]
-        spread = (
-            f" ± {statistics.stdev(r.losses):.4f} ({len(r.losses)} seeds)"
-            if len(r.losses) > 1
-            else ""
-        )
-        cells += [f"{r.loss:.4f}{spread}", f"{relative(r, base):+.2f} %"]
+        cells += [mean_cell(r.losses), relative_cell(relative(r, base))]
         cells += [f"{r.accuracy or 0:.2f} %"] if accuracy else []
         times = seconds.get(r.scheme.name, [None] * len(links))
         cells += ["" if time is None else f"{time:.3g}" for time in times]
@@ -147,6 +136,19 @@ def loss_cell(loss: float | None) -> str:
     if loss is None:
         return ""
     return f"{loss:.4f}" if loss < math.inf else "failed"
+
+
+def mean_cell(losses: list[float]) -> str:
+    """The mean over the seeds, and by how much these differ; "failed" if one of them failed."""
+    mean = statistics.fmean(losses)
+    if len(losses) == 1 or mean == math.inf:
+        return loss_cell(mean)
+    return f"{loss_cell(mean)} ± {statistics.stdev(losses):.4f} ({len(losses)} seeds)"
+
+
+def relative_cell(per_cent: float) -> str:
+    """Empty, if a loss is infinite."""
+    return f"{per_cent:+.2f} %" if math.isfinite(per_cent) else ""
 
 
 def reached(rows: list[Row], per_cent: float) -> Row:

@@ -131,6 +131,16 @@ class RowsTest(unittest.TestCase):
         self.assertIn("| 1 | 400 | 2.0500 |  | 2.0500 | +2.50 % |  |", lines[3])
         self.assertIn("50.00 %", frontier_rows.table(rows, [], [], {}, accuracy=True))
 
+    def test_a_seed_that_failed_is_told(self):
+        good = frontier_rows.row(FP32, {0.1: summary(2.0)}, [summary(2.2)])
+        bad = frontier_rows.row(
+            frontier_schemes.parse("local 8, 1 bit"), {0.1: summary(2.0)}, [summary(None)]
+        )
+        *_, fp32, local = frontier_rows.table([good, bad], [], [], {}, False).splitlines()
+        self.assertTrue(fp32.endswith("| 2.1000 ± 0.1414 (2 seeds) | +0.00 % |"), fp32)
+        self.assertTrue(local.endswith("| failed |  |"), local)
+        self.assertEqual(frontier_rows.mean_cell([math.inf]), "failed")
+
 
 class PlotTest(unittest.TestCase):
     def test_title(self):

@@ -51,15 +51,9 @@ def paced(arguments: argparse.Namespace, codec: str, link: str, out: pathlib.Pat
 
 
 def shaped(arguments: argparse.Namespace, codec: str, link: str, out: pathlib.Path) -> float:
-    with namespaces.Network(arguments.nodes, *parse_link(link)) as network:
+    with namespaces.Network(arguments.nodes, *namespaces.parse_link(link)) as network:
         network.run(train(arguments, codec, out))
     return seconds_per_step(out)
-
-
-def parse_link(link: str) -> tuple[int, int]:
-    """Bits a second and microseconds of "20mbit,10ms" or "20mbit"."""
-    rate, _, delay = link.partition(",")
-    return namespaces.parse_rate(rate), namespaces.parse_delay(delay or "0ms")
 
 
 def compare(arguments: argparse.Namespace) -> list[dict]:
@@ -110,7 +104,7 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     for link in arguments.links:
         try:
-            parse_link(link)
+            namespaces.parse_link(link)
         except argparse.ArgumentTypeError as error:
             parser.error(str(error))
     return arguments

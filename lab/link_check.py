@@ -13,6 +13,7 @@ from typing import NamedTuple
 import namespaces
 
 PROBE = pathlib.Path(__file__).resolve().parent / "link_probe.py"
+PAYLOAD = 1448  # bytes that TCP sends in a frame
 SECONDS = 5.0  # of a stream
 ECHOES = 300
 # How much a stream may gain on a link by what its queue holds, and what a round trip may take
@@ -44,10 +45,11 @@ def answer(probe: subprocess.Popen) -> dict:
 
 
 def streams(network: namespaces.Network, pairs: list[tuple[int, int]]) -> list[float]:
-    """Bits a second of TCP from the first to the second of each pair, all at the same time."""
+    """Bits a second of frames, from the first to the second of each pair, all at once."""
     begin = time.time() + 0.5
     probes = [start(network, a, "stream", network.address(b), SECONDS, begin) for a, b in pairs]
-    return [answer(probe)["bits_per_second"] for probe in probes]
+    carried = [answer(probe)["bits_per_second"] for probe in probes]
+    return [bits * namespaces.FRAME / PAYLOAD for bits in carried]
 
 
 def check_rates(network: namespaces.Network) -> list[Check]:

@@ -6,8 +6,8 @@
     link_probe.py echo ADDRESS COUNT
 
 `serve` takes streams and sends echoes back, until it is ended. `stream` sends by TCP from the
-time START on, and prints {"bits_per_second"} as the server has counted them, headers of frames
-included. `echo` sends COUNT datagrams and prints {"round_trips"} in seconds, of those that came
+time START on, and prints {"bits_per_second"} as the server has counted them, without headers.
+`echo` sends COUNT datagrams and prints {"round_trips"} in seconds, of those that came
 back, and {"lost"}, the part of the others.
 """
 
@@ -20,8 +20,6 @@ import threading
 import time
 
 PORT = 29401
-PAYLOAD = 1448  # of a frame that TCP sends
-ON_THE_WIRE = 1514 / PAYLOAD
 ECHO_SECONDS = 0.01  # from one datagram to the next
 GRACE = 1.0  # seconds for the last ones to come back
 
@@ -34,7 +32,7 @@ def count_stream(connection: socket.socket) -> None:
         # What came with the first bytes was sent before them.
         first, received = first or last, received + len(data) if first else 0
     seconds = max(last - first, 1e-9)
-    connection.sendall(struct.pack("<d", 8 * received / seconds * ON_THE_WIRE))
+    connection.sendall(struct.pack("<d", 8 * received / seconds))
     connection.close()
 
 

@@ -70,6 +70,12 @@ def parse_delay(text: str) -> int:
     return round(float(match[1]) * {"us": 1, "ms": 1e3, "s": 1e6}[match[2]])
 
 
+def parse_link(text: str) -> tuple[int, int]:
+    """Bits a second, and microseconds of one-way delay, of "20mbit,10ms" or "20mbit"."""
+    rate, _, delay = text.partition(",")
+    return parse_rate(rate), parse_delay(delay or "0ms")
+
+
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)

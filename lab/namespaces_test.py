@@ -1,5 +1,6 @@
 """Links as they were asked for. Skipped without root, `ip`, `tc` and the switch."""
 
+import argparse
 import subprocess
 import sys
 import unittest
@@ -32,6 +33,12 @@ class ArgumentsTest(unittest.TestCase):
         ):
             with self.subTest(words), self.assertRaisesRegex(namespaces.LabError, words):
                 namespaces.Network(**options)
+
+    def test_a_link_is_a_rate_and_a_delay(self):
+        self.assertEqual(namespaces.parse_link("20mbit,10ms"), (20_000_000, 10_000))
+        self.assertEqual(namespaces.parse_link("1.5gbit"), (1_500_000_000, 0))
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "'soon' is not a delay"):
+            namespaces.parse_link("20mbit,soon")
 
     def test_commands_need_what_they_are_about(self):
         program = Path(__file__).parent / "netns.py"

@@ -650,7 +650,8 @@ class TrainTest(unittest.TestCase):
         process = start(self.out())
         try:
             deadline = time.monotonic() + 30
-            while not (pids := workers_of(process)) and time.monotonic() < deadline:
+            while not (pids := workers_of(process)):
+                self.assertLess(time.monotonic(), deadline, "no worker was started in time")
                 time.sleep(0.001)
             words = Path(f"/proc/{next(iter(pids.values()))}/cmdline").read_text().split("\0")
             port = int(words[words.index("--store-port") + 1])

@@ -21,6 +21,8 @@ OPTIONS = "--model mlp --data generated --generated-train 1024 --generated-test 
 OPTIONS += "--epochs 4 --threads 1 --timeout 3 --every 4 --check-replicas every "
 OPTIONS += "--algorithm local-sgd --on-loss go-on"
 WORKERS = 4
+# A step takes at least so long, for runs that must outlast a worker's return on any machine.
+PACE = "--compute 5ms"
 
 
 def command(out, *more):
@@ -205,21 +207,21 @@ class TrainLossTest(unittest.TestCase):
         self.assertIn("worker 0 stops: worker 2 was lost: it has ended", done.stderr)
 
     def test_without_a_loss_a_killed_run_resumes_exactly(self):
-        whole = self.summary(run(self.out, "--checkpoint-every 12", "--overwrite"))
+        more = "--checkpoint-every 12 --timeout 60"  # nobody is to be lost, if it is only slow
+        whole = self.summary(run(self.out, more, "--overwrite"))
         self.assertEqual(whole["losses"], [])
-        more = "--checkpoint-every 12 --timeout 60 --overwrite"
         fault = "--inject stop@step=27,rank=0;stop@step=27,rank=1"
-        words = command(self.out, "--workers", WORKERS, more, fault)
+        words = command(self.out, "--workers", WORKERS, more, "--overwrite", fault)
         program = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         wait_for((self.out / "checkpoint-24.safetensors").exists)
         program.kill()  # its workers die with it
         program.wait(timeout=60)
-        resumed = self.summary(run(self.out, "--checkpoint-every 12", "--resume"))
+        resumed = self.summary(run(self.out, more, "--resume"))
         self.assertEqual(resumed["weights_hash"], whole["weights_hash"])
 
     def test_one_wakes_up_when_the_others_have_gone_on(self):
-        # Long enough for it to notice.
-        more = ["--epochs 40", "--inject stop@step=9,rank=2"]
+        # Five seconds: long enough for it to notice.
+        more = ["--epochs 24", PACE, "--inject stop@step=9,rank=2"]
         port = free_port()
         workers = [Worker(self.out, rank, 3, port, *more) for rank in range(3)]
         wait_for(lambda: "worker 2 was lost in round 3: going on with 2" in workers[0].words())
@@ -231,7 +233,8 @@ class TrainLossTest(unittest.TestCase):
         self.assertTrue(summary["replicas_identical"])
 
     def test_one_is_started_again_as_torchrun_would(self):
-        more = ["--epochs 60", "--inject kill@step=9,rank=1"]
+        # Ten seconds: long enough for a process to start.
+        more = ["--epochs 48", PACE, "--inject kill@step=9,rank=1"]
         port = free_port()
         workers = [Worker(self.out, rank, 3, port, *more) for rank in range(3)]
         self.assertEqual(workers[1].wait(), -signal.SIGKILL)

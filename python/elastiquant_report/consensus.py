@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastiquant_report.runs import Run
-
-_MOST_LINES = 6  # that have a colour each
+from elastiquant_report.runs import MOST_LINES, Run
 
 
 def measured(runs: list[Run]) -> list[Run]:
@@ -47,7 +45,7 @@ def _title(runs: list[Run]) -> str:
 
 def draw(runs: list[Run], folder: Path) -> list[Path]:
     """A figure of all runs without a centre, if there are any."""
-    chosen = measured(runs)[:_MOST_LINES]
+    chosen = measured(runs)[:MOST_LINES]
     if not chosen:
         return []
     import elastiquant_plot as look

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastiquant_report.runs import Run
+from elastiquant_report.runs import MOST_LINES, Run
 
-_MOST_LINES = 6  # that have a colour each
 _KINDS = {"bits": "bits a value", "ratios": "ratio", "thresholds": "threshold"}
 
 
@@ -113,9 +112,9 @@ def _figure(look, run: Run, stem: Path) -> list[Path]:
 
 
 def _few(names: list[str]) -> list[str]:
-    """Up to _MOST_LINES of the names, the first and the last among them."""
-    if len(names) <= _MOST_LINES:
+    """Up to MOST_LINES of the names, the first and the last among them."""
+    if len(names) <= MOST_LINES:
         return names
     last = len(names) - 1
-    places = [round(i * last / (_MOST_LINES - 1)) for i in range(_MOST_LINES)]
+    places = [round(i * last / (MOST_LINES - 1)) for i in range(MOST_LINES)]
     return [names[place] for place in places]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+MOST_LINES = 6  # of a plot, each of which has a colour and a mark of its own
 PHASES = ("compute", "encode", "transmit", "wait", "decode", "total")
 _NEEDED = (
     "model",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from elastiquant_testbed import published
 from elastiquant_testbed.published import DEVICES, SCHEMES
 
 # (network, scheme, devices) -> seconds of an epoch by part; T is their sum.
@@ -19,16 +18,6 @@ class Claim(NamedTuple):
     claim: str
     holds: bool
     seen: str  # the numbers behind it
-
-
-def published_cells() -> Cells:
-    """The printed ones, in seconds; T as the sum of its parts, which some printed ones are
-    not."""
-    cells = {}
-    for key, m in published.TABLE_3.items():
-        parts = {name: 60 * getattr(m, name) for name in ("Cp", "En", "Tx")}
-        cells[key] = {**parts, "T": sum(parts.values())}
-    return cells
 
 
 def all_claims(cells: Cells) -> list[Claim]:

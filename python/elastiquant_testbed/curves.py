@@ -91,15 +91,8 @@ def claims(series: dict[str, dict]) -> list[Claim]:
     def last(scheme: str, what: str) -> float:
         return series[scheme][what][-1]
 
-    def variance(scheme: str) -> float:
-        return statistics.fmean(series[scheme]["variance"])
-
-    def change(a: float, b: float) -> float:
-        return 100 * (a / b - 1)
-
-    loss = [change(last("4-bit", "loss"), last(s, "loss")) for s in ("QSGD", "QSGD-V")]
+    loss = [_change(last("4-bit", "loss"), last(s, "loss")) for s in ("QSGD", "QSGD-V")]
     gain = [last("4-bit", "accuracy") - last(s, "accuracy") for s in ("QSGD", "QSGD-V")]
-    noise = [change(variance("4-bit"), variance(s)) for s in ("QSGD", "QSGD-V")]
     return [
         Claim(
             "4-bit has a training loss 2 to 11 % below QSGD's",
@@ -111,11 +104,7 @@ def claims(series: dict[str, dict]) -> list[Claim]:
             1 <= gain[0] <= 4,
             f"{gain[0]:+.2f} points; against QSGD-V {gain[1]:+.2f}",
         ),
-        Claim(
-            "4-bit has 4 to 22 % less variance than QSGD",
-            -22 <= noise[0] <= -4,
-            f"{noise[0]:+.1f} %; against QSGD-V {noise[1]:+.1f} %",
-        ),
+        *_claims_of_variance(series),
         Claim(
             "4-bit reaches FP-SGD's accuracy within a point, and QSGD does not",
             last("4-bit", "accuracy") >= last("FP-SGD", "accuracy") - 1
@@ -126,9 +115,33 @@ def claims(series: dict[str, dict]) -> list[Claim]:
     ]
 
 
+def _claims_of_variance(series: dict[str, dict]) -> list[Claim]:
+    """None, if one of the schemes has no variance: estimates with a NaN or infinity are not
+    told."""
+    means = [_mean(series[scheme]["variance"]) for scheme in ("4-bit", "QSGD", "QSGD-V")]
+    if None in means:
+        return []
+    noise = [_change(means[0], rival) for rival in means[1:]]
+    return [
+        Claim(
+            "4-bit has 4 to 22 % less variance than QSGD",
+            -22 <= noise[0] <= -4,
+            f"{noise[0]:+.1f} %; against QSGD-V {noise[1]:+.1f} %",
+        )
+    ]
+
+
+def _change(a: float, b: float) -> float:
+    return 100 * (a / b - 1)
+
+
+def _mean(values: list[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
 def text(result: dict) -> str:
     def mean(values: list[float]) -> str:
-        return f"{statistics.fmean(values):.3g}"
+        return f"{statistics.fmean(values):.3g}" if values else ""
 
     rows = [
         [
@@ -186,7 +199,8 @@ def draw(result: dict, stem: Path) -> None:
 
 
 def _point(series: dict[str, dict]) -> str:
-    mean = {scheme: statistics.fmean(of["variance"]) for scheme, of in series.items()}
+    measured = {scheme: _mean(of["variance"]) for scheme, of in series.items()}
+    mean = {scheme: value for scheme, value in measured.items() if value is not None}
     full = mean.pop("FP-SGD", None)
     if not (full and mean):
         return "Training loss, accuracy, time and variance"

@@ -105,10 +105,11 @@ class Dagc(Experiment):
 def curve(outcome: Outcome) -> list[tuple[float, float, float]]:
     """After each epoch: rounds so far, bytes that all workers have sent, and the accuracy."""
     summary, sent, points = outcome.summary, 0.0, []
-    rounds = summary["steps_per_epoch"] / LOCAL_STEPS
     for count, epoch in enumerate(summary["epochs"], start=1):
         sent += epoch["bytes_up"] * summary["world_size"]
-        points.append((count * rounds, sent, epoch["test_accuracy"]))
+        # A run may end within an epoch.
+        steps = min(count * summary["steps_per_epoch"], summary["steps"])
+        points.append((steps / LOCAL_STEPS, sent, epoch["test_accuracy"]))
     return points
 
 

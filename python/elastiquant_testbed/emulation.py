@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,19 +100,25 @@ def train_words(
 
 def over_air(network: Network, devices: int, command: list[str], rate: int) -> None:
     lab = namespaces()
-    air = rates = None
-    if network.kind == "air":
-        air = lab.Air(rate, lab.parse_delay(network.overhead), network.crossings)
-    else:
-        rates = rate
-    delay, jitter = lab.parse_delay(network.delay), lab.parse_delay(network.jitter)
+    delay = _field(network, "delay", lab.parse_delay)
+    jitter = _field(network, "jitter", lab.parse_delay)
+    overhead = _field(network, "overhead", lab.parse_delay)
+    loss = _field(network, "loss", lab.parse_loss)
+    air = lab.Air(rate, overhead, network.crossings) if network.kind == "air" else None
+    rates = None if air else rate
     try:
-        with lab.Network(
-            devices, rates, delay, jitter, lab.parse_loss(network.loss), air
-        ) as joined:
+        with lab.Network(devices, rates, delay, jitter, loss, air) as joined:
             joined.run(command, quiet=True)
     except lab.LabError as error:
         raise TestbedError(str(error)) from error
+
+
+def _field(network: Network, name: str, parse: Callable[[str], float]) -> float:
+    """A field of a testbed's file, as the lab reads it."""
+    try:
+        return parse(getattr(network, name))
+    except argparse.ArgumentTypeError as error:
+        raise TestbedError(f"{name} of the testbed's network: {error}") from error
 
 
 def over_paced_links(network: Network, devices: int, command: list[str], rate: int) -> None:

@@ -44,7 +44,12 @@ class Rows:
             if r["network"] == network and not r["memory"]
         }
 
+    def _there(self, groups: tuple[list[Key], ...]) -> list[dict]:
+        return [self.by[key] for group in groups for key in group if key in self.by]
+
     def less_error(self, claim: str, *groups: list[Key]) -> Claim | None:
+        if any(row["error"] is None for row in self._there(groups)):
+            return None
         return self._ordered(claim, groups, lambda row: -row["error"], error_of)
 
     def more_accurate(self, claim: str, *groups: list[Key]) -> Claim | None:
@@ -62,7 +67,7 @@ class Rows:
     ) -> Claim | None:
         """Each scheme of a group is better than all of the next group. None, if one of them
         was not run."""
-        if any(key not in self.by for group in groups for key in group):
+        if len(self._there(groups)) < sum(map(len, groups)):
             return None
         rows = [[self.by[key] for key in group] for group in groups]
         merits = [[merit(row) for row in group] for group in rows]

@@ -123,7 +123,11 @@ class Table3:
                 name: found and {**found, "checks": claims_of([c[name] for c in cells])}
                 for name, found in others.items()
             },
-            "fit": {"cell": FIT, "bits_per_second": rate},
+            "fit": {
+                "cell": FIT,
+                "bits_per_second": rate,
+                "fitted": self.steps.is_fitted,
+            },
             "network": (
                 "namespaces" if self.steps.in_namespaces else "paced by each process (--link)"
             ),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from elastiquant_testbed import words
 from elastiquant_testbed.table3_readings import MORE_STEPS, STEP_COST
+from elastiquant_testbed.table3_steps import FIT_WITHIN
 
 PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 
@@ -36,11 +37,15 @@ def text(result: dict) -> str:
 
 
 def _setting(result: dict) -> str:
-    network, scheme, devices = result["fit"]["cell"]
-    return (
-        f"The air carries {result['fit']['bits_per_second'] / 1e6:.0f} Mbit/s, fitted to one "
-        f"cell: {network}, {scheme}, {devices} devices. Links: {result['network']}.\n"
+    fit = result["fit"]
+    network, scheme, devices = fit["cell"]
+    text = (
+        f"The air carries {fit['bits_per_second'] / 1e6:.0f} Mbit/s, fitted to one cell: "
+        f"{network}, {scheme}, {devices} devices. Links: {result['network']}.\n"
     )
+    if not fit.get("fitted", True):  # older results do not say so, and are fitted
+        text += f"**The fit failed**: that cell is off by more than {100 * FIT_WITHIN:.0f} %.\n"
+    return text
 
 
 def _minutes(cell: dict, part: str) -> str:

@@ -47,6 +47,12 @@ def load(path: Path) -> Testbed:
         ) from error
     if network.kind not in KINDS:
         raise TestbedError(f"{path}: kind is {network.kind!r}; valid are: {', '.join(KINDS)}")
+    for field in dataclasses.fields(Network):
+        value = getattr(network, field.name)
+        if type(value) is not type(field.default):
+            raise TestbedError(
+                f"{path}: {field.name} is {value!r}; it must be like {field.default!r}"
+            )
     if any(not isinstance(count, int) or count < 1 for _, count in classes):
         raise TestbedError(f"{path}: a count of devices is a whole number above 0")
     return Testbed(tuple(name for name, count in classes for _ in range(count)), network)

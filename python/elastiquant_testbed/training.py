@@ -39,9 +39,9 @@ class Run(NamedTuple):
     @property
     def folder(self) -> str:
         """A name of its own for each set of options, so that no other run is taken for it."""
-        print_of = hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]
         plain = "".join(c if c.isalnum() else "-" for c in self.name)
-        return f"{plain}_seed{self.seed}_{print_of}"
+        return f"{plain}_seed{self.seed}_{digest}"
 
 
 class Outcome(NamedTuple):
@@ -172,7 +172,10 @@ class Runs:
         outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in there})
 
     def has(self, run: Run) -> bool:
-        return run.folder in self.outcomes or self._is_complete(run)
+        """Whether it was made, and the errors of all its codecs were measured."""
+        if run.folder not in self.outcomes and not self._is_complete(run):
+            return False
+        return set(run.measured) <= self.outcome(run).summary.get("errors", {}).keys()
 
     def present(self, runs: list[Run]) -> list[Outcome]:
         """Of those that are there."""
@@ -194,8 +197,7 @@ class Runs:
         return self.outcomes[run.folder]
 
     def _is_complete(self, run: Run) -> bool:
-        wanted = ["summary.json", *([ERRORS] if run.measured else [])]
-        return all((self.folder / run.folder / name).exists() for name in wanted)
+        return (self.folder / run.folder / "summary.json").exists()
 
     def _left(self) -> int:
         return sum(not self.has(run) for run in self.wanted)
@@ -212,6 +214,7 @@ class Runs:
             raise
         if run.measured:
             (out / ERRORS).write_text(json.dumps(_errors(run, out)))
+        self.outcomes.pop(run.folder, None)  # one that lacked errors
         self.made += 1
         said = f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
         if left := self._left():
@@ -234,7 +237,10 @@ def _errors(run: Run, folder: Path) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for gradient in json.loads(_call(run, words))["inputs"]:
         for result in gradient["results"]:
-            found.setdefault(result["codec"], []).append(result["nmse"])
+            codec = result["codec"]
+            if "error" in result:
+                raise TestbedError(f"{run.name}: error of {codec}: {result['error']}")
+            found.setdefault(codec, []).append(result["nmse"])
     return {codec: statistics.fmean(errors) for codec, errors in found.items()}
 
 

@@ -55,10 +55,34 @@ class TestbedFileTest(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(testbed.TestbedError, words):
                 self.load(text)
 
+    def test_a_field_of_another_type_is_named(self):
+        for field in ("delay = 10", "rate = 1.5", "crossings = true"):
+            text = f'[[devices]]\nclass = "coral"\n[network]\n{field}'
+            words = field.replace("=", "is").replace("true", "True") + "; it must be like"
+            with self.subTest(field), self.assertRaisesRegex(testbed.TestbedError, words):
+                self.load(text)
+
+    def test_a_field_that_cannot_be_read_is_named(self):
+        for field in ("delay", "jitter", "overhead", "loss"):
+            network = testbed.Network(**{field: "little"})
+            words = f"{field} of the testbed's network: 'little' is not a"
+            with self.subTest(field), self.assertRaisesRegex(testbed.TestbedError, words):
+                emulation.over_air(network, 2, [], 1000)
+
+
+def published_cells() -> checks.Cells:
+    """The printed ones, in seconds; T as the sum of its parts, which some printed ones are
+    not."""
+    cells = {}
+    for key, m in published.TABLE_3.items():
+        parts = {name: 60 * getattr(m, name) for name in ("Cp", "En", "Tx")}
+        cells[key] = {**parts, "T": sum(parts.values())}
+    return cells
+
 
 class ClaimsTest(unittest.TestCase):
     def test_the_printed_table_is_as_its_claims_say(self):
-        for claim in checks.all_claims(checks.published_cells()):
+        for claim in checks.all_claims(published_cells()):
             self.assertTrue(claim.holds, claim)
 
     def test_sums_are_as_printed_within_rounding(self):
@@ -77,7 +101,7 @@ class ClaimsTest(unittest.TestCase):
         )
 
     def test_a_claim_fails_where_its_numbers_do(self):
-        cells = checks.published_cells()
+        cells = published_cells()
         cells["ResNet-34", "E", 7]["T"] *= 2
         wrong = {c.claim for c in checks.all_claims(cells) if not c.holds}
         self.assertEqual(
@@ -97,15 +121,21 @@ BITS = {"fp32": 32, "bits=8": 8, "rans": 2, "bits=4": 4, "bits=2": 2, "bits=1": 
 class FakeAir:
     """Frames of some bits a coordinate, on air that is shared without loss."""
 
-    def __init__(self, coordinates):
-        self.coordinates, self.runs = coordinates, 0
+    def __init__(self, coordinates, power=1.0):
+        """Below a power of 1, seconds follow the rate less than they should."""
+        self.coordinates, self.power = coordinates, power
+        self.rates = []  # of the runs
+
+    @property
+    def runs(self):
+        return len(self.rates)
 
     def measure(self, network, devices, command, rate, out, in_air):
-        self.runs += 1
+        self.rates.append(rate)
         codec = command[command.index("--codec") + 1]
         bits = next(bits for name, bits in BITS.items() if name in codec)
         computing = float(command[command.index("--compute") + 1].removesuffix("s"))
-        sent = devices * (devices - 1) * self.coordinates * bits / rate
+        sent = (devices * (devices - 1) * self.coordinates * bits / rate) ** self.power
         lossless = codec == "fp32"
         return emulation.Step(
             computing + sent + 0.02 * devices,
@@ -131,8 +161,8 @@ class Table3Test(unittest.TestCase):
                 testbed.load(SOURCES), self.out, training.Choice(quick, **choice)
             )
 
-    def run_fake(self, quick=True, **choice):
-        air = FakeAir(1727962)
+    def run_fake(self, quick=True, power=1.0, **choice):
+        air = FakeAir(1727962, power)
         with (
             mock.patch.object(emulation, "measure", air.measure),
             mock.patch.object(emulation, "record_gradients", return_value=self.out),
@@ -155,6 +185,22 @@ class Table3Test(unittest.TestCase):
         ratio = cells["SGD", 4]["Tx"] / cells["SGD", 2]["Tx"]
         self.assertAlmostEqual(ratio, 6 / 2, places=5)
         self.assertEqual(len(cells), 18)
+
+    def test_a_fit_that_fails_is_told_and_was_measured(self):
+        result, air = self.run_fake(power=0.1)
+        tries = table3_steps.FIT_TRIES
+        self.assertEqual(len(set(air.rates[:tries])), tries)
+        self.assertEqual(set(air.rates[tries:]), {result["fit"]["bits_per_second"]})
+        self.assertEqual(result["fit"]["bits_per_second"], air.rates[tries - 1])
+        self.assertIn("**The fit failed**", table3_show.text(result))
+        again, air = self.run_fake(power=0.1)
+        self.assertEqual((again, air.runs), (result, 0))
+
+    def test_a_result_that_does_not_tell_of_its_fit_can_be_shown(self):
+        result, _ = self.run_fake()
+        self.assertNotIn("fit failed", table3_show.text(result))
+        del result["fit"]["fitted"]
+        self.assertNotIn("fit failed", table3_show.text(result))
 
     def test_radios_spend_by_the_time_that_they_send(self):
         result, _ = self.run_fake()
@@ -237,10 +283,11 @@ class Table3Test(unittest.TestCase):
         self.assertGreater(os.path.getsize(self.out / "table3-resnet-34.png"), 10000)
 
 
-def outcome(accuracies, sent, per_epoch=20, workers=10):
+def outcome(accuracies, sent, per_epoch=20, workers=10, steps=None):
     """Of a run whose workers send so much in each epoch."""
     epochs = [{"test_accuracy": a, "bytes_up": sent, "train_loss": 1 / a} for a in accuracies]
     summary = {"epochs": epochs, "steps_per_epoch": per_epoch, "world_size": workers}
+    summary["steps"] = per_epoch * len(accuracies) if steps is None else steps
     return training.Outcome(summary, [])
 
 
@@ -261,6 +308,10 @@ class DagcTest(unittest.TestCase):
         held = {c.claim: c.holds for c in dagc.claims(list(rows.values()))}
         self.assertTrue(held["DAGC-R needs up to 25.43 % fewer rounds than uniform ratios"])
         self.assertFalse(held["DAGC-A needs up to 16.65 % fewer rounds than uniform ratios"])
+
+    def test_rounds_of_a_last_epoch_that_is_cut_short_are_its_own(self):
+        points = dagc.curve(outcome([10, 20, 30], 100, steps=50))
+        self.assertEqual([rounds for rounds, _, _ in points], [2, 4, 5])
 
     def test_an_accuracy_that_is_never_reached_is_an_error(self):
         with self.assertRaises(ValueError):
@@ -320,6 +371,26 @@ class CurvesTest(unittest.TestCase):
         series["QSGD"] = self.series(1.0, 90.0, 10.0)
         self.assertFalse(any(claim.holds for claim in curves.claims(series)))
 
+    def test_a_scheme_whose_variance_was_never_finite_is_shown_without(self):
+        summary = {"steps_per_epoch": 10, "epochs": [{"train_loss": 1, "test_accuracy": 50}]}
+        lines = [{"step": 5, "variance": {"compressed": 2.0, "exact": 1.0}}]
+        series = {
+            scheme: curves.series_of(
+                training.Outcome(summary, lines if scheme != "QSGD" else [])
+            )
+            | {"seconds": [1.0]}
+            for scheme in curves.SCHEMES
+        }
+        found = curves.claims(series)
+        self.assertEqual(len(found), 3)
+        self.assertFalse(any("variance" in claim.claim for claim in found))
+        result = {"series": series, "data": "generated", "quick": True, "left_out": []}
+        result["checks"] = [claim._asdict() for claim in found]
+        self.assertIn("| QSGD | 1.0000 | 50.00 |  |  | 1 |", curves.text(result))
+        with tempfile.TemporaryDirectory() as folder:
+            curves.draw(result, Path(folder) / "curves")
+            self.assertGreater(os.path.getsize(Path(folder) / "curves.png"), 10000)
+
 
 class LevelsTest(unittest.TestCase):
     def rows(self, **better):
@@ -356,6 +427,15 @@ class LevelsTest(unittest.TestCase):
         self.assertIsNone(row["nmse"])
         self.assertEqual(levels_claims.own_error_of(row), "diverged")
         self.assertEqual(levels_claims.error_of(row), "0.25")
+
+    def test_without_full_precision_there_are_no_errors_and_all_else_is_shown(self):
+        rows = [row | {"error": None} for row in self.rows(ORQ=1) if row["levels"]]
+        found = levels_claims.claims(rows)
+        self.assertGreater(len(found), 5)
+        self.assertFalse(any("error" in claim.claim for claim in found))
+        with tempfile.TemporaryDirectory() as folder:
+            levels_show.draw({"rows": rows}, Path(folder) / "levels")
+            self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
 
     def test_evenly_spaced_levels_are_as_many_as_asked_for(self):
         for scheme in levels.SCHEMES:
@@ -398,7 +478,7 @@ class FakeTraining:
             return mock.Mock(returncode=0, stdout=json.dumps(self.analysis(words)))
         self.calls.append(words)
         out = Path(words[words.index("--out") + 1])
-        out.mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         count = len(self.calls)
         epochs = [{"test_accuracy": count, "bytes_up": 1, "train_loss": 1.0, "seconds": {}}]
         summary = {"test_accuracy": count, "nmse": 0.5, "steps": 2, "bytes_up": 9}
@@ -457,6 +537,25 @@ class RunsTest(unittest.TestCase):
         # One that was stopped before its errors were measured is not there yet.
         (self.out / run.folder / training.ERRORS).unlink()
         self.assertFalse(training.Runs(self.out, [run], training.Choice()).has(run))
+
+    def test_errors_that_are_missing_are_measured(self):
+        run = training.Run("a", training.options(steps=2), measured=("fp16",))
+        training.Runs(self.out, [run], training.Choice()).make()
+        more = run._replace(measured=("fp16", "qsgd"))
+        self.assertEqual(more.folder, run.folder)
+        runs = training.Runs(self.out, [more], training.Choice())
+        self.assertFalse(runs.has(more))
+        runs.make()
+        self.assertEqual(runs.outcome(more).summary["errors"], {"fp16": 4.5, "qsgd": 4.5})
+
+    def test_a_codec_that_fails_on_a_gradient_is_told(self):
+        run = training.Run("a", training.options(steps=2), measured=("fp16",))
+        failed = {"inputs": [{"results": [{"codec": "fp16", "error": "value 3 is infinite"}]}]}
+        with (
+            mock.patch.object(self.training, "analysis", return_value=failed),
+            self.assertRaisesRegex(testbed.TestbedError, "a: error of fp16: value 3 is inf"),
+        ):
+            training.Runs(self.out, [run], training.Choice()).make()
 
     def test_a_failure_is_told(self):
         run = training.Run("a, b", training.options(steps=2))

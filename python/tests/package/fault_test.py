@@ -16,6 +16,7 @@ from launching import forked_jobs
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 1800  # seconds, on a busy machine
+STALL = f"{stalls.STALL_TIMEOUT:g} s"
 
 
 def chosen() -> list[str]:
@@ -92,7 +93,7 @@ class StallTest(unittest.TestCase):
                     self.assertRegex(worker["output"], f"DistBackendError: .*{words}")
 
     def test_a_worker_that_hangs_is_named_with_where(self):
-        waited = r"worker \d has waited for it for 7 s \(stall_timeout\)"
+        waited = rf"worker \d has waited for it for {STALL} \(stall_timeout\)"
         for case, where in (
             ("hangs_between_steps", "between two backwards"),
             ("hangs_between_uncompressed_steps", "between two backwards"),
@@ -103,7 +104,7 @@ class StallTest(unittest.TestCase):
             self.check_others(case, words)
 
     def test_both_ends_of_a_broken_path_are_named(self):
-        words = "workers 1 and 2 have waited for each other for 7 s"
+        words = f"workers 1 and 2 have waited for each other for {STALL}"
         self.check_others("a_path_is_broken", words)
         self.assertIn(words, self.workers["a_path_is_broken"][stalls.FAULTY]["output"])
 

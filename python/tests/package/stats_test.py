@@ -190,21 +190,14 @@ class ReportTest(unittest.TestCase):
         self.assertIn("No layer of 2 errs", (folder / "layers.svg").read_text())
 
     def test_compares_gradients_of_half_the_width_with_fp32_too(self):
-        self.write(
-            dataclasses.replace(
-                record,
-                stats=dataclasses.replace(
-                    record.stats, uncompressed_bytes_up=record.stats.fp32_bytes_up // 2
-                ),
-            )
-            for record in records()
-        )
+        for record in records():
+            half = record.stats.fp32_bytes_up // 2
+            narrow = dataclasses.replace(record.stats, uncompressed_bytes_up=half)
+            dataclasses.replace(record, stats=narrow).append_to(self.path)
         made = elastiquant.report(self.path)
         self.assertIn("| sent | 0.005 MB, 16 times less than fp32 |", made.table)
-        title = "0.005 MB sent where fp32 sends 0.08 MB, 16 times as much"
-        self.assertIn(
-            title, self.path.with_name("run_report").joinpath("bytes.svg").read_text()
-        )
+        drawn = (self.path.with_name("run_report") / "bytes.svg").read_text()
+        self.assertIn("0.005 MB sent where fp32 sends 0.08 MB, 16 times as much", drawn)
 
     def test_names_a_layer_above_its_bound(self):
         wrong = dataclasses.replace(LAYERS[1], nmse=9.0, verdict="exceeded")

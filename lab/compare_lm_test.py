@@ -1,0 +1,57 @@
+"""What compare_lm.py makes of its runs."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import compare_lm
+
+
+def summary(loss: float | None, sent: float) -> str:
+    return json.dumps({"test_loss": loss, "bits_per_coordinate": 2, "bytes_up": sent})
+
+
+class CompareTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = pathlib.Path(holder.name)
+
+    def keep(self, scheme: str, seed: int, loss: float | None, sent: float = 1e6) -> None:
+        args = mock.Mock(out=self.out)
+        folder = compare_lm.folder(args, scheme, f"_lr0.002_seed{seed}")
+        folder.mkdir()
+        (folder / "summary.json").write_text(summary(loss, sent))
+
+    def compare(self) -> list[str]:
+        words = ["compare_lm.py", "--table-only", "--seeds", "2", "--rates", "2e-3"]
+        words += ["--out", str(self.out), "--schemes", "fp32", "2 bits", "1 bit"]
+        with mock.patch.object(sys, "argv", words), mock.patch("builtins.print"):
+            compare_lm.main()
+        return (self.out / "table.md").read_text().splitlines()
+
+    def test_a_seed_that_failed_is_told(self):
+        for scheme, losses in (
+            ("fp32", (2.0, 2.2)),
+            ("2 bits", (2.1,)),
+            ("1 bit", (2.5, None)),
+        ):
+            for seed, loss in enumerate(losses, start=1):
+                self.keep(scheme, seed, loss, 8e6 if scheme == "fp32" else 1e6)
+        *_, fp32, two, one = self.compare()
+        self.assertIn("| 2.0000 | 2.1000 ± 0.1414 (2 seeds) | +0.00 % |", fp32)
+        self.assertIn("| 2.1000 | 2.1000 | +5.00 % |", two)
+        self.assertIn("| 2.5000 | failed |  |", one)
+        self.assertGreater((self.out / "loss.png").stat().st_size, 10000)
+
+    def test_the_table_needs_full_precision(self):
+        self.keep("2 bits", 1, 2.0)
+        with self.assertRaisesRegex(SystemExit, "no run of fp32"):
+            self.compare()
+
+
+if __name__ == "__main__":
+    unittest.main()
