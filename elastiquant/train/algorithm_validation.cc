@@ -151,6 +151,10 @@ Status ValidateKind(const TrainOptions& o) {
   if (!algorithm.ok()) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
+  if (!algorithm->is_gossip() && (!o.graph.empty() || o.gossip_step != "auto")) {
+    return InvalidArgument("--graph and --gossip-step are for algorithms without a centre, " +
+                           std::string("such as dpsgd and choco"));
+  }
   if (TrainsAlone(o)) return ValidateLocal(o, *algorithm);
   if (o.every_growth != 0 || !o.every_later.empty()) {
     return InvalidArgument(
@@ -159,10 +163,6 @@ Status ValidateKind(const TrainOptions& o) {
   }
   if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
   if (algorithm->is_gossip()) return ValidateGossip(o, *algorithm);
-  if (!o.graph.empty() || o.gossip_step != "auto") {
-    return InvalidArgument("--graph and --gossip-step are for algorithms without a centre, " +
-                           std::string("such as dpsgd and choco"));
-  }
   const bool has_every = algorithm->kind == AlgorithmKind::kSparsity;
   if (has_every) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
   if ((o.every != 0 && !has_every) || o.fragments != 1) {

@@ -137,7 +137,8 @@ Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*
   made_->is_mixed = true;
   StepRecord record = made_->record;
   record.seconds.total = made_->watch.Seconds();
-  const bool is_roll_call = ends_round && (!may_lose_ || rounds_ % kRollCallRounds == 0);
+  const bool is_roll_call =
+      ends_round && (!may_lose_ || (rounds_ - rounds_before_) % kRollCallRounds == 0);
   if (may_lose_ && is_roll_call) EQ_RETURN_IF_ERROR(Settle());
   // The run ends with a model that all have.
   if (is_last) EQ_RETURN_IF_ERROR(FindShared());
@@ -183,6 +184,7 @@ Status GossipRunner::Admit(const std::vector<int>& newcomers) {
 void GossipRunner::StartFromShared(int64_t /*step*/) {
   made_.reset();
   is_in_round_ = false;
+  rounds_before_ = rounds_;
   start_ = handed_;
   SetWeights(start_);
 }
