@@ -46,14 +46,17 @@ ordered_json WeightsOf(const Mixing& mixing) {
   return rows;
 }
 
-// The step of CHOCO by the theorem, for a codec with a bound that holds for all vectors.
-std::optional<double> TheoryStep(const Codec& codec, const MixingFactors& factors) {
+// The step of CHOCO by the theorem, for a codec with a bound that holds for all vectors of a
+// model's size. The theorem is about symmetric graphs that do not change.
+std::optional<double> TheoryStep(const Codec& codec, const Graph& graph) {
+  if (!graph.is_static() || !graph.is_symmetric()) return std::nullopt;
+  constexpr size_t kModel = 1 << 20;
   const std::optional<double> bound =
-      codec.NmseBound(codec.granule() > 0 ? codec.granule() : 1);
+      codec.NmseBound(codec.granule() > 0 ? codec.granule() : kModel);
   if (!bound) return std::nullopt;
   const bool unbiased = codec.codec_class() == CodecClass::kUnbiased;
   const double delta = unbiased ? theory::ContractionOfUnbiased(*bound) : 1 - *bound;
-  return delta > 0 ? std::optional(theory::ChocoStep(factors, delta)) : std::nullopt;
+  return delta > 0 ? std::optional(theory::ChocoStep(graph.Factors(), delta)) : std::nullopt;
 }
 
 Result<ordered_json> StepsOf(const GraphOptions& o, const std::shared_ptr<const Graph>& graph) {
@@ -69,7 +72,7 @@ Result<ordered_json> StepsOf(const GraphOptions& o, const std::shared_ptr<const 
     trials.push_back({{"step", trial.step}, {"contraction", NumberOrNull(trial.contraction)}});
   }
   ordered_json steps = {{"codec", o.codec}, {"best", search.best}, {"trials", trials}};
-  steps["theory"] = NumberOrNull(TheoryStep(*codec, graph->Factors()));
+  steps["theory"] = NumberOrNull(TheoryStep(*codec, *graph));
   return steps;
 }
 

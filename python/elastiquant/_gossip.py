@@ -187,11 +187,13 @@ class Gossip(Rounds):
         if self._ends_round():
             self._engine.begin([])  # if no forward has begun the round
             tensors = self._host()
-            if not self._engine.finish(tensors):
+            moved = self._engine.finish(tensors)
+            if not moved:
                 _log.warning(
                     "step %d made a parameter NaN or infinite: it is taken back here",
                     self._steps + 1,
                 )
+            self._count_lost(not moved, "steps made a parameter NaN or infinite")
             self._take(tensors)
             self._tell_losses()
         self._steps += 1

@@ -229,7 +229,8 @@ class DiLoCo(Rounds):
         progress.rounds += 1
         if skipped:
             _log.warning("a round is lost, and workers go on from the anchor: %s", skipped)
-        else:
+        self._count_lost(bool(skipped), f"rounds were lost: {skipped}")
+        if not skipped:
             means = [
                 t.to(self._parameters[i].device) for i, t in zip(members, tensors, strict=False)
             ]

@@ -18,6 +18,8 @@ from elastiquant._stats import LayerStats, Stats, layer_stats
 
 _log = logging.getLogger("elastiquant")
 
+_MOST_LOST_IN_A_ROW = 10
+
 
 class Session:
     """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
@@ -71,11 +73,23 @@ class Rounds(Session):
     _mark = ""  # the optimiser's attribute that keeps this alive as long as itself
 
     _known_lost: frozenset[int] = frozenset()
+    _lost_in_a_row = 0
 
     @property
     def lost(self) -> list[int]:
         """Workers of the group that were lost, while the others go on."""
         return self._engine.lost()
+
+    def _count_lost(self, is_lost: bool, what: str) -> None:
+        """Raises RuntimeError once as many in a row are lost as `train` skips steps by default.
+        An optimiser whose momentum has become NaN would lose all that follow."""
+        self._lost_in_a_row = self._lost_in_a_row + 1 if is_lost else 0
+        if self._lost_in_a_row == _MOST_LOST_IN_A_ROW:
+            raise RuntimeError(
+                f"gave up after {_MOST_LOST_IN_A_ROW} in a row: {what}. The optimiser's own "
+                "state may have become NaN: go on from a checkpoint, and leave out steps whose "
+                "loss or gradient is not finite"
+            )
 
     def _tell_losses(self) -> None:
         lost = frozenset(self.lost)

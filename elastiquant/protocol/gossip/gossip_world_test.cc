@@ -436,6 +436,38 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
   }
 }
 
+// A graph with directed edges is not doubly stochastic any more without one of its workers. The
+// others' models must not grow or shrink by that, round after round.
+TEST(GossipLossTest, OnDirectedGraphsModelsStayNearThoseThatWereThere) {
+  int tried = 0;
+  for (const GossipCase& c : GossipCases()) {
+    if (c.kind != GossipKind::kDpsgd && c.kind != GossipKind::kChoco) continue;
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
+      GossipChance chance(seed);
+      const GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
+      if (options.graph->spec().find("exponential") == std::string::npos) continue;
+      GossipWorld world(options, seed);
+      if (world.size() < 4) continue;
+      const auto lost = static_cast<int>(chance.Below(world.size()));
+      for (size_t step = chance.Below(100); step > 0; --step) world.Step(20);
+      world.Kill(lost);
+      world.Run(20);
+      world.rate = 0;
+      const Vector before = world.Mean();
+      const double spread = world.Distance();
+      world.Run(300);
+      if (testing::Test::HasFailure()) return;
+      ASSERT_LT(world.Distance(), .3 * spread + 1e-2);
+      for (size_t e = 0; e < kElements; ++e) {
+        ASSERT_NEAR(world.Mean()[e], before[e], 4 * spread + 1e-2);
+      }
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 20);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GossipWorldTest, testing::ValuesIn(GossipCases()),
                          [](const auto& test) {
                            std::string name = test.param.name;

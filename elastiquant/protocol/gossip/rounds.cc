@@ -286,21 +286,43 @@ void GossipRounds::TakeMessages(uint64_t round) {
   if (options_.kind == GossipKind::kPushSum) weight_ = weight;
 }
 
+// What this worker gives in a round, for each part of it that the graph has it give. It is 1 as
+// long as a worker gives as much as it takes. Where a directed graph has lost a worker, one
+// that it took from or gave to, the worker gives as much as it takes, so that a row of weights
+// still adds up to 1 and no model grows or shrinks; one with nobody to give to takes nothing.
+double GossipRounds::PartGiven(const Mixing& mixing, uint64_t round) const {
+  if (options_.kind == GossipKind::kPushSum) return 1;
+  double taken = 0, given = 0;
+  for (const int peer : options_.graph->senders(rank())) {
+    taken += TakesFrom(mixing, peer, round);
+  }
+  for (const int peer : options_.graph->receivers(rank())) {
+    given += GivesTo(mixing, peer, round);
+  }
+  if (std::abs(taken - given) < 1e-9) return 1;
+  return given > 0 ? taken / given : 0;
+}
+
 // Sets mixed_ to what replicas, as they are, make of the weights of a round.
 void GossipRounds::Mix(uint64_t round) {
   const Mixing& mixing = MixingAt(round);
+  const double part = PartGiven(mixing, round);
   const auto add = [this](double weight, std::span<const float> values) {
     for (size_t e = 0; e < sum_.size(); ++e) sum_[e] += weight * static_cast<double>(values[e]);
   };
   for (size_t s = 0; s < mixed_.size(); ++s) {
     std::ranges::fill(sum_, 0.0);
+    if (part == 0) {
+      std::ranges::fill(mixed_[s], 0.0f);
+      continue;
+    }
     for (const int peer : options_.graph->senders(rank())) {
       const double weight = TakesFrom(mixing, peer, round);
       if (weight > 0) add(weight, InletsOf(peer)[s].replica());
     }
     double given = 0;  // of the one outlet
     for (const int peer : options_.graph->receivers(rank())) {
-      const double weight = GivesTo(mixing, peer, round);
+      const double weight = part * GivesTo(mixing, peer, round);
       if (weight == 0) continue;
       if (has_one_outlet()) {
         given += weight;

@@ -56,6 +56,7 @@ class GossipRounds final : public GossipNode {
   const Mixing& MixingAt(uint64_t round) const;
   double TakesFrom(const Mixing& mixing, int peer, uint64_t round) const;
   double GivesTo(const Mixing& mixing, int peer, uint64_t round) const;
+  double PartGiven(const Mixing& mixing, uint64_t round) const;
 
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   std::span<const float> StartOf(size_t stream) const;

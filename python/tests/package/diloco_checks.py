@@ -75,6 +75,19 @@ def loses_a_round_with_a_nan():
 
 
 @check
+def gives_up_where_every_round_is_lost():
+    model, inner, rounds = start(every=1, codec="fp32")
+    with logged(), raises(RuntimeError, "gave up after 10 in a row: rounds were lost"):
+        for step in range(20):
+            if dist.get_rank() == 1:
+                with torch.no_grad():
+                    next(model.parameters())[0, 0] = float("nan")
+            train(model, inner, range(step, step + 1))
+    assert rounds.rounds == 10, rounds.rounds
+    rounds.close()
+
+
+@check
 def refuses_what_cannot_be():
     model = make_model()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
