@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed import words
-from elastiquant_testbed.checks import Claim
+from elastiquant_testbed.checks import Claim, falls
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Run, options
 
@@ -172,7 +172,7 @@ def _ordered(by: dict, network: str, keys: tuple[tuple[str, int], ...]) -> Claim
     values = [by[network, *key] for key in keys]
     return Claim(
         f"{network}: " + " > ".join(f"{scheme} on {n}" for scheme, n in keys),
-        values == sorted(values, reverse=True),
+        falls(values),
         ", ".join(f"{value:.2f}" for value in values) + " %",
     )
 

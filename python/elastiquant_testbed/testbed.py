@@ -37,7 +37,10 @@ def load(path: Path) -> Testbed:
             told = tomllib.load(file)
         classes = [(d["class"], d.get("count", 1)) for d in told["devices"]]
         network = Network(**told.get("network", {}))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        _refuse_unknown(told, {"devices", "network"})
+        for device in told["devices"]:
+            _refuse_unknown(device, {"class", "count"})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise TestbedError(f"{path}: {error}") from error
     except (KeyError, TypeError) as error:
         fields = ", ".join(field.name for field in dataclasses.fields(Network))
@@ -53,6 +56,14 @@ def load(path: Path) -> Testbed:
             raise TestbedError(
                 f"{path}: {field.name} is {value!r}; it must be like {field.default!r}"
             )
-    if any(not isinstance(count, int) or count < 1 for _, count in classes):
+    if any(type(count) is not int or count < 1 for _, count in classes):
         raise TestbedError(f"{path}: a count of devices is a whole number above 0")
+    if not classes:
+        raise TestbedError(f"{path}: there are no devices")
     return Testbed(tuple(name for name, count in classes for _ in range(count)), network)
+
+
+def _refuse_unknown(told: dict, known: set[str]) -> None:
+    """A word that nobody reads would be taken for one that counts."""
+    if unknown := sorted(set(told) - known):
+        raise KeyError(f"{unknown[0]} is not known")

@@ -50,6 +50,10 @@ class TestbedFileTest(unittest.TestCase):
                 '[[devices]]\nclass = "coral"\n[network]\nkind = "string"',
                 "valid are: air, links",
             ),
+            ('[[devices]]\nclass = "coral"\ncuont = 4', "cuont is not known"),
+            ('[[devices]]\nclass = "coral"\n[netwrok]\nrate = "5mbit"', "netwrok is not known"),
+            ('[[devices]]\nclass = "coral"\ncount = true', "whole number"),
+            ("devices = []", "no devices"),
             ("[[devices", "testbed.toml"),
         ):
             with self.subTest(text), self.assertRaisesRegex(testbed.TestbedError, words):
