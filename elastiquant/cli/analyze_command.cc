@@ -13,7 +13,6 @@
 #include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/compute_options.h"
-#include "elastiquant/cli/file.h"
 #include "elastiquant/cli/progress.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/codec/elastic/adapt.h"
@@ -195,11 +194,6 @@ Json ToJson(const AnalyzeInput& input, const std::vector<Row>& rows) {
           {"results", results}};
 }
 
-// What `--plot STEM` draws, beside its pictures.
-Status Plot(const AnalyzeOptions& options, const std::string& report) {
-  return DrawReport("elastiquant_rates", options.python, report, options.plot);
-}
-
 Status Run(const AnalyzeOptions& options) {
   EQ_RETURN_IF_ERROR(ApplyTarget(options.compute));
   EQ_ASSIGN_OR_RETURN(const std::vector<std::string> specs, Specs(options));
@@ -218,7 +212,8 @@ Status Run(const AnalyzeOptions& options) {
                        {"inputs", analyses}};
   const std::string text = report.dump(2) + "\n";
   fmt::print("{}", options.json ? text : kLegend);
-  return options.plot.empty() ? Status::Ok() : Plot(options, text);
+  if (options.plot.empty()) return Status::Ok();
+  return DrawReport("elastiquant_rates", options.python, text, options.plot);
 }
 
 constexpr char kAnalyzeExample[] =

@@ -139,7 +139,7 @@ Result<Json> RowOf(const Contestant& contestant, const GossipRateOptions& o,
   const GossipProblem::Outcome outcome = problem.Predict(gossip, measured.end);
   row["rate"] = outcome.rate;
   row["measured_rate"] = NumberOrNull(measured.rate);
-  row["left"] = std::isfinite(outcome.left) ? Json(outcome.left) : Json(nullptr);
+  row["left"] = NumberOrNull(outcome.left);
   row["measured_left"] = NumberOrNull(measured.left);
   if (o.codec.empty()) return row;
   options.codec = o.codec;

@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/command.h"
-#include "elastiquant/cli/file.h"
 #include "elastiquant/cli/gossip_rates.h"
 #include "elastiquant/cli/lazy_uploads.h"
 #include "elastiquant/cli/python_package.h"

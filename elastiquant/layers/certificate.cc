@@ -163,8 +163,7 @@ void Certificate::Add(const MeasuredMessage& m) {
 
 Status Certificate::Gather(Communicator* comm) {
   const std::lock_guard lock(mutex_);
-  // Nothing is moved before all has come, so that it can be gathered again without a lost
-  // worker.
+  // No sum is changed before all have come, so that after a loss they can be gathered again.
   std::vector<CertificateSums> all = sums_;
   for (int rank = 1; rank < comm->world_size(); ++rank) {
     std::vector<CertificateSums> theirs = sums_;
@@ -173,8 +172,8 @@ Status Certificate::Gather(Communicator* comm) {
     EQ_RETURN_IF_ERROR(comm->Broadcast(rank, bytes));
     for (size_t i = 0; i < all.size(); ++i) all[i] += theirs[i];
   }
+  if (comm->rank() != 0) std::ranges::fill(all, CertificateSums{});
   sums_ = std::move(all);
-  if (comm->rank() != 0) std::ranges::fill(sums_, CertificateSums{});
   return Status::Ok();
 }
 

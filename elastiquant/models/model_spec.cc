@@ -1,6 +1,7 @@
 #include "elastiquant/models/model_spec.h"
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 
 namespace elastiquant {
 
@@ -8,10 +9,7 @@ Result<ModelSpec> ParseModelSpec(std::string_view text) {
   const size_t colon = text.find(':');
   ModelSpec spec{.name = std::string(text.substr(0, colon)), .parameters = {}};
   if (colon == std::string_view::npos) return spec;
-  std::string_view rest = text.substr(colon + 1);
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
+  for (const std::string_view item : SplitAt(text.substr(colon + 1), ',')) {
     const size_t equals = item.find('=');
     int64_t value = 0;
     if (equals == std::string_view::npos || !ParseNumber(item.substr(equals + 1), &value)) {
@@ -19,9 +17,8 @@ Result<ModelSpec> ParseModelSpec(std::string_view text) {
                              "\" is not KEY=NUMBER");
     }
     spec.parameters[std::string(item.substr(0, equals))] = value;
-    if (comma == std::string_view::npos) return spec;
-    rest.remove_prefix(comma + 1);
   }
+  return spec;
 }
 
 Result<std::map<std::string, int64_t>> WithDefaults(const ModelSpec& spec,

@@ -178,7 +178,7 @@ class LossyWorld {
   bool MayKill() {
     return kills_at_ == Moment::kAny ? Draw(40) == 0 : Draw(4) == 0 && AllHaveTrained();
   }
-  // And whether all rounds but the last have been applied by all.
+  // Returns whether all have made their last local step and applied all rounds but the last.
   bool AllHaveTrained() const {
     return std::ranges::all_of(group_, [&](size_t w) {
       const std::optional<RoundTask> task = workers_[w]->course.Next();

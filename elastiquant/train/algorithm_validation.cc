@@ -146,24 +146,20 @@ Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
 }
 
 // What an algorithm needs of rounds, codecs and the optimiser.
-Status ValidateKind(const TrainOptions& o) {
-  const auto algorithm = ParseAlgorithm(o.algorithm);
-  if (!algorithm.ok()) {
-    return InvalidArgument("--algorithm: " + algorithm.status().message());
-  }
-  if (!algorithm->is_gossip() && (!o.graph.empty() || o.gossip_step != "auto")) {
+Status ValidateKind(const TrainOptions& o, const Algorithm& algorithm) {
+  if (!algorithm.is_gossip() && (!o.graph.empty() || o.gossip_step != "auto")) {
     return InvalidArgument("--graph and --gossip-step are for algorithms without a centre, " +
                            std::string("such as dpsgd and choco"));
   }
-  if (TrainsAlone(o)) return ValidateLocal(o, *algorithm);
+  if (TrainsAlone(o)) return ValidateLocal(o, algorithm);
   if (o.every_growth != 0 || !o.every_later.empty()) {
     return InvalidArgument(
         "--every-growth and --every-later are for algorithms whose workers train alone "
         "(local-sgd, diloco, sparseloco, and with --every those that send unequal parts)");
   }
-  if (algorithm->kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
-  if (algorithm->is_gossip()) return ValidateGossip(o, *algorithm);
-  const bool has_every = algorithm->kind == AlgorithmKind::kSparsity;
+  if (algorithm.kind == AlgorithmKind::kDelayed) return ValidateDelayed(o);
+  if (algorithm.is_gossip()) return ValidateGossip(o, algorithm);
+  const bool has_every = algorithm.kind == AlgorithmKind::kSparsity;
   if (has_every) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
   if ((o.every != 0 && !has_every) || o.fragments != 1) {
     return InvalidArgument(
@@ -171,14 +167,14 @@ Status ValidateKind(const TrainOptions& o) {
         "diloco, sparseloco); --every is for delayed, uniform, dagc-r, dagc-a and accordion, "
         "too");
   }
-  if (algorithm->is_lazy()) return ValidateLazy(o);
-  if (algorithm->kind == AlgorithmKind::kQuantisedData) return ValidateData(o, *algorithm);
-  if (algorithm->kind == AlgorithmKind::kAllReduce) return Status::Ok();
+  if (algorithm.is_lazy()) return ValidateLazy(o);
+  if (algorithm.kind == AlgorithmKind::kQuantisedData) return ValidateData(o, algorithm);
+  if (algorithm.kind == AlgorithmKind::kAllReduce) return Status::Ok();
   const std::string given = "--algorithm " + o.algorithm;
-  if (algorithm->is_adam() && o.optimizer != "adamw") {
+  if (algorithm.is_adam() && o.optimizer != "adamw") {
     return InvalidArgument(given + " is a kind of Adam: it needs --optimizer adamw");
   }
-  if (algorithm->kind == AlgorithmKind::kDemo) {
+  if (algorithm.kind == AlgorithmKind::kDemo) {
     if (o.optimizer != "sgd" || o.momentum != 0) {
       return InvalidArgument(given + " has momentum of its own: it needs --optimizer sgd " +
                              "--momentum 0");
@@ -210,24 +206,22 @@ Status ValidateSparsity(const TrainOptions& o) {
                          "leave out --codec-down");
 }
 
-Status ValidateRatio(const TrainOptions& o) {
-  const auto algorithm = ParseAlgorithm(o.algorithm);
-  if (algorithm.ok() && algorithm->kind == AlgorithmKind::kSparsity) return ValidateSparsity(o);
+Status ValidateRatio(const TrainOptions& o, const Algorithm& algorithm) {
+  if (algorithm.kind == AlgorithmKind::kSparsity) return ValidateSparsity(o);
   if (o.ratio == 0) return Status::Ok();
   return InvalidArgument(
       "--ratio is for --algorithm uniform, dagc-r, dagc-a or accordion; "
       "codecs have ratios of their own, as in --codec 'topk:ratio=0.01|ef'");
 }
 
-Status ValidateBitsPolicy(const TrainOptions& o) {
+Status ValidateBitsPolicy(const TrainOptions& o, const Algorithm& algorithm) {
   if (o.bits_policy.empty()) return Status::Ok();
   const std::string given = "--bits-policy " + o.bits_policy;
   const auto policy = policy::ParseBitPolicy(o.bits_policy, {.weights = {1}});
   if (!policy.ok()) return InvalidArgument("--bits-policy: " + policy.status().message());
-  const auto algorithm = ParseAlgorithm(o.algorithm);
-  const bool averages = algorithm.ok() && (algorithm->kind == AlgorithmKind::kAllReduce ||
-                                           algorithm->kind == AlgorithmKind::kLocalSgd ||
-                                           algorithm->kind == AlgorithmKind::kDiLoCo);
+  const bool averages = algorithm.kind == AlgorithmKind::kAllReduce ||
+                        algorithm.kind == AlgorithmKind::kLocalSgd ||
+                        algorithm.kind == AlgorithmKind::kDiLoCo;
   if (!averages) {
     return InvalidArgument(given + " needs --algorithm allreduce, local-sgd or diloco");
   }
@@ -247,7 +241,7 @@ Status ValidateGossipLoss(const TrainOptions& o, GossipKind kind) {
 }
 
 // A worker that comes back has nothing that its codec remembered.
-Status ValidateOnLoss(const TrainOptions& o) {
+Status ValidateOnLoss(const TrainOptions& o, const Algorithm& algorithm) {
   if (o.on_loss != "stop" && o.on_loss != "go-on") {
     return InvalidArgument("--on-loss is '" + o.on_loss + "'; valid are: stop, go-on");
   }
@@ -256,7 +250,6 @@ Status ValidateOnLoss(const TrainOptions& o) {
     return InvalidArgument("--least-workers is for --on-loss go-on");
   }
   EQ_RETURN_IF_ERROR(AtLeast("--least-workers", o.least_workers, 1));
-  EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(o.algorithm));
   if (algorithm.is_gossip()) return ValidateGossipLoss(o, algorithm.gossip);
   if (!algorithm.is_local()) {
     return InvalidArgument(
@@ -279,10 +272,14 @@ Status ValidateOnLoss(const TrainOptions& o) {
 }  // namespace
 
 Status ValidateAlgorithm(const TrainOptions& options) {
-  EQ_RETURN_IF_ERROR(ValidateKind(options));
-  EQ_RETURN_IF_ERROR(ValidateRatio(options));
-  EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options));
-  return ValidateOnLoss(options);
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  if (!algorithm.ok()) {
+    return InvalidArgument("--algorithm: " + algorithm.status().message());
+  }
+  EQ_RETURN_IF_ERROR(ValidateKind(options, *algorithm));
+  EQ_RETURN_IF_ERROR(ValidateRatio(options, *algorithm));
+  EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options, *algorithm));
+  return ValidateOnLoss(options, *algorithm);
 }
 
 }  // namespace elastiquant

@@ -127,7 +127,7 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
 
 
 def _tell_at_the_edge(axes, x: float, height: float, value: float, colour: str) -> None:
-    """Writes a value that is too low to be drawn above the place where it would be."""
+    """Writes a value that is too low for the panel near its lower edge."""
     axes.text(x, height, f"\N{DOWNWARDS ARROW} {value:.0f} %", color=colour, ha="center")
 
 

@@ -436,8 +436,8 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
   }
 }
 
-// A graph with directed edges is not doubly stochastic any more without one of its workers. The
-// others' models must not grow or shrink by that, round after round.
+// Without one of its workers a directed graph is not doubly stochastic any more. The models of
+// the others must not grow or shrink in each round because of that.
 TEST(GossipLossTest, OnDirectedGraphsModelsStayNearThoseThatWereThere) {
   int tried = 0;
   for (const GossipCase& c : GossipCases()) {

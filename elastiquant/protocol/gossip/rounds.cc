@@ -286,10 +286,11 @@ void GossipRounds::TakeMessages(uint64_t round) {
   if (options_.kind == GossipKind::kPushSum) weight_ = weight;
 }
 
-// What this worker gives in a round, for each part of it that the graph has it give. It is 1 as
-// long as a worker gives as much as it takes. Where a directed graph has lost a worker, one
-// that it took from or gave to, the worker gives as much as it takes, so that a row of weights
-// still adds up to 1 and no model grows or shrinks; one with nobody to give to takes nothing.
+// Returns by what the weights are multiplied that this worker gives in a round. It is 1 if it
+// gives as much as it takes. A directed graph that has lost a worker may let another one take
+// and give different amounts, and its model would grow or shrink in each round. The factor then
+// makes both alike; it is 0 for a worker that has nobody to give to, which takes nothing
+// either.
 double GossipRounds::PartGiven(const Mixing& mixing, uint64_t round) const {
   if (options_.kind == GossipKind::kPushSum) return 1;
   double taken = 0, given = 0;
@@ -307,15 +308,15 @@ double GossipRounds::PartGiven(const Mixing& mixing, uint64_t round) const {
 void GossipRounds::Mix(uint64_t round) {
   const Mixing& mixing = MixingAt(round);
   const double part = PartGiven(mixing, round);
+  if (part == 0) {
+    for (auto& mixed : mixed_) std::ranges::fill(mixed, 0.0f);
+    return;
+  }
   const auto add = [this](double weight, std::span<const float> values) {
     for (size_t e = 0; e < sum_.size(); ++e) sum_[e] += weight * static_cast<double>(values[e]);
   };
   for (size_t s = 0; s < mixed_.size(); ++s) {
     std::ranges::fill(sum_, 0.0);
-    if (part == 0) {
-      std::ranges::fill(mixed_[s], 0.0f);
-      continue;
-    }
     for (const int peer : options_.graph->senders(rank())) {
       const double weight = TakesFrom(mixing, peer, round);
       if (weight > 0) add(weight, InletsOf(peer)[s].replica());

@@ -165,13 +165,14 @@ Status TrainingRun::ShareStart() {
   if (!absent.empty()) {
     EQ_ASSIGN_OR_RETURN(state_.absent, ParseGroup(absent));
   }
-  EQ_ASSIGN_OR_RETURN(const std::string uploads,
-                      ShareText(comm_, nlohmann::json(state_.uploads).dump()));
-  state_.uploads = nlohmann::json::parse(uploads).get<std::vector<uint64_t>>();
   if (!state_.codec.empty()) EQ_RETURN_IF_ERROR(runner_->UseCodec(state_.codec));
   if (crew_) {
     EQ_ASSIGN_OR_RETURN(const std::string news, ShareText(comm_, News().dump()));
     TakeOver(nlohmann::json::parse(news));
+  } else {
+    EQ_ASSIGN_OR_RETURN(const std::string uploads,
+                        ShareText(comm_, nlohmann::json(state_.uploads).dump()));
+    state_.uploads = nlohmann::json::parse(uploads).get<std::vector<uint64_t>>();
   }
   runner_->StartFromReplica();
   return Status::Ok();

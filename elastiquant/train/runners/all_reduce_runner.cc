@@ -140,8 +140,7 @@ Status AllReduceRunner::SaveMemory(Checkpoint* checkpoint) {
 }
 
 Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
-  Sections memory;
-  for (const auto& [name, tensor] : checkpoint.tensors) memory[name] = tensor.bytes;
+  const Sections memory = SectionsBehind("", checkpoint);
   EQ_ASSIGN_OR_RETURN(double unit, ValueIn<double>(memory, kRate));
   // Earlier versions wrote 0 where there was no rate yet, or none in the memory.
   if (unit == 0) unit = 1;

@@ -150,9 +150,9 @@ Result<DataRunner::SamplesByWorker> DataRunner::Exchange(int64_t step, const Cho
     if (!algorithm_.central || w == 0) round.Send(w, message);
   }
   comm_->SetActivity("waiting for the others' samples");
-  double waited = 0;
-  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish(&waited));
-  wait_seconds_ += waited;
+  const Stopwatch watch;
+  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish());
+  wait_seconds_ += watch.Seconds();
   SamplesByWorker samples(static_cast<size_t>(comm_->world_size()));
   if (!computes()) return samples;
   EQ_ASSIGN_OR_RETURN(samples[static_cast<size_t>(comm_->rank())],

@@ -124,7 +124,7 @@ class GossipRunner final : public Runner, public RoundRunner {
   std::vector<float> own_weights_;    // while the shared model is shown
   std::vector<uint8_t> own_buffers_;  // while the shared model is shown
   uint64_t rounds_ = 0;
-  uint64_t rounds_before_ = 0;  // it came back, at a roll call: made with a group that it lost
+  uint64_t rounds_before_ = 0;  // of them, made before it was last taken back
   Traffic counted_;
 };
 

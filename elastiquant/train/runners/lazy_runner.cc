@@ -114,7 +114,9 @@ Result<LazyApply> LazyRunner::Exchange() {
     round.Send(w, message);
   }
   comm_->SetActivity("waiting for the others' gradients");
-  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish(&wait_seconds_));
+  const Stopwatch watch;
+  EQ_ASSIGN_OR_RETURN(const auto coming, round.Finish());
+  wait_seconds_ = watch.Seconds();
   EQ_ASSIGN_OR_RETURN(std::optional<LazyApply> apply,
                       machine_->OnMessage(comm_->rank(), message));
   for (const auto& incoming : coming) {

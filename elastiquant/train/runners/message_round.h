@@ -1,4 +1,4 @@
-// One message to each of some workers, and one from each of others.
+// Sends one message to each of some workers, and takes one from each of some others.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/net/communicator.h"
 
 namespace elastiquant {
@@ -28,13 +27,10 @@ class MessageRound {
   }
 
   // Returns the messages once all have come and left, so that one of them may be refused
-  // without leaving others behind, and sets *seconds to how long that took. Fails as
-  // Transfer::Wait does.
-  Result<Messages> Finish(double* seconds) {
-    const Stopwatch watch;
+  // without leaving others behind. Fails as Transfer::Wait does.
+  Result<Messages> Finish() {
     for (const auto& transfer : coming_) EQ_RETURN_IF_ERROR(transfer->Wait().status());
     for (const auto& transfer : sent_) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-    *seconds = watch.Seconds();
     return std::move(coming_);
   }
 
