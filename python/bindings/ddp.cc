@@ -10,7 +10,6 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,20 +24,6 @@ namespace py = pybind11;
 
 namespace elastiquant::python {
 namespace {
-
-// Name, dimensions, codec.
-using ParameterTuple = std::tuple<std::string, std::vector<size_t>, std::string>;
-
-std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples) {
-  std::vector<DdpParameter> parameters;
-  for (const auto& [name, dimensions, codec] : tuples) {
-    DdpParameter parameter;
-    parameter.shape = MakeParameterShape(name, dimensions);
-    parameter.codec = codec;
-    parameters.push_back(std::move(parameter));
-  }
-  return parameters;
-}
 
 // A function that goes with the GIL held, whoever drops it last.
 std::shared_ptr<py::function> Shared(py::function function) {
@@ -141,6 +126,17 @@ Future OfPython(const Future& future) {
 }
 
 }  // namespace
+
+std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples) {
+  std::vector<DdpParameter> parameters;
+  for (const auto& [name, dimensions, codec] : tuples) {
+    DdpParameter parameter;
+    parameter.shape = MakeParameterShape(name, dimensions);
+    parameter.codec = codec;
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
+}
 
 py::dict DictOf(const DdpStats& stats) {
   py::dict d;

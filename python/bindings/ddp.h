@@ -2,10 +2,19 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "elastiquant/ddp/ddp_plan.h"
 #include "elastiquant/ddp/ddp_stats.h"
 #include "elastiquant/layers/codec_memory.h"
 
 namespace elastiquant::python {
+
+// A parameter in Python's words: its name, dimensions and codec.
+using ParameterTuple = std::tuple<std::string, std::vector<size_t>, std::string>;
+std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples);
 
 // What Python makes of counts: the fields of elastiquant.Stats by name.
 pybind11::dict DictOf(const DdpStats& stats);

@@ -11,6 +11,7 @@
 #include "python/bindings/gossip.h"
 #include "python/bindings/rounds.h"
 #include "python/bindings/stream.h"
+#include "python/bindings/virtual_workers.h"
 
 PYBIND11_MODULE(_core, module) {
   // Docstrings begin with a signature of their own, which inspect and help() understand.
@@ -28,4 +29,5 @@ PYBIND11_MODULE(_core, module) {
   elastiquant::python::BindCollectives(module);
   elastiquant::python::BindRounds(module);
   elastiquant::python::BindGossip(module);
+  elastiquant::python::BindVirtualWorkers(module);
 }

@@ -46,6 +46,7 @@ from elastiquant._gossip import Gossip  # noqa: E402
 from elastiquant._report import Report, report  # noqa: E402
 from elastiquant._rounds import DiLoCo, LocalSGD  # noqa: E402
 from elastiquant._stats import LayerStats, Stats  # noqa: E402
+from elastiquant._virtual_workers import VirtualWorkers  # noqa: E402
 
 __all__ = [
     "Codec",
@@ -63,6 +64,7 @@ __all__ = [
     "Report",
     "Stats",
     "Stream",
+    "VirtualWorkers",
     "Work",
     "__version__",
     "all_gather",

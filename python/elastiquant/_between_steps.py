@@ -101,7 +101,7 @@ def check(
                 "codec '...|ef:lr=outside' for error feedback of the gradient itself"
             )
         momentum = groups.get(parameter, {}).get("momentum", 0)
-        if codec._has_momentum and momentum:
+        if codec._momentum is not None and momentum:
             raise ValueError(
                 f"codec '{spec}' sends velocities, and the optimizer has momentum {momentum} "
                 f"for {name!r}: give that parameter's group momentum=0"
