@@ -66,13 +66,14 @@ class Gossip(Rounds):
     As a context manager it calls finish() at the end, and close().
 
     Errors: ValueError for a bad argument, such as a graph that does not suit the algorithm,
-    which names one that does; TypeError for parameters that are no dense fp32, RuntimeError
-    if workers differ in their arguments. Unless the others go on, a lost worker raises
-    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others. If
-    they do, one that was only frozen raises it when it wakes up.
+    which names one that does, or an optimizer that another Gossip, DiLoCo or LocalSGD
+    follows; TypeError for an argument of another type and for parameters that are no dense
+    fp32; RuntimeError if workers differ in their arguments. Unless the others go on, a lost
+    worker raises torch.distributed.DistBackendError, which names it, from optimizer.step() of
+    all others. If they do, one that was only frozen raises it when it wakes up.
     """
 
-    _farewell, _mark = "it closed its gossip", "_elastiquant_gossip"
+    _farewell = "it closed its gossip"
 
     def __init__(
         self,
@@ -94,10 +95,14 @@ class Gossip(Rounds):
         link: str | None = None,
     ):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
-        module = _model.inner_module(model)
-        named = _model.trained(module)
+        named: list[tuple[str, torch.nn.Parameter]] = []
         error: Exception | None = None
         try:
+            _options.check_followed(
+                model, optimizer, "optimizer", "Gossip(optimizer, model, ...)"
+            )
+            self._check_free(optimizer)
+            named = _model.trained(_model.inner_module(model))
             _check(o, named)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
@@ -107,6 +112,7 @@ class Gossip(Rounds):
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
+        module = _model.inner_module(model)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
         self._module = weakref.ref(module)
@@ -298,6 +304,10 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
     ours = {id(p) for _, p in named}
     if not ours & {id(p) for group in o.optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimizer trains no parameter of the model")
+    _options.check_types(o, str, "graph algorithm codec")
+    _options.check_types(o, int, "every delay")
+    if o.step is not None:
+        _options.check_types(o, float, "step")
     _options.check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
     if o.every < 1:
         raise ValueError(f"every is {o.every}; it must be at least 1")

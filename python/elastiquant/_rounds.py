@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _model, _rounds_options, _state
+from elastiquant import _core, _group, _model, _options, _rounds_options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
@@ -75,13 +75,14 @@ class DiLoCo(Rounds):
     As a context manager it calls finish() at the end, and close(). close() alone leaves the
     parameters local.
 
-    Errors: ValueError for a bad argument, TypeError for parameters that are no dense fp32,
-    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
-    raises torch.distributed.DistBackendError, which names it, from inner.step() of all others.
-    If they do, one that was only frozen raises it when it wakes up.
+    Errors: ValueError for a bad argument, such as an optimiser that another DiLoCo, LocalSGD
+    or Gossip follows; TypeError for an argument of another type and for parameters that are
+    no dense fp32; RuntimeError if workers differ in their arguments. Unless the others go on,
+    a lost worker raises torch.distributed.DistBackendError, which names it, from inner.step()
+    of all others. If they do, one that was only frozen raises it when it wakes up.
     """
 
-    _farewell, _mark = "it closed its rounds", "_elastiquant_rounds"
+    _farewell = "it closed its rounds"
 
     def __init__(
         self,
@@ -112,13 +113,13 @@ class DiLoCo(Rounds):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
         if eager and delay == 0:
             o.delay = every
-        module = _model.inner_module(model)
-        named = _model.trained(module)
-        self._names = [name for name, _ in named]
-        self._parameters = [p for _, p in named]
+        named: _Named = []
         alike: dict[str, Any] = {}
         error: Exception | None = None
         try:
+            named = self._trained(o)
+            self._names = [name for name, _ in named]
+            self._parameters = [p for _, p in named]
             self._schedule, self._outer = self._checked(o, named)
             alike = _alike(o, named, self._outer)
         except Exception as e:  # the others must hear of it, or they would wait
@@ -126,6 +127,7 @@ class DiLoCo(Rounds):
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
+        module = _model.inner_module(model)
         self._buffers = Buffers(module)
         weights = _weights(o, meeting)
         if meeting.world_size > 1:
@@ -142,10 +144,17 @@ class DiLoCo(Rounds):
             self._members,
             self._buffers.size,
             self._schedule,
-            {"mix": mix, "eager": eager},
+            {"mix": float(mix), "eager": eager},
         )
         self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
         self._open(engine)
+
+    def _trained(self, o: types.SimpleNamespace) -> _Named:
+        """The parameters to train; raises what is wrong with the model and the optimiser."""
+        call = f"{type(self).__name__}(model, inner, ...)"
+        _options.check_followed(o.model, o.inner, "inner", call)
+        self._check_free(o.inner)
+        return _model.trained(_model.inner_module(o.model))
 
     def _checked(
         self, o: types.SimpleNamespace, named: _Named

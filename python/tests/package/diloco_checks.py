@@ -118,6 +118,57 @@ def refuses_what_cannot_be():
 
 
 @check
+def refuses_arguments_of_other_types():
+    model = make_model()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    for options, words in (
+        ({"every": 2.5}, "every is 2.5; it must be a whole number"),
+        ({"every": 2.5, "eager": True}, "every is 2.5; it must be a whole number"),
+        ({"every": None}, "every is None; it must be a whole number"),
+        ({"fragments": "2"}, "fragments is '2'; it must be a whole number"),
+        ({"delay": 1.0}, "delay is 1.0; it must be a whole number"),
+        ({"threads": True}, "threads is True; it must be a whole number"),
+        ({"bucket_kib": 1.5}, "bucket_kib is 1.5; it must be a whole number"),
+        ({"mix": "half"}, "mix is 'half'; it must be a number"),
+        ({"weight": None}, "weight is None; it must be a number"),
+        ({"timeout": "20s"}, "timeout is '20s'; it must be a number"),
+        ({"codec": None}, "codec is None; it must be a string"),
+        ({"outer": 0.7}, "outer is a float; it must be a torch.optim.Optimizer, or None"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.DiLoCo(model, inner, **options)
+    for arguments, words in (
+        ((inner, model), r"have changed places: call LocalSGD\(model, inner, ...\)"),
+        ((None, inner), "model is a NoneType; it must be a torch.nn.Module"),
+        ((model, None), "inner is a NoneType; it must be a torch.optim.Optimizer"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.LocalSGD(*arguments)
+    last = dist.get_rank() == dist.get_world_size() - 1
+    why = "inner is a" if last else "worker . cannot call DiLoCo: TypeError: inner is a"
+    with raises(TypeError if last else RuntimeError, why):
+        elastiquant.DiLoCo(model, None if last else inner)
+
+
+@check
+def follows_no_optimiser_that_is_followed():
+    model, inner, rounds = start(every=2)
+    with raises(ValueError, r"a DiLoCo follows this optimizer already: close\(\) it before"):
+        elastiquant.LocalSGD(model, inner, every=2)
+    with raises(ValueError, "a DiLoCo follows this optimizer already"):
+        elastiquant.Gossip(inner, model)
+    train(model, inner, range(2))
+    assert rounds.rounds == 1  # it goes on as if nothing had been
+    rounds.close()
+    gossip = elastiquant.Gossip(inner, model, graph="ring", codec="fp32")
+    with raises(ValueError, "a Gossip follows this optimizer already"):
+        elastiquant.DiLoCo(model, inner)
+    gossip.finish()
+    elastiquant.DiLoCo(model, inner).close()
+    gossip.close()
+
+
+@check
 def names_a_worker_that_has_left():
     model, inner, rounds = start(every=2)
     if dist.get_rank() == 1:

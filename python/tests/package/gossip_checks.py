@@ -196,5 +196,37 @@ def wrong_arguments_are_told_to_all() -> None:
             Job(**options)
 
 
+@check
+def arguments_of_other_types_are_refused() -> None:
+    for options, words in (
+        ({"every": 2.5}, "every is 2.5; it must be a whole number"),
+        ({"delay": None}, "delay is None; it must be a whole number"),
+        ({"step": "0.5"}, "step is '0.5'; it must be a number"),
+        ({"graph": None}, "graph is None; it must be a string"),
+        ({"codec": 1}, "codec is 1; it must be a string"),
+    ):
+        with raises(TypeError, words):
+            Job(**options)
+    model = model_of(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for arguments, words in (
+        ((model, optimizer), r"have changed places: call Gossip\(optimizer, model, ...\)"),
+        ((optimizer, None), "model is a NoneType; it must be a torch.nn.Module"),
+        ((None, model), "optimizer is a NoneType; it must be a torch.optim.Optimizer"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.Gossip(*arguments)
+
+
+@check
+def an_optimizer_that_is_followed_is_refused() -> None:
+    job = Job(algorithm="dpsgd", codec="fp32", graph="ring")
+    with raises(ValueError, r"a Gossip follows this optimizer already: close\(\) it"):
+        elastiquant.Gossip(job.optimizer, job.model, graph="ring")
+    job.steps(0, 2)
+    assert job.gossip.rounds == 2
+    job.gossip.close()
+
+
 if __name__ == "__main__":
     main()
