@@ -66,11 +66,12 @@ class Gossip(Rounds):
     As a context manager it calls finish() at the end, and close().
 
     Errors: ValueError for a bad argument, such as a graph that does not suit the algorithm,
-    which names one that does, or an optimizer that another Gossip, DiLoCo or LocalSGD
-    follows; TypeError for an argument of another type and for parameters that are no dense
-    fp32; RuntimeError if workers differ in their arguments. Unless the others go on, a lost
-    worker raises torch.distributed.DistBackendError, which names it, from optimizer.step() of
-    all others. If they do, one that was only frozen raises it when it wakes up.
+    which names one that does, an optimizer that another Gossip, DiLoCo or LocalSGD follows, or
+    a codec with momentum, the learning rate or levels of its own (dgc, efsign|ef, alq, amq);
+    TypeError for an argument of another type and for parameters that are no dense fp32;
+    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
+    raises torch.distributed.DistBackendError, which names it, from optimizer.step() of all
+    others. If they do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell = "it closed its gossip"
@@ -309,6 +310,7 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
     if o.step is not None:
         _options.check_types(o, float, "step")
     _options.check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
+    _options.check_codec_of_work(o.codec, "Gossip")
     if o.every < 1:
         raise ValueError(f"every is {o.every}; it must be at least 1")
     if o.step is not None and not 0 < o.step <= 1:

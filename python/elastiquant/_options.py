@@ -55,6 +55,28 @@ def check_followed(model: Any, optimizer: Any, name: str, call: str) -> None:
         )
 
 
+def check_codec_of_work(spec: str, kind: str) -> None:
+    """Raises ValueError for a codec that cannot send what optimisers have made of gradients, as
+    `elastiquant train` does (train/algorithm_validation.cc). kind: the class, for messages."""
+    codec = _core.Codec(spec)
+    bad = f"codec '{codec.spec}'"
+    if codec._has_momentum:
+        raise ValueError(
+            f"{bad} has momentum of its own, and {kind} sends what an optimiser has made of "
+            "gradients, which may have momentum already: take another codec"
+        )
+    if codec._has_learning_rate:
+        raise ValueError(
+            f"{bad} has the learning rate in its memory, and {kind} does not tell it: give it "
+            "lr=outside, as in '...|ef:lr=outside'"
+        )
+    if codec.name in ("alq", "amq"):
+        raise ValueError(
+            f"{bad} fits its levels as training goes on, and {kind} does not let it: take "
+            "another codec"
+        )
+
+
 def check_numbers(o: types.SimpleNamespace) -> None:
     """Raises TypeError for what is no number, and ValueError for one out of its range."""
     check_types(o, int, "measure_every threads seed")

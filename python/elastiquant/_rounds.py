@@ -76,10 +76,12 @@ class DiLoCo(Rounds):
     parameters local.
 
     Errors: ValueError for a bad argument, such as an optimiser that another DiLoCo, LocalSGD
-    or Gossip follows; TypeError for an argument of another type and for parameters that are
-    no dense fp32; RuntimeError if workers differ in their arguments. Unless the others go on,
-    a lost worker raises torch.distributed.DistBackendError, which names it, from inner.step()
-    of all others. If they do, one that was only frozen raises it when it wakes up.
+    or Gossip follows, or a codec with momentum, the learning rate or levels of its own (dgc,
+    efsign|ef, alq, amq); TypeError for an argument of another type and for parameters that
+    are no dense fp32; RuntimeError if workers differ in their arguments. Unless the others go
+    on, a lost worker raises torch.distributed.DistBackendError, which names it, from
+    inner.step() of all others. If they do, one that was only frozen raises it when it wakes
+    up.
     """
 
     _farewell = "it closed its rounds"

@@ -27,6 +27,7 @@ def check(
     _options.check_types(o, float, "mix weight")
     _options.check_types(o, str, "codec exact exchange")
     _options.check_numbers(o)
+    _options.check_codec_of_work(o.codec, kind)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     _options.check_on_loss(o.on_loss)
     if o.on_loss == "go-on" and (o.eager or o.delay > 0):

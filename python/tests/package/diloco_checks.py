@@ -103,9 +103,16 @@ def refuses_what_cannot_be():
         ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
         ({"on_loss": "go-on", "delay": 1}, "needs delay=0"),
         ({"on_loss": "go-on", "codec": "powersgd:rank=2"}, "alike on all workers"),
+        ({"codec": "dgc"}, "has momentum of its own, and DiLoCo"),
+        ({"codec": "dither:bits=2|dgc"}, "momentum of its own"),
+        ({"codec": "efsign|ef"}, "the learning rate in its memory.* lr=outside"),
+        ({"codec": "alq"}, "fits its levels as training goes on"),
+        ({"codec": "amq|ef"}, "fits its levels as training goes on"),
     ):
         with raises(ValueError, words):
             elastiquant.DiLoCo(model, inner, **options)
+    with raises(ValueError, "'alq.* and LocalSGD does not let it"):
+        elastiquant.LocalSGD(model, inner, codec="alq")
     with raises(RuntimeError, "call DiLoCo with different arguments: every is"):
         elastiquant.DiLoCo(model, inner, every=4 + dist.get_rank())
     outer = torch.optim.SGD(model.parameters(), lr=0.7 if dist.get_rank() == 0 else 0.5)

@@ -191,6 +191,9 @@ def wrong_arguments_are_told_to_all() -> None:
         ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
         ({"on_loss": "go-on", "algorithm": "gradient-tracking"}, "take dpsgd, dcd, choco"),
         ({"algorithm": "ad-psgd", "graph": "complete:lazy=1,p=3"}, "it has lazy"),
+        ({"codec": "dgc"}, "has momentum of its own, and Gossip"),
+        ({"codec": "efsign|ef"}, "the learning rate in its memory.* lr=outside"),
+        ({"codec": "alq"}, "fits its levels as training goes on, and Gossip"),
     ):
         with raises(ValueError, words):
             Job(**options)
