@@ -85,6 +85,7 @@ class DiLoCo(Rounds):
     """
 
     _farewell = "it closed its rounds"
+    _kind = "DiLoCo"  # by which a state is told from LocalSGD's
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class DiLoCo(Rounds):
             self._members,
             self._buffers.size,
             self._schedule,
-            {"mix": float(mix), "eager": eager},
+            {"kind": self._kind, "mix": float(mix), "eager": bool(eager)},
         )
         self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
         self._open(engine)
@@ -298,9 +299,9 @@ class DiLoCo(Rounds):
         """Takes back what state_dict() gave. Load the model's and the inner optimiser's too.
 
         Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
-        their shapes, codecs, schedule, kind of outer optimiser), is missing, or is there
-        and unknown; nothing has changed then. RuntimeError while a mean is under way, and
-        after finish().
+        their shapes, codecs, DiLoCo or LocalSGD, schedule, kind of outer optimiser), is
+        missing, or is there and unknown; nothing has changed then. RuntimeError while a mean is
+        under way, and after finish().
         """
         if self._finished:
             raise RuntimeError(
@@ -381,6 +382,8 @@ class LocalSGD(DiLoCo):
     It is DiLoCo whose outer optimiser is SGD with a learning rate of 1 and no momentum, and
     takes the same options and raises the same errors.
     """
+
+    _kind = "LocalSGD"
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer, **options: Any):
         if "outer" in options:

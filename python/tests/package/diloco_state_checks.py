@@ -78,6 +78,8 @@ def refuses_states_that_do_not_fit():
     for state, words in (
         (without(f"{at}anchor/0.bias"), "has no anchor/0.bias"),
         (without(f"{at}settings"), "has no settings"),
+        (other(settings="{}"), "does not say of which rounds it is"),
+        (other(settings=3), "does not say of which rounds it is"),
         (without(f"{at}mean/1/1"), "has no mean/1/1"),
         (without(f"{at}skipped/1"), "has no skipped/1"),
         (
@@ -112,9 +114,14 @@ def refuses_states_that_do_not_fit():
 @check
 def refuses_states_of_other_rounds():
     good = saved_after(4, every=4)
-    for options in ({"every": 5}, {"every": 4, "mix": 0.5}, {"every": 4, "fragments": 2}):
+    for options, words in (
+        ({"every": 5}, r"of other rounds, with every=4 \(here 5\): give DiLoCo"),
+        ({"every": 4, "mix": 0.5}, r"with mix=0.0 \(here 0.5\)"),
+        ({"every": 4, "fragments": 2}, r"with fragments=1 \(here 2\)"),
+        ({"every": 4, "eager": True}, r"with delay=0 \(here 4\), eager=False \(here True\)"),
+    ):
         rounds = start(**options)[2]
-        with raises(elastiquant.CorruptFrameError, "of other rounds"):
+        with raises(elastiquant.CorruptFrameError, words):
             rounds.load_state_dict(good)
         rounds.close()
     model = nn.Sequential(nn.Linear(20, 31), nn.Tanh(), nn.Linear(31, 5))
@@ -129,6 +136,22 @@ def refuses_states_of_other_rounds():
             {k.replace(prefix()[:5], f"rank{rank}"): v for k, v in good.items()}
         )
     rounds.close()
+
+
+@check
+def refuses_states_of_the_other_kind():
+    kinds = (elastiquant.DiLoCo, elastiquant.LocalSGD)
+    for kind, other in (kinds, kinds[::-1]):
+        rounds = start(kind, every=4)[2]
+        saved = rounds.state_dict()
+        rounds.close()
+        model, inner, rounds = start(other, every=4)
+        words = f"of {kind.__name__}, .* and this is {other.__name__}: load it into a "
+        with raises(elastiquant.CorruptFrameError, words + kind.__name__):
+            rounds.load_state_dict(saved)
+        train(model, inner, range(4))
+        assert rounds.rounds == 1
+        rounds.close()
 
 
 @check

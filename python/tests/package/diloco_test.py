@@ -42,7 +42,7 @@ class RoundsTest(unittest.TestCase):
         self.check("diloco_reference_checks.py", 3, 7)
 
     def test_state_of_two_workers(self):
-        self.check("diloco_state_checks.py", 2, 6)
+        self.check("diloco_state_checks.py", 2, 7)
 
     def test_islands_of_two_workers(self):
         self.check("diloco_islands_checks.py", 4, 2)
