@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -162,6 +163,59 @@ def loads_nothing_while_a_mean_is_under_way():
     with raises(RuntimeError, "a mean is under way"):
         rounds.load_state_dict(saved)
     rounds.close()
+
+
+def check_all_are_told(parts: tuple, steps: Iterable[int], words: str) -> None:
+    """Every worker gets an error, be it its own or another's that it is told of."""
+    model, inner, rounds = parts
+    with raises(RuntimeError, words):
+        train(model, inner, steps)
+    rounds.close()
+    dist.barrier()
+
+
+@check
+def tells_workers_that_they_go_on_from_different_rounds():
+    first = dist.get_rank() == 0
+    for options, early, late, words in (
+        ({}, 4, 8, r"worker 0 from round 1 \(after 4 steps\), worker 1 from round 2"),
+        ({}, 5, 6, r"worker 0 from round 1 \(after 5 steps\), .* round 1 \(after 6"),
+        ({"eager": True}, 5, 9, "worker 0 from round 0 .*, worker 1 from round 1"),
+        # Which send other fragments next, so that each would wait for the other one's.
+        ({"fragments": 2}, 4, 6, "worker 0 from round 2 .*, worker 1 from round 3"),
+        ({"fragments": 2, "delay": 1}, 4, 6, "worker 0 from round 1 .*, worker 1 from round 2"),
+        ({"on_loss": "go-on"}, 4, 8, "worker 0 from round 1 .*, worker 1 from round 2"),
+    ):
+        options = options | {"every": 4, "codec": "fp32"}
+        states = [saved_after(steps, **options) for steps in (early, late)]
+        parts = start(**options)
+        parts[2].load_state_dict(states[0 if first else 1])
+        check_all_are_told(parts, range(12), f"go on from different rounds, {words}")
+
+
+@check
+def tells_a_worker_that_it_has_loaded_nothing():
+    for which in range(2):  # has
+        saved = saved_after(5, every=4)
+        parts = start(every=4)
+        if dist.get_rank() == which:
+            parts[2].load_state_dict(saved)
+        words = rf"worker {1 - which} from round 0 .*|worker {1 - which} loaded no state"
+        check_all_are_told(parts, range(12), words)
+
+
+@check
+def tells_a_worker_that_it_has_not_gone_back_with_the_others():
+    model, inner, rounds = start(every=2)
+    train(model, inner, range(2))
+    saved = copy.deepcopy(rounds.state_dict())
+    train(model, inner, range(2, 6))
+    rounds.load_state_dict(saved)  # together they may
+    train(model, inner, range(2, 8))
+    if dist.get_rank() == 1:
+        rounds.load_state_dict(saved)
+    words = r"worker 0 loaded no state when the others did, which go on from round 1 \(after 2"
+    check_all_are_told((model, inner, rounds), range(2, 8), words)
 
 
 @check
