@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import types
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,13 +69,15 @@ class Gossip(Rounds):
     As a context manager it calls finish() at the end, and close().
 
     Errors: ValueError for a bad argument, such as a graph that does not suit the algorithm,
-    which names one that does; TypeError for parameters that are no dense fp32, RuntimeError
-    if workers differ in their arguments. Unless the others go on, a lost worker raises
-    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others. If
-    they do, one that was only frozen raises it when it wakes up.
+    which names one that does, an optimizer that another Gossip, DiLoCo or LocalSGD follows, or
+    a codec with momentum, the learning rate or levels of its own (dgc, efsign|ef, alq, amq);
+    TypeError for an argument of another type and for parameters that are no dense fp32;
+    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
+    raises torch.distributed.DistBackendError, which names it, from optimizer.step() of all
+    others. If they do, one that was only frozen raises it when it wakes up.
     """
 
-    _farewell, _mark = "it closed its gossip", "_elastiquant_gossip"
+    _farewell = "it closed its gossip"
 
     def __init__(
         self,
@@ -94,10 +99,14 @@ class Gossip(Rounds):
         link: str | None = None,
     ):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
-        module = _model.inner_module(model)
-        named = _model.trained(module)
+        named: list[tuple[str, torch.nn.Parameter]] = []
         error: Exception | None = None
         try:
+            _options.check_followed(
+                model, optimizer, "optimizer", "Gossip(optimizer, model, ...)"
+            )
+            self._check_free(optimizer)
+            named = _model.trained(_model.inner_module(model))
             _check(o, named)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
@@ -107,6 +116,7 @@ class Gossip(Rounds):
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
+        module = _model.inner_module(model)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
         self._module = weakref.ref(module)
@@ -127,6 +137,14 @@ class Gossip(Rounds):
             threads=threads,
             goes_on=on_loss == "go-on",
         )
+        self._settings = {
+            "number of workers": meeting.world_size,
+            "algorithm": algorithm,
+            "delay": int(delay),
+            "graph": _told(graph),
+            "set of neighbours": engine.neighbours(),
+            "gossip step": engine.step(),
+        }
         self._every, self._steps, self._finished = every, 0, False
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
@@ -248,26 +266,58 @@ class Gossip(Rounds):
         """
         self._pause()
         state = _state.pack(self._engine.save_state(), self._rank)
-        return state | {f"rank{self._rank}/own/steps": torch.tensor(self._steps)}
+        return state | {
+            f"rank{self._rank}/own/steps": torch.tensor(self._steps),
+            f"rank{self._rank}/own/settings": json.dumps(self._settings),
+        }
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what state_dict() gave. Load the model's and the optimiser's too.
 
         Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
-        their shapes, codec, graph, algorithm), is missing, or is there and unknown; nothing has
-        changed then. RuntimeError after finish().
+        their shapes, codec, graph, neighbours on it, algorithm, delay, gossip step), is
+        missing, or is there and unknown; nothing has changed then. RuntimeError after finish().
         """
         if self._finished:
             raise RuntimeError(
                 "this Gossip has finished and follows no steps: make another one"
             )
-        key = f"rank{self._rank}/own/steps"
-        sections = _state.unpack({k: v for k, v in state.items() if k != key}, self._rank)
-        if key not in state:
-            raise _core.CorruptFrameError(f"the state lacks {key}")
+        prefix = f"rank{self._rank}/own/"
+        own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        rest = {k: v for k, v in state.items() if not k.startswith(prefix)}
+        sections = _state.unpack(rest, self._rank)
+        steps = self._steps_of(own)
         self._engine.load_state(sections)
-        self._steps = int(state[key])
+        self._steps = steps
+
+    def _steps_of(self, own: Mapping[str, Any]) -> int:
+        """The steps that a state has counted; raises CorruptFrameError unless its settings are
+        these. What a worker has seen of its neighbours means nothing under other ones, and
+        with another step training would not go on as it would have."""
+        for key in ("steps", "settings"):
+            if key not in own:
+                raise _core.CorruptFrameError(
+                    f"the state lacks rank{self._rank}/own/{key}: it may be of an older version"
+                )
+        if unknown := own.keys() - {"steps", "settings"}:
+            raise _core.CorruptFrameError(
+                f"the state has own/{', '.join(sorted(unknown))}, which Gossip does not know"
+            )
+        try:
+            theirs, steps = dict(json.loads(own["settings"])), int(own["steps"])
+        except (RuntimeError, TypeError, ValueError):
+            raise _core.CorruptFrameError(
+                "own/settings or own/steps of the state is damaged"
+            ) from None
+        for name, ours in self._settings.items():
+            if (other := theirs.get(name)) != ours:
+                raise _core.CorruptFrameError(
+                    f"the state is of another {name}: {other!r}, and this Gossip has {ours!r}. "
+                    "Make it with the arguments of the one that saved the state"
+                    + (f", and step={other!r}" if name == "gossip step" else "")
+                )
+        return steps
 
     def close(self) -> None:
         """Removes the hooks and ends communication. The parameters stay this worker's own.
@@ -285,6 +335,15 @@ class Gossip(Rounds):
         return f"<elastiquant.Gossip on {self._graph}: {self.summary()}>"
 
 
+def _told(graph: str) -> str:
+    """How a state tells its graph: a file of edges by what is in it, as it may lie elsewhere
+    when training goes on. Files are those whose names have a dot or a slash."""
+    if not {".", "/"} & set(graph.split(":")[0]):
+        return graph
+    digest = hashlib.sha256(Path(graph).read_bytes()).hexdigest()
+    return f"a file of edges, sha256 {digest[:16]}"
+
+
 def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]) -> None:
     """Raises what is wrong with a worker's own arguments."""
     if isinstance(o.model, torch.nn.parallel.DistributedDataParallel):
@@ -298,7 +357,12 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
     ours = {id(p) for _, p in named}
     if not ours & {id(p) for group in o.optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimizer trains no parameter of the model")
+    _options.check_types(o, str, "graph algorithm codec")
+    _options.check_types(o, int, "every delay")
+    if o.step is not None:
+        _options.check_types(o, float, "step")
     _options.check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
+    _options.check_codec_of_work(o.codec, "Gossip")
     if o.every < 1:
         raise ValueError(f"every is {o.every}; it must be at least 1")
     if o.step is not None and not 0 < o.step <= 1:

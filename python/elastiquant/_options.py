@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import numbers
 import types
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -19,8 +21,70 @@ def check_on_loss(on_loss: str) -> None:
         raise ValueError(f"on_loss is {on_loss!r}; valid are: 'stop', 'go-on'")
 
 
+def check_types(o: types.SimpleNamespace, kind: type, names: str) -> None:
+    """Raises TypeError unless the options of these names, parted by blanks, are of a kind: int,
+    float (which takes whole numbers, too) or str. numpy's numbers are numbers."""
+    takes: dict[type, tuple[type, str]] = {
+        int: (numbers.Integral, "a whole number"),
+        float: (numbers.Real, "a number"),
+        str: (str, "a string"),
+    }
+    taken, words = takes[kind]
+    for name in names.split():
+        value = getattr(o, name)
+        if not isinstance(value, taken) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}; it must be {words}")
+
+
+def check_followed(model: Any, optimizer: Any, name: str, call: str) -> None:
+    """Raises TypeError unless these are a model, and an optimiser whose steps can be followed.
+
+    name: of the optimiser among the arguments of `call`, which is the call as it should be.
+    """
+    if isinstance(model, torch.optim.Optimizer) and isinstance(optimizer, torch.nn.Module):
+        raise TypeError(f"the model and the optimizer have changed places: call {call}")
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"model is a {type(model).__name__}; it must be a torch.nn.Module: call {call}"
+        )
+    # Frameworks wrap optimisers in classes of their own, which need not derive from PyTorch's.
+    if not all(hasattr(optimizer, a) for a in ("register_step_post_hook", "param_groups")):
+        raise TypeError(
+            f"{name} is a {type(optimizer).__name__}; it must be a torch.optim.Optimizer: "
+            f"call {call}"
+        )
+
+
+def check_codec_of_work(spec: str, kind: str) -> None:
+    """Raises ValueError for a codec that cannot send what optimisers have made of gradients, as
+    `elastiquant train` does (train/algorithm_validation.cc). kind: the class, for messages."""
+    codec = _core.Codec(spec)
+    bad = f"codec '{codec.spec}'"
+    if codec._has_momentum:
+        raise ValueError(
+            f"{bad} has momentum of its own, and {kind} sends what an optimiser has made of "
+            "gradients, which may have momentum already: take another codec"
+        )
+    if codec._has_learning_rate:
+        raise ValueError(
+            f"{bad} has the learning rate in its memory, and {kind} does not tell it: give it "
+            "lr=outside, as in '...|ef:lr=outside'"
+        )
+    if codec.name in ("alq", "amq"):
+        raise ValueError(
+            f"{bad} fits its levels as training goes on, and {kind} does not let it: take "
+            "another codec"
+        )
+
+
 def check_numbers(o: types.SimpleNamespace) -> None:
-    """Raises ValueError for a number out of its range."""
+    """Raises TypeError for what is no number, and ValueError for one out of its range."""
+    check_types(o, int, "measure_every threads seed")
+    check_types(o, float, "timeout")
+    if o.bucket_kib is not None:
+        check_types(o, int, "bucket_kib")
+    if o.stall_timeout is not None:
+        check_types(o, float, "stall_timeout")
     if o.bucket_kib is not None and o.bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
     if o.measure_every < 0 or o.threads < 1 or not 0 <= o.seed < 2**64:

@@ -41,16 +41,17 @@ class Checkpoint:
     ):
         """names: of the parameters; members: by fragment, the numbers of its parameters;
         scalars: values of buffers, which are averaged with fragment 0; settings: what the
-        rounds that load a state must have been made with beside the schedule's options."""
+        rounds that load a state must have been made with beside the schedule's options, and
+        their "kind", which is the name of their class."""
         self._names, self._members, self._scalars = names, members, scalars
         self._schedule = schedule
         options = zip(("every", "fragments", "delay"), schedule.options(), strict=True)
-        self._settings = json.dumps(dict(options) | dict(settings))
+        self._settings = dict(options) | dict(settings)
 
     def save(self, progress: Progress, outer: Outer) -> dict[str, Any]:
         """Copies. All that is under way must have arrived."""
         state: dict[str, Any] = {
-            "settings": self._settings,
+            "settings": json.dumps(self._settings),
             "counters": torch.tensor([progress.step, progress.rounds]),
             # Fewer than the schedule says if finish() has applied them before their time.
             "under-way": torch.tensor(sorted(progress.arrived), dtype=torch.int64),
@@ -69,11 +70,7 @@ class Checkpoint:
         """Raises CorruptFrameError unless load() can take all of the state."""
         for key in ("settings", "under-way"):
             self._need(state, key)
-        if state["settings"] != self._settings:
-            raise _core.CorruptFrameError(
-                f"the state is of other rounds: {state['settings']}, and these are "
-                f"{self._settings}"
-            )
+        self._check_settings(state["settings"])
         self._check_tensor(state, "counters", torch.empty(2, dtype=torch.int64))
         expected: dict[str, torch.Tensor] = self._tensors(progress)
         optimizers = ["outer", *(["own-outer"] if progress.ahead is not None else [])]
@@ -91,6 +88,22 @@ class Checkpoint:
         if unknown := state.keys() - expected.keys() - known:
             raise _core.CorruptFrameError(
                 f"the state has {', '.join(sorted(unknown))}, which these rounds do not know"
+            )
+
+    def _check_settings(self, text: Any) -> None:
+        """Raises CorruptFrameError naming what the rounds of a state had otherwise."""
+        theirs, ours = _settings_in(text), self._settings
+        if theirs["kind"] != ours["kind"]:
+            raise _core.CorruptFrameError(
+                f"the state is of {theirs['kind']}, whose outer optimiser is another one, and "
+                f"this is {ours['kind']}: load it into a {theirs['kind']}"
+            )
+        differ = sorted(k for k in theirs | ours if theirs.get(k) != ours.get(k))
+        if differ:
+            told = ", ".join(f"{k}={theirs.get(k)} (here {ours.get(k)})" for k in differ)
+            raise _core.CorruptFrameError(
+                f"the state is of other rounds, with {told}: give {ours['kind']} the options "
+                "that it was saved with"
             )
 
     def load(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
@@ -157,3 +170,17 @@ class Checkpoint:
                 f"{key} of the state is a tensor of {found.dtype} and shape "
                 f"{tuple(found.shape)}; it must be {like.dtype} and {tuple(like.shape)}"
             )
+
+
+def _settings_in(text: Any) -> dict[str, Any]:
+    """The settings of a state; raises CorruptFrameError if it tells none."""
+    try:
+        settings = json.loads(text)
+        if isinstance(settings["kind"], str):
+            return settings
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise _core.CorruptFrameError(
+        f"settings of the state is {text!r}, which does not say of which rounds it is: it may "
+        "be of an older version"
+    )

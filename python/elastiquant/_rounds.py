@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _model, _rounds_options, _state
+from elastiquant import _core, _group, _model, _options, _rounds_options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
 from elastiquant._outer import Outer
 from elastiquant._progress import Checkpoint, Progress
+from elastiquant._same_round import SameRound
 from elastiquant._session import Rounds
 
 _log = logging.getLogger("elastiquant")
@@ -75,13 +76,17 @@ class DiLoCo(Rounds):
     As a context manager it calls finish() at the end, and close(). close() alone leaves the
     parameters local.
 
-    Errors: ValueError for a bad argument, TypeError for parameters that are no dense fp32,
-    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
-    raises torch.distributed.DistBackendError, which names it, from inner.step() of all others.
-    If they do, one that was only frozen raises it when it wakes up.
+    Errors: ValueError for a bad argument, such as an optimiser that another DiLoCo, LocalSGD
+    or Gossip follows, or a codec with momentum, the learning rate or levels of its own (dgc,
+    efsign|ef, alq, amq); TypeError for an argument of another type and for parameters that
+    are no dense fp32; RuntimeError if workers differ in their arguments or, from
+    inner.step(), go on from states of different rounds. Unless the others go on, a lost
+    worker raises torch.distributed.DistBackendError, which names it, from inner.step() of all
+    others. If they do, one that was only frozen raises it when it wakes up.
     """
 
-    _farewell, _mark = "it closed its rounds", "_elastiquant_rounds"
+    _farewell = "it closed its rounds"
+    _kind = "DiLoCo"  # by which a state is told from LocalSGD's
 
     def __init__(
         self,
@@ -112,13 +117,13 @@ class DiLoCo(Rounds):
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
         if eager and delay == 0:
             o.delay = every
-        module = _model.inner_module(model)
-        named = _model.trained(module)
-        self._names = [name for name, _ in named]
-        self._parameters = [p for _, p in named]
+        named: _Named = []
         alike: dict[str, Any] = {}
         error: Exception | None = None
         try:
+            named = self._trained(o)
+            self._names = [name for name, _ in named]
+            self._parameters = [p for _, p in named]
             self._schedule, self._outer = self._checked(o, named)
             alike = _alike(o, named, self._outer)
         except Exception as e:  # the others must hear of it, or they would wait
@@ -126,11 +131,13 @@ class DiLoCo(Rounds):
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
+        module = _model.inner_module(model)
         self._buffers = Buffers(module)
         weights = _weights(o, meeting)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
         engine = _engine(o, named, self._buffers.size, meeting, weights)
+        self._same_round = SameRound(meeting)
         self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
@@ -142,10 +149,17 @@ class DiLoCo(Rounds):
             self._members,
             self._buffers.size,
             self._schedule,
-            {"mix": mix, "eager": eager},
+            {"kind": self._kind, "mix": float(mix), "eager": bool(eager)},
         )
         self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
         self._open(engine)
+
+    def _trained(self, o: types.SimpleNamespace) -> _Named:
+        """The parameters to train; raises what is wrong with the model and the optimiser."""
+        call = f"{type(self).__name__}(model, inner, ...)"
+        _options.check_followed(o.model, o.inner, "inner", call)
+        self._check_free(o.inner)
+        return _model.trained(_model.inner_module(o.model))
 
     def _checked(
         self, o: types.SimpleNamespace, named: _Named
@@ -198,6 +212,7 @@ class DiLoCo(Rounds):
                 self._apply(fragment)
 
     def _send(self, fragment: int) -> None:
+        self._compare(self._same_round.tell)
         progress = self._progress
         start = progress.anchor if progress.ahead is None else progress.ahead.own
         deltas = [start[i] - self._parameters[i] for i in self._members[fragment]]
@@ -219,7 +234,17 @@ class DiLoCo(Rounds):
             tensors += self._buffers.room()
         skipped = self._engine.finish(fragment, tensors)
         self._tell_losses()
+        self._compare(lambda: self._same_round.check(self.lost))
         self._progress.arrived[fragment] = (tensors, skipped)
+
+    def _compare(self, compare: Callable[[], None]) -> None:
+        """Ends communication if workers go on from different rounds, so that all are told why
+        and none waits for a message of this worker."""
+        try:
+            compare()
+        except RuntimeError as e:
+            self._close("it goes on from another round", f"RuntimeError: {e}")
+            raise
 
     def _apply(self, fragment: int) -> None:
         self._arrive(fragment)
@@ -286,10 +311,14 @@ class DiLoCo(Rounds):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what state_dict() gave. Load the model's and the inner optimiser's too.
 
+        All workers load, between the same steps, what they have saved after the same step. They
+        compare that before the next round: if they differ, RuntimeError from inner.step() names
+        their rounds, on all of them (as DistBackendError where another one has found it).
+
         Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
-        their shapes, codecs, schedule, kind of outer optimiser), is missing, or is there
-        and unknown; nothing has changed then. RuntimeError while a mean is under way, and
-        after finish().
+        their shapes, codecs, DiLoCo or LocalSGD, schedule, kind of outer optimiser), is
+        missing, or is there and unknown; nothing has changed then. RuntimeError while a mean is
+        under way, and after finish().
         """
         if self._finished:
             raise RuntimeError(
@@ -304,6 +333,7 @@ class DiLoCo(Rounds):
         self._checkpoint.check(own, self._progress, self._outer)
         self._engine.load_state(sections)
         self._checkpoint.load(own, self._progress, self._outer)
+        self._same_round.start(self._progress.step, self._progress.rounds)
 
     def close(self) -> None:
         """Removes the hook and ends communication, after what is under way has arrived. The
@@ -318,6 +348,7 @@ class DiLoCo(Rounds):
         except (RuntimeError, ValueError):
             pass  # another worker was lost, or this is closed: nobody waits for the mean
         super()._close(farewell, error)
+        self._same_round.close()
 
 
 def _alike(o: types.SimpleNamespace, named: _Named, outer: Outer) -> dict[str, Any]:
@@ -370,6 +401,8 @@ class LocalSGD(DiLoCo):
     It is DiLoCo whose outer optimiser is SGD with a learning rate of 1 and no momentum, and
     takes the same options and raises the same errors.
     """
+
+    _kind = "LocalSGD"
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer, **options: Any):
         if "outer" in options:

@@ -16,13 +16,18 @@ def check(
     parameters: Mapping[str, torch.nn.Parameter],
     kind: str,
 ) -> None:
-    """Raises TypeError for parameters, and ValueError for options, that cannot be.
+    """Raises TypeError for parameters that are no dense fp32 and options of another type, and
+    ValueError for options that cannot be.
 
     o: the options of DiLoCo, with the delay of its schedule; parameters: those to train, by
     name; kind: the class, for messages.
     """
     _model.check_parameters(list(parameters.items()), kind)
+    _options.check_types(o, int, "every fragments delay")
+    _options.check_types(o, float, "mix weight")
+    _options.check_types(o, str, "codec exact exchange")
     _options.check_numbers(o)
+    _options.check_codec_of_work(o.codec, kind)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     _options.check_on_loss(o.on_loss)
     if o.on_loss == "go-on" and (o.eager or o.delay > 0):
@@ -56,7 +61,12 @@ def check_outer(
     inner: torch.optim.Optimizer,
     parameters: list[torch.nn.Parameter],
 ) -> None:
-    """Raises ValueError unless the outer optimiser is one of its own over the parameters."""
+    """Raises ValueError unless the outer optimiser is one of its own over the parameters, and
+    TypeError unless it is one."""
+    if not isinstance(outer, torch.optim.Optimizer):
+        raise TypeError(
+            f"outer is a {type(outer).__name__}; it must be a torch.optim.Optimizer, or None"
+        )
     if outer is inner:
         raise ValueError("outer must be another optimiser than inner")
     theirs = [p for group in outer.param_groups for p in group["params"]]

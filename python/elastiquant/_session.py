@@ -20,6 +20,9 @@ _log = logging.getLogger("elastiquant")
 
 _MOST_LOST_IN_A_ROW = 10
 
+# The optimiser's attribute that keeps what follows it alive as long as itself.
+_FOLLOWER = "_elastiquant_rounds"
+
 
 class Session:
     """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
@@ -70,8 +73,6 @@ class Session:
 class Rounds(Session):
     """One that follows the steps of an optimiser by hooks, and meets others between some."""
 
-    _mark = ""  # the optimiser's attribute that keeps this alive as long as itself
-
     _known_lost: frozenset[int] = frozenset()
     _lost_in_a_row = 0
 
@@ -97,17 +98,26 @@ class Rounds(Session):
             _log.warning("worker %d is lost: the others go on without it", worker)
         self._known_lost = lost
 
+    def _check_free(self, optimizer: torch.optim.Optimizer) -> None:
+        """Raises ValueError if another one follows the optimiser: both would move the model
+        after the same step."""
+        if (other := getattr(optimizer, _FOLLOWER, None)) is not None:
+            raise ValueError(
+                f"a {type(other).__name__} follows this optimizer already: close() it before "
+                f"you make a {type(self).__name__}, or give this one another optimizer"
+            )
+
     def _follow(self, optimizer: torch.optim.Optimizer, hooks: list[Any]) -> None:
         self._hooks = hooks
-        setattr(optimizer, self._mark, self)
+        setattr(optimizer, _FOLLOWER, self)
         self._followed = weakref.ref(optimizer)
 
     def _detach(self) -> None:
         for hook in self._hooks:
             hook.remove()
         optimizer = self._followed()
-        if optimizer is not None and getattr(optimizer, self._mark, None) is self:
-            delattr(optimizer, self._mark)
+        if optimizer is not None and getattr(optimizer, _FOLLOWER, None) is self:
+            delattr(optimizer, _FOLLOWER)
 
     @property
     def rounds(self) -> int:

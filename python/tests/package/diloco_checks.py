@@ -103,9 +103,16 @@ def refuses_what_cannot_be():
         ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
         ({"on_loss": "go-on", "delay": 1}, "needs delay=0"),
         ({"on_loss": "go-on", "codec": "powersgd:rank=2"}, "alike on all workers"),
+        ({"codec": "dgc"}, "has momentum of its own, and DiLoCo"),
+        ({"codec": "dither:bits=2|dgc"}, "momentum of its own"),
+        ({"codec": "efsign|ef"}, "the learning rate in its memory.* lr=outside"),
+        ({"codec": "alq"}, "fits its levels as training goes on"),
+        ({"codec": "amq|ef"}, "fits its levels as training goes on"),
     ):
         with raises(ValueError, words):
             elastiquant.DiLoCo(model, inner, **options)
+    with raises(ValueError, "'alq.* and LocalSGD does not let it"):
+        elastiquant.LocalSGD(model, inner, codec="alq")
     with raises(RuntimeError, "call DiLoCo with different arguments: every is"):
         elastiquant.DiLoCo(model, inner, every=4 + dist.get_rank())
     outer = torch.optim.SGD(model.parameters(), lr=0.7 if dist.get_rank() == 0 else 0.5)
@@ -115,6 +122,57 @@ def refuses_what_cannot_be():
     why = "mix is" if last else "worker . cannot call DiLoCo: ValueError: mix is"
     with raises(ValueError if last else RuntimeError, why):
         elastiquant.DiLoCo(model, inner, mix=1.0 if last else 0.0)
+
+
+@check
+def refuses_arguments_of_other_types():
+    model = make_model()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    for options, words in (
+        ({"every": 2.5}, "every is 2.5; it must be a whole number"),
+        ({"every": 2.5, "eager": True}, "every is 2.5; it must be a whole number"),
+        ({"every": None}, "every is None; it must be a whole number"),
+        ({"fragments": "2"}, "fragments is '2'; it must be a whole number"),
+        ({"delay": 1.0}, "delay is 1.0; it must be a whole number"),
+        ({"threads": True}, "threads is True; it must be a whole number"),
+        ({"bucket_kib": 1.5}, "bucket_kib is 1.5; it must be a whole number"),
+        ({"mix": "half"}, "mix is 'half'; it must be a number"),
+        ({"weight": None}, "weight is None; it must be a number"),
+        ({"timeout": "20s"}, "timeout is '20s'; it must be a number"),
+        ({"codec": None}, "codec is None; it must be a string"),
+        ({"outer": 0.7}, "outer is a float; it must be a torch.optim.Optimizer, or None"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.DiLoCo(model, inner, **options)
+    for arguments, words in (
+        ((inner, model), r"have changed places: call LocalSGD\(model, inner, ...\)"),
+        ((None, inner), "model is a NoneType; it must be a torch.nn.Module"),
+        ((model, None), "inner is a NoneType; it must be a torch.optim.Optimizer"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.LocalSGD(*arguments)
+    last = dist.get_rank() == dist.get_world_size() - 1
+    why = "inner is a" if last else "worker . cannot call DiLoCo: TypeError: inner is a"
+    with raises(TypeError if last else RuntimeError, why):
+        elastiquant.DiLoCo(model, None if last else inner)
+
+
+@check
+def follows_no_optimiser_that_is_followed():
+    model, inner, rounds = start(every=2)
+    with raises(ValueError, r"a DiLoCo follows this optimizer already: close\(\) it before"):
+        elastiquant.LocalSGD(model, inner, every=2)
+    with raises(ValueError, "a DiLoCo follows this optimizer already"):
+        elastiquant.Gossip(inner, model)
+    train(model, inner, range(2))
+    assert rounds.rounds == 1  # it goes on as if nothing had been
+    rounds.close()
+    gossip = elastiquant.Gossip(inner, model, graph="ring", codec="fp32")
+    with raises(ValueError, "a Gossip follows this optimizer already"):
+        elastiquant.DiLoCo(model, inner)
+    gossip.finish()
+    elastiquant.DiLoCo(model, inner).close()
+    gossip.close()
 
 
 @check

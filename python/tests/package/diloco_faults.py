@@ -20,8 +20,14 @@ from forked_jobs import WORKERS, Job, run
 TIMEOUT = 5.0  # of which a busy machine may take a good part before a heart beats
 # Rounds of four steps, whose means are applied two steps after they were sent.
 EVERY, DELAY, STEPS = 4, 2, 16
-# After how many steps. A mean is under way from the eighth to the tenth.
-MOMENTS = {"while_training_alone": 7, "while_a_mean_travels": 9, "at_the_end": STEPS}
+# After how many steps. A mean is under way from the eighth to the tenth. Before the first one
+# is sent, the others ask a store, which a lost worker 0 takes with it, whether all start alike.
+MOMENTS = {
+    "before_the_first_round": 3,
+    "while_training_alone": 7,
+    "while_a_mean_travels": 9,
+    "at_the_end": STEPS,
+}
 RANKS = (0, WORKERS - 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -78,6 +79,8 @@ def refuses_states_that_do_not_fit():
     for state, words in (
         (without(f"{at}anchor/0.bias"), "has no anchor/0.bias"),
         (without(f"{at}settings"), "has no settings"),
+        (other(settings="{}"), "does not say of which rounds it is"),
+        (other(settings=3), "does not say of which rounds it is"),
         (without(f"{at}mean/1/1"), "has no mean/1/1"),
         (without(f"{at}skipped/1"), "has no skipped/1"),
         (
@@ -112,9 +115,14 @@ def refuses_states_that_do_not_fit():
 @check
 def refuses_states_of_other_rounds():
     good = saved_after(4, every=4)
-    for options in ({"every": 5}, {"every": 4, "mix": 0.5}, {"every": 4, "fragments": 2}):
+    for options, words in (
+        ({"every": 5}, r"of other rounds, with every=4 \(here 5\): give DiLoCo"),
+        ({"every": 4, "mix": 0.5}, r"with mix=0.0 \(here 0.5\)"),
+        ({"every": 4, "fragments": 2}, r"with fragments=1 \(here 2\)"),
+        ({"every": 4, "eager": True}, r"with delay=0 \(here 4\), eager=False \(here True\)"),
+    ):
         rounds = start(**options)[2]
-        with raises(elastiquant.CorruptFrameError, "of other rounds"):
+        with raises(elastiquant.CorruptFrameError, words):
             rounds.load_state_dict(good)
         rounds.close()
     model = nn.Sequential(nn.Linear(20, 31), nn.Tanh(), nn.Linear(31, 5))
@@ -132,6 +140,22 @@ def refuses_states_of_other_rounds():
 
 
 @check
+def refuses_states_of_the_other_kind():
+    kinds = (elastiquant.DiLoCo, elastiquant.LocalSGD)
+    for kind, other in (kinds, kinds[::-1]):
+        rounds = start(kind, every=4)[2]
+        saved = rounds.state_dict()
+        rounds.close()
+        model, inner, rounds = start(other, every=4)
+        words = f"of {kind.__name__}, .* and this is {other.__name__}: load it into a "
+        with raises(elastiquant.CorruptFrameError, words + kind.__name__):
+            rounds.load_state_dict(saved)
+        train(model, inner, range(4))
+        assert rounds.rounds == 1
+        rounds.close()
+
+
+@check
 def loads_nothing_while_a_mean_is_under_way():
     saved = saved_after(3, every=4, delay=2)
     model, inner, rounds = start(every=4, delay=2)
@@ -139,6 +163,59 @@ def loads_nothing_while_a_mean_is_under_way():
     with raises(RuntimeError, "a mean is under way"):
         rounds.load_state_dict(saved)
     rounds.close()
+
+
+def check_all_are_told(parts: tuple, steps: Iterable[int], words: str) -> None:
+    """Every worker gets an error, be it its own or another's that it is told of."""
+    model, inner, rounds = parts
+    with raises(RuntimeError, words):
+        train(model, inner, steps)
+    rounds.close()
+    dist.barrier()
+
+
+@check
+def tells_workers_that_they_go_on_from_different_rounds():
+    first = dist.get_rank() == 0
+    for options, early, late, words in (
+        ({}, 4, 8, r"worker 0 from round 1 \(after 4 steps\), worker 1 from round 2"),
+        ({}, 5, 6, r"worker 0 from round 1 \(after 5 steps\), .* round 1 \(after 6"),
+        ({"eager": True}, 5, 9, "worker 0 from round 0 .*, worker 1 from round 1"),
+        # Which send other fragments next, so that each would wait for the other one's.
+        ({"fragments": 2}, 4, 6, "worker 0 from round 2 .*, worker 1 from round 3"),
+        ({"fragments": 2, "delay": 1}, 4, 6, "worker 0 from round 1 .*, worker 1 from round 2"),
+        ({"on_loss": "go-on"}, 4, 8, "worker 0 from round 1 .*, worker 1 from round 2"),
+    ):
+        options = options | {"every": 4, "codec": "fp32"}
+        states = [saved_after(steps, **options) for steps in (early, late)]
+        parts = start(**options)
+        parts[2].load_state_dict(states[0 if first else 1])
+        check_all_are_told(parts, range(12), f"go on from different rounds, {words}")
+
+
+@check
+def tells_a_worker_that_it_has_loaded_nothing():
+    for which in range(2):  # has
+        saved = saved_after(5, every=4)
+        parts = start(every=4)
+        if dist.get_rank() == which:
+            parts[2].load_state_dict(saved)
+        words = rf"worker {1 - which} from round 0 .*|worker {1 - which} loaded no state"
+        check_all_are_told(parts, range(12), words)
+
+
+@check
+def tells_a_worker_that_it_has_not_gone_back_with_the_others():
+    model, inner, rounds = start(every=2)
+    train(model, inner, range(2))
+    saved = copy.deepcopy(rounds.state_dict())
+    train(model, inner, range(2, 6))
+    rounds.load_state_dict(saved)  # together they may
+    train(model, inner, range(2, 8))
+    if dist.get_rank() == 1:
+        rounds.load_state_dict(saved)
+    words = r"worker 0 loaded no state when the others did, which go on from round 1 \(after 2"
+    check_all_are_told((model, inner, rounds), range(2, 8), words)
 
 
 @check

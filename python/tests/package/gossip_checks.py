@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -129,19 +131,84 @@ def goes_on_exactly_from_what_was_saved() -> None:
             job.gossip.close()
 
 
+def saved_by(**options) -> dict[str, Any]:
+    job = Job(**options)
+    job.steps(0, 2)
+    state = job.gossip.state_dict()
+    job.gossip.close()
+    return state
+
+
+def write_edges(path: str, weight: float) -> str:
+    """Worker 0 writes a graph in which all average with all, and all know that it is there."""
+    workers = range(dist.get_world_size())
+    if dist.get_rank() == 0:
+        lines = (f"{a} {b} {weight}\n" for a in workers for b in workers if a < b)
+        Path(path).write_text("".join(lines))
+    dist.barrier()
+    return path
+
+
 @check
 def a_state_of_something_else_is_refused() -> None:
-    one = Job(algorithm="choco", codec="dither:bits=2", graph="ring")
-    one.steps(0, 2)
-    state = one.gossip.state_dict()
-    one.gossip.close()
-    other = Job(algorithm="d2", codec="dither:bits=2", graph="complete")
-    before = other.weights()
-    with raises(elastiquant.CorruptFrameError, "of another algorithm"):
-        other.gossip.load_state_dict(state)
-    assert torch.equal(before, other.weights())
-    other.steps(0, 2)
+    like = {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "step": 0.5}
+    state = saved_by(**like)
+    for options, words in (
+        ({"algorithm": "d2", "graph": "complete"}, "another algorithm: 'choco', .* has 'd2'"),
+        ({"algorithm": "dcd", "step": None}, "another algorithm: 'choco', .* has 'dcd'"),
+        ({"graph": "complete"}, "another graph: 'ring', and this Gossip has 'complete'"),
+        ({"step": 0.25}, "another gossip step: 0.5, .* has 0.25. .*, and step=0.5"),
+        ({"codec": "dither:bits=3"}, "codec"),
+        ({"delay": 1}, "another delay: 0, and this Gossip has 1"),
+    ):
+        other = Job(**like | options)
+        before = other.weights()
+        with raises(elastiquant.CorruptFrameError, words):
+            other.gossip.load_state_dict(state)
+        assert torch.equal(before, other.weights())
+        other.steps(0, 2)
+        other.gossip.close()
+
+
+@check
+def a_damaged_state_is_refused() -> None:
+    like = {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "step": 0.5}
+    state, own = saved_by(**like), f"rank{dist.get_rank()}/own/"
+    other = Job(**like)
+    settings = json.loads(state[f"{own}settings"]) | {"set of neighbours": [7]}
+    for values, words in (
+        ({"settings": "{"}, "own/settings or own/steps of the state is damaged"),
+        ({"steps": "two"}, "own/settings or own/steps of the state is damaged"),
+        ({"settings": json.dumps(settings)}, r"another set of neighbours: \[7\]"),
+        ({"more": "of it"}, "more.* does not know"),
+    ):
+        with raises(elastiquant.CorruptFrameError, words):
+            other.gossip.load_state_dict(state | {own + k: v for k, v in values.items()})
+    for key in ("steps", "settings"):
+        less = {k: v for k, v in state.items() if k != own + key}
+        with raises(elastiquant.CorruptFrameError, f"lacks {own}{key}: it may be of an older"):
+            other.gossip.load_state_dict(less)
+    other.gossip.load_state_dict(state)  # nothing has changed by what was refused
     other.gossip.close()
+
+
+@check
+def a_file_of_edges_is_known_by_what_is_in_it() -> None:
+    like = {"algorithm": "dpsgd", "codec": "fp32"}
+    share = 1 / dist.get_world_size()
+    with tempfile.TemporaryDirectory() as own:
+        folder = [own]
+        dist.broadcast_object_list(folder)
+        one, moved = f"{folder[0]}/one.txt", f"{folder[0]}/moved.txt"
+        state = saved_by(graph=write_edges(one, share), **like)
+        same = Job(graph=write_edges(moved, share), **like)
+        same.gossip.load_state_dict(state)
+        same.gossip.close()
+        other = Job(graph=write_edges(one, share / 2), **like)
+        with raises(elastiquant.CorruptFrameError, "another graph: 'a file of edges, sha256"):
+            other.gossip.load_state_dict(state)
+        other.gossip.close()
+        dist.barrier()
 
 
 @check
@@ -191,9 +258,44 @@ def wrong_arguments_are_told_to_all() -> None:
         ({"on_loss": "restart"}, "valid are: 'stop', 'go-on'"),
         ({"on_loss": "go-on", "algorithm": "gradient-tracking"}, "take dpsgd, dcd, choco"),
         ({"algorithm": "ad-psgd", "graph": "complete:lazy=1,p=3"}, "it has lazy"),
+        ({"codec": "dgc"}, "has momentum of its own, and Gossip"),
+        ({"codec": "efsign|ef"}, "the learning rate in its memory.* lr=outside"),
+        ({"codec": "alq"}, "fits its levels as training goes on, and Gossip"),
     ):
         with raises(ValueError, words):
             Job(**options)
+
+
+@check
+def arguments_of_other_types_are_refused() -> None:
+    for options, words in (
+        ({"every": 2.5}, "every is 2.5; it must be a whole number"),
+        ({"delay": None}, "delay is None; it must be a whole number"),
+        ({"step": "0.5"}, "step is '0.5'; it must be a number"),
+        ({"graph": None}, "graph is None; it must be a string"),
+        ({"codec": 1}, "codec is 1; it must be a string"),
+    ):
+        with raises(TypeError, words):
+            Job(**options)
+    model = model_of(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for arguments, words in (
+        ((model, optimizer), r"have changed places: call Gossip\(optimizer, model, ...\)"),
+        ((optimizer, None), "model is a NoneType; it must be a torch.nn.Module"),
+        ((None, model), "optimizer is a NoneType; it must be a torch.optim.Optimizer"),
+    ):
+        with raises(TypeError, words):
+            elastiquant.Gossip(*arguments)
+
+
+@check
+def an_optimizer_that_is_followed_is_refused() -> None:
+    job = Job(algorithm="dpsgd", codec="fp32", graph="ring")
+    with raises(ValueError, r"a Gossip follows this optimizer already: close\(\) it"):
+        elastiquant.Gossip(job.optimizer, job.model, graph="ring")
+    job.steps(0, 2)
+    assert job.gossip.rounds == 2
+    job.gossip.close()
 
 
 if __name__ == "__main__":

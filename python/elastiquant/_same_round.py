@@ -1,0 +1,127 @@
+"""Whether all workers go on from the same round, after they have loaded states or have not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from elastiquant import _group
+
+
+class SameRound:
+    """Compares by the store of a meeting where workers start from: before the first round, and
+    before the first one after each load.
+
+    A worker tells the others by tell() before it sends anything, and reads then what they have
+    told. Of two workers that differ at least one sees it, whoever is first, before either has
+    the other's message; so no round of theirs ends, and none waits for a message that never
+    comes, as would happen if they sent different fragments. check(), when a round has ended and
+    so all must have told, finds those that were left behind, and those that have loaded nothing
+    while this worker has.
+    """
+
+    def __init__(self, meeting: _group.Meeting):
+        """To be called when the engine is connected: only then worker 0 keeps its store until
+        all have left."""
+        self._rank, self._world_size = meeting.rank, meeting.world_size
+        self._timeout = meeting.timeout
+        self._store: dist.Store | None = None
+        if meeting.world_size > 1:
+            self._store = dist.TCPStore(
+                meeting.host,
+                meeting.port,
+                is_master=False,
+                timeout=timedelta(seconds=meeting.timeout),
+                wait_for_workers=False,
+            )
+        self._start = (0, 0)  # step and round
+        self._count = 0  # of starts that were told
+        self._is_told = self._is_checked = False
+
+    def start(self, step: int, rounds: int) -> None:
+        """This worker goes on from here, and has sent nothing since."""
+        self._start = step, rounds
+        self._is_told = self._is_checked = False
+
+    def tell(self) -> None:
+        """Must be called before a round is sent. Raises RuntimeError, which names the rounds,
+        if another worker has told that it starts elsewhere."""
+        if self._is_told:
+            return
+        self._is_told = True
+        self._count += 1
+        told = self._ask(json.dumps([self._rank, *self._start]) + "\n")
+        if told is not None:
+            _check_equal(told)
+
+    def check(self, lost: list[int]) -> None:
+        """Must be called when a round that was sent has ended; `lost` are the workers that had
+        no part in it. Raises RuntimeError as tell() does, and if one has told nothing."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        told = self._ask()
+        if told is None:
+            return
+        _check_equal(told)
+        silent = sorted(set(range(self._world_size)) - told.keys() - set(lost))
+        if silent:
+            raise RuntimeError(
+                f"{_workers(silent)} loaded no state when the others did, which go on from "
+                f"{_place(self._start)}: {_ADVICE}"
+            )
+
+    def close(self) -> None:
+        self._store = None
+
+    def _ask(self, line: str = "") -> dict[int, tuple[int, int]] | None:
+        """Adds a line to what workers have told of this start, and returns all of it, by
+        worker. None if there is no answer: worker 0, which has the store, is alone, gone or
+        frozen, and the round itself tells of a lost worker, with the reason."""
+        store, key = self._store, f"elastiquant/start/{self._count}"
+        answers: list[bytes] = []
+
+        def ask() -> None:
+            try:
+                if line:
+                    store.append(key, line)
+                answers.append(store.get(key))
+            except RuntimeError:
+                pass
+
+        if store is not None:
+            # PyTorch waits for ever for the answer of a host that is frozen.
+            asking = threading.Thread(target=ask, daemon=True)
+            asking.start()
+            asking.join(self._timeout)
+        if not answers:
+            return None
+        said = map(json.loads, answers[0].decode().splitlines())
+        return {worker: (step, rounds) for worker, step, rounds in said}
+
+
+_ADVICE = (
+    "load on each worker the state that it has saved itself, all after the same step, or load "
+    "none on any"
+)
+
+
+def _check_equal(told: dict[int, tuple[int, int]]) -> None:
+    """Raises RuntimeError unless all workers start from the same place."""
+    workers: dict[tuple[int, int], list[int]] = {}
+    for worker in sorted(told):
+        workers.setdefault(told[worker], []).append(worker)
+    if len(workers) > 1:
+        places = ", ".join(f"{_workers(w)} from {_place(at)}" for at, w in workers.items())
+        raise RuntimeError(f"workers go on from different rounds, {places}: {_ADVICE}")
+
+
+def _workers(numbers: list[int]) -> str:
+    return f"worker{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _place(start: tuple[int, int]) -> str:
+    return f"round {start[1]} (after {start[0]} steps)"
