@@ -8,14 +8,17 @@ from unittest import mock
 
 from elastiquant_testbed import (
     checks,
+    cifar,
     curves,
     dagc,
     emulation,
     levels,
     levels_claims,
     levels_show,
+    outcomes,
     provenance,
     published,
+    stored,
     table3,
     table3_show,
     table3_steps,
@@ -507,6 +510,69 @@ class FakeTraining:
         return {"inputs": inputs}
 
 
+def write_cifar(folder):
+    """Six names of one file, in which each class has as many images as another."""
+    folder.mkdir()
+    records = (bytes([i % cifar.CLASSES]) + bytes(cifar.RECORD - 1) for i in range(10_000))
+    (folder / cifar.TEST).write_bytes(b"".join(records))
+    for name in cifar.TRAIN:
+        os.link(folder / cifar.TEST, folder / name)
+
+
+class CifarTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name) / "images"
+        write_cifar(self.folder)
+
+    def refused(self, words):
+        with self.assertRaisesRegex(testbed.TestbedError, words) as raised:
+            cifar.require(str(self.folder))
+        self.assertIn("elastiquant data fetch cifar10", str(raised.exception))
+
+    def test_cifar_10_is_taken(self):
+        cifar.require(str(self.folder))
+
+    def test_a_file_that_is_missing_or_of_another_length_is_named(self):
+        path = self.folder / "data_batch_3.bin"
+        path.unlink()
+        self.refused("there is no data_batch_3.bin")
+        path.write_bytes(bytes(3073))
+        self.refused("data_batch_3.bin has 3073 bytes, not 30730000")
+        self.folder = self.folder / "nowhere"
+        self.refused("no such folder")
+
+    def test_files_of_the_same_length_with_other_images_are_refused(self):
+        path = self.folder / "data_batch_5.bin"
+        images = bytearray(path.read_bytes())
+        images[0] = 1  # which was 0
+        path.unlink()
+        path.write_bytes(images)
+        self.refused("its training set does not have 5000 images of every class")
+
+    def test_nothing_is_trained_on_other_images(self):
+        (self.folder / cifar.TEST).unlink()
+        for make, _ in EXPERIMENTS.values():
+            if make is table3.Table3:
+                continue  # it takes no images
+            choice = training.Choice(True, str(self.folder))
+            experiment = make(None, self.folder.parent / "out", choice)
+            with (
+                mock.patch.object(training.subprocess, "run") as run,
+                self.assertRaisesRegex(testbed.TestbedError, "is not CIFAR-10"),
+            ):
+                experiment.run()
+            run.assert_not_called()
+
+    def test_runs_on_cifar_10_keep_the_names_that_are_stored(self):
+        names = outcomes.read(outcomes.path_of("levels", stored.FOLDER)).keys()
+        choice = training.Choice(False, "anywhere", precision="bf16")
+        experiment = levels.Levels(None, Path("unused"), choice)
+        run = experiment.one(experiment.networks[0], experiment.schemes[0], 1)
+        self.assertIn(run.folder, names)
+
+
 class RunsTest(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -571,11 +637,14 @@ class RunsTest(unittest.TestCase):
             training.Runs(self.out, [run], training.Choice()).make()
 
     def test_known_runs_are_not_made_again_wherever_the_images_lie(self):
-        there = table4.Table4(None, self.out / "there", training.Choice(True, "/a/cifar"))
+        a, b = self.out / "a", self.out / "b"
+        for folder in (a, b):
+            write_cifar(folder)
+        there = table4.Table4(None, self.out / "there", training.Choice(True, str(a)))
         first = there.run()
-        self.assertIn("/a/cifar", self.training.calls[0])
+        self.assertIn(str(a), self.training.calls[0])
         count = len(self.training.calls)
-        known = training.Choice(True, "/b/cifar", known=self.out / "there")
+        known = training.Choice(True, str(b), known=self.out / "there")
         here = table4.Table4(None, self.out / "here", known)
         self.assertEqual(here.run(), first)
         self.assertEqual(len(self.training.calls), count)
