@@ -1,8 +1,10 @@
 """Links as they were asked for. Skipped without root, `ip`, `tc` and the switch."""
 
 import argparse
+import signal
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -20,6 +22,12 @@ def can_make_namespaces() -> bool:
     except namespaces.LabError:
         return False
     return namespaces.SWITCH.exists()
+
+
+def hear_signals() -> None:
+    """Also where the tests run in the background, which ignores some."""
+    for number in namespaces.ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 class ArgumentsTest(unittest.TestCase):
@@ -48,6 +56,38 @@ class ArgumentsTest(unittest.TestCase):
             )
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
+
+
+@unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")
+class SignalsTest(unittest.TestCase):
+    def namespaces_of(self, process):
+        return namespaces.ip("netns", "list").count(f"{namespaces.PREFIX}{process.pid}-")
+
+    def started(self):
+        """With a namespace, and on its way to more."""
+        program = Path(__file__).parent / "netns.py"
+        command = [sys.executable, str(program), "--nodes", "5", "--delay", "1ms"]
+        lab = subprocess.Popen(
+            [*command, "--", "sleep", "60"],
+            stderr=subprocess.DEVNULL,
+            preexec_fn=hear_signals,
+        )
+        self.addCleanup(lab.kill)
+        while lab.poll() is None and not self.namespaces_of(lab):
+            time.sleep(0.01)
+        return lab
+
+    def test_whenever_it_is_ended_no_namespace_is_left(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for seconds in (0, 0.1, 0.5):
+                with self.subTest(signal=number, seconds=seconds):
+                    lab = self.started()
+                    time.sleep(seconds)
+                    lab.send_signal(number)
+                    time.sleep(0.02)  # amid what the first has begun
+                    lab.send_signal(number)
+                    self.assertNotEqual(lab.wait(timeout=30), 0)
+                    self.assertEqual(self.namespaces_of(lab), 0)
 
 
 @unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")

@@ -11,7 +11,7 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import provenance, testbed
+from elastiquant_testbed import provenance, stopping, testbed
 from elastiquant_testbed.experiments import EXPERIMENTS
 from elastiquant_testbed.training import GENERATED, Choice
 
@@ -52,6 +52,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    stopping.on_signals()
     if options.program:
         os.environ["ELASTIQUANT_PROGRAM"] = options.program
     name = options.experiment

@@ -1,7 +1,10 @@
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -18,6 +21,7 @@ from elastiquant_testbed import (
     outcomes,
     provenance,
     published,
+    stopping,
     stored,
     table3,
     table3_show,
@@ -692,6 +696,62 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(len(result["rows"]), len(dagc.SCHEMES))
         self.assertEqual(result["rows"][0]["skew"], 100)
         dagc.draw(result, self.out / "dagc")
+
+
+class StoppingTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+        self.started = self.out / "started"
+        self.program = self.out / "program"
+        self.program.write_text(f"#!/bin/sh\necho $$ > {self.started}\nexec sleep 60\n")
+        self.program.chmod(0o755)
+
+    def begin(self):
+        """A testbed whose training has begun, and the process that trains."""
+        package = Path(training.__file__).parent
+        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words += ["--out", self.out / "runs", "--program", self.program]
+        process = subprocess.Popen(
+            words, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals
+        )
+        self.addCleanup(process.kill)
+        while process.poll() is None and not (
+            self.started.exists() and self.started.read_text().strip()
+        ):
+            time.sleep(0.01)
+        return process, int(self.started.read_text())
+
+    def test_a_signal_ends_the_training_too(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number):
+                self.started.unlink(missing_ok=True)
+                process, child = self.begin()
+                process.send_signal(number)
+                _, said = process.communicate(timeout=30)
+                self.assertEqual(process.returncode, 1)
+                self.assertIn("stopped; what was measured is kept", said)
+                self.assertNotIn("Traceback", said)
+                self.assertFalse(is_running(child))
+
+    def test_a_signal_that_is_ignored_stays_so(self):
+        with mock.patch.object(signal, "signal") as changed:
+            with mock.patch.object(signal, "getsignal", return_value=signal.SIG_IGN):
+                stopping.on_signals()
+            changed.assert_not_called()
+
+
+def hear_signals():
+    """Also where the tests run in the background, which ignores some."""
+    for number in stopping.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def is_running(pid):
+    """Whether a process is there which has not ended."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @unittest.skipUnless("ELASTIQUANT_PROGRAM" in os.environ, "needs the program")
