@@ -698,6 +698,42 @@ class RunsTest(unittest.TestCase):
         dagc.draw(result, self.out / "dagc")
 
 
+class StartingTest(unittest.TestCase):
+    """What would fail at the end, after hours, fails before anything is run."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+
+    def refused(self, out, **environment):
+        """What is said by a testbed that would run a program which is not there."""
+        package = Path(training.__file__).parent
+        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words += ["--out", out, "--program", self.out / "nowhere"]
+        done = subprocess.run(
+            words, capture_output=True, text=True, env={**os.environ, **environment}
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.stderr
+
+    def test_a_file_in_place_of_a_folder_is_named(self):
+        file = self.out / "file"
+        file.touch()
+        for out in (file, file / "folder"):
+            self.assertIn(f"--out {out}: a file is in the way", self.refused(out))
+
+    def test_without_matplotlib_it_says_what_to_install(self):
+        (self.out / "matplotlib.py").write_text("raise ImportError('hidden')")
+        said = self.refused(self.out / "runs", PYTHONPATH=str(self.out))
+        self.assertIn("make setup", said)
+        self.assertFalse((self.out / "runs").exists())
+
+    def test_a_program_that_is_not_there_is_named(self):
+        self.assertIn(str(self.out / "nowhere"), self.refused(self.out / "runs"))
+
+
 class StoppingTest(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
