@@ -137,6 +137,7 @@ class Network:
         self.switch = f"{self.name}-switch"
         self.made: list[str] = []
         self.switching: subprocess.Popen | None = None
+        self.switched_at = 0.0  # when the trace of rates began, as time.time() has it
 
     def __enter__(self) -> "Network":
         require_privileges()
@@ -200,6 +201,7 @@ class Network:
         )
         if self.switching.stdout.readline() != "ready\n":
             raise LabError("the switch that holds frames back did not start")
+        self.switched_at = time.time()
 
     def _add_node(self, rank: int) -> None:
         node, port = self.namespace(rank), f"port{rank}"
