@@ -121,10 +121,13 @@ class Lab:
         if not by_rate:
             return None
         rate = frontier_rows.best_rate(by_rate)
-        others = [self.train(scheme, rate, seed) for seed in range(2, self.args.seeds + 1)]
-        others = [summary for summary in others if summary]
+        others = {
+            seed: summary
+            for seed in range(2, self.args.seeds + 1)
+            if (summary := self.train(scheme, rate, seed))
+        }
         try:
-            return frontier_rows.row(scheme, by_rate, [s for s in others if "failed" not in s])
+            return frontier_rows.row(scheme, by_rate, others, self.args.seeds)
         except ValueError as error:
             print(error, file=sys.stderr)
             return None
@@ -194,6 +197,11 @@ def notes(args: argparse.Namespace, rows: list[Row], computing: float) -> str:
         "Losses by rate are of seed 1. "
         + (f"Seconds are of a step and {how}." if args.links else "")
     ]
+    if few := [row.scheme.name for row in rows if len(row.losses) < row.seeds]:
+        lines.append(
+            f"\n**Not all {args.seeds} seeds count**, as runs failed or are not there: "
+            f"{'; '.join(few)}. Failed runs are in means neither of losses nor of bytes."
+        )
     for per_cent, times in frontier_plot.TARGETS:
         best = frontier_rows.reached(rows, per_cent)
         text = "no scheme"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Collection
 from typing import NamedTuple
 
 import namespaces
@@ -17,7 +18,8 @@ class Row(NamedTuple):
     scheme: Scheme
     by_rate: dict[float, float]  # loss of seed 1; infinite where the run failed
     rate: float
-    losses: list[float]  # by seed, at the best rate
+    losses: dict[int, float]  # by seed that counts, at the best rate
+    seeds: int  # that were asked for; those whose runs failed or are not there do not count
     accuracy: float | None  # per cent, their mean
     bits: float  # sent for each coordinate and step
     bytes: float  # sent by a worker in the run
@@ -25,16 +27,20 @@ class Row(NamedTuple):
 
     @property
     def loss(self) -> float:
-        return statistics.fmean(self.losses)
+        return statistics.fmean(self.losses.values())
 
 
-def row(scheme: Scheme, by_rate: dict[float, dict], others: list[dict]) -> Row:
+def row(scheme: Scheme, by_rate: dict[float, dict], others: dict[int, dict], seeds: int) -> Row:
     """Of the summaries of seed 1 by learning rate ({"failed": why} where there is none), and
-    those of the other seeds at the best rate. Raises ValueError if all runs failed."""
+    those of the other seeds at the best rate, of `seeds` in all. Raises ValueError if all runs
+    of seed 1 failed."""
     losses = {rate: loss_of(summary) for rate, summary in by_rate.items()}
     rate = best_rate(by_rate)
-    runs = [by_rate[rate], *others]
-    accuracies = [run["test_accuracy"] for run in runs if run.get("test_accuracy") is not None]
+    runs = {1: by_rate[rate]}
+    runs |= {seed: run for seed, run in others.items() if "failed" not in run}
+    accuracies = [
+        run["test_accuracy"] for run in runs.values() if run.get("test_accuracy") is not None
+    ]
     good = [run for run in by_rate.values() if loss_of(run) < math.inf]
     if not good:
         raise ValueError(f"all runs of {scheme.name} failed")
@@ -42,10 +48,11 @@ def row(scheme: Scheme, by_rate: dict[float, dict], others: list[dict]) -> Row:
         scheme=scheme,
         by_rate=losses,
         rate=rate,
-        losses=[loss_of(run) for run in runs],
+        losses={seed: loss_of(run) for seed, run in runs.items()},
+        seeds=seeds,
         accuracy=statistics.fmean(accuracies) if accuracies else None,
-        bits=statistics.fmean(run["bits_per_coordinate"] for run in runs),
-        bytes=statistics.fmean(run["bytes_up"] for run in runs),
+        bits=statistics.fmean(run["bits_per_coordinate"] for run in runs.values()),
+        bytes=statistics.fmean(run["bytes_up"] for run in runs.values()),
         steps=good[0]["steps"],
     )
 
@@ -62,10 +69,9 @@ def best_rate(by_rate: dict[float, dict]) -> float:
 
 def relative(a: Row, base: Row) -> float:
     """How far a loss is above full precision's, in per cent, over the seeds that both have."""
-    seeds = min(len(a.losses), len(base.losses))
-    return 100 * (
-        statistics.fmean(a.losses[:seeds]) / statistics.fmean(base.losses[:seeds]) - 1
-    )
+    both = a.losses.keys() & base.losses.keys()
+    mean, of = (statistics.fmean(row.losses[seed] for seed in both) for row in (a, base))
+    return 100 * (mean / of - 1)
 
 
 def fewer(a: Row, base: Row) -> float:
@@ -124,7 +130,7 @@ def table(
         cells += [f"{r.bytes / 1e6:.3g}" if r.bytes < 1e9 else f"{r.bytes / 1e6:.0f}"]
         cells += [f"{fewer(r, base):,.0f}" if r is not base else "1"]
         cells += [loss_cell(r.by_rate.get(rate)) for rate in rates]
-        cells += [mean_cell(r.losses), relative_cell(relative(r, base))]
+        cells += [mean_cell(r.losses.values(), r.seeds), relative_cell(relative(r, base))]
         cells += [f"{r.accuracy or 0:.2f} %"] if accuracy else []
         times = seconds.get(r.scheme.name, [None] * len(links))
         cells += ["" if time is None else f"{time:.3g}" for time in times]
@@ -138,12 +144,16 @@ def loss_cell(loss: float | None) -> str:
     return f"{loss:.4f}" if loss < math.inf else "failed"
 
 
-def mean_cell(losses: list[float]) -> str:
-    """The mean over the seeds, and by how much these differ; "failed" if one of them failed."""
+def mean_cell(losses: Collection[float], seeds: int | None = None) -> str:
+    """The mean over the seeds that count, by how much these differ, and how many of how many
+    they are; "failed" if one of the losses is not finite. With None all seeds count."""
+    seeds = seeds or len(losses)
     mean = statistics.fmean(losses)
-    if len(losses) == 1 or mean == math.inf:
+    if seeds == 1 or mean == math.inf:
         return loss_cell(mean)
-    return f"{loss_cell(mean)} ± {statistics.stdev(losses):.4f} ({len(losses)} seeds)"
+    spread = f" ± {statistics.stdev(losses):.4f}" if len(losses) > 1 else ""
+    counted = "" if len(losses) == seeds else f"{len(losses)} of "
+    return f"{loss_cell(mean)}{spread} ({counted}{seeds} seeds)"
 
 
 def relative_cell(per_cent: float) -> str:

@@ -31,7 +31,9 @@ def summary(loss: float | None, bits: float = 32, sent: float = 1e6) -> dict:
 
 
 def make_row(name: str, loss: float, sent: float) -> Row:
-    return frontier_rows.row(frontier_schemes.parse(name), {0.1: summary(loss, sent=sent)}, [])
+    return frontier_rows.row(
+        frontier_schemes.parse(name), {0.1: summary(loss, sent=sent)}, {}, 1
+    )
 
 
 class SchemesTest(unittest.TestCase):
@@ -81,20 +83,25 @@ class SchemesTest(unittest.TestCase):
 class RowsTest(unittest.TestCase):
     def test_the_best_rate_is_that_of_seed_1(self):
         by_rate = {0.1: summary(2.0), 0.2: summary(1.5, bits=3), 0.4: {"failed": "NaN"}}
-        row = frontier_rows.row(FP32, by_rate, [summary(1.7, bits=5)])
-        self.assertEqual((row.rate, row.losses, row.bits), (0.2, [1.5, 1.7], 4))
+        row = frontier_rows.row(FP32, by_rate, {2: summary(1.7, bits=5)}, 2)
+        self.assertEqual((row.rate, row.losses, row.bits), (0.2, {1: 1.5, 2: 1.7}, 4))
         self.assertAlmostEqual(row.loss, 1.6)
         self.assertEqual(row.by_rate[0.4], math.inf)
 
     def test_a_loss_that_is_not_finite_is_a_failure(self):
         with self.assertRaisesRegex(ValueError, "all runs of fp32 failed"):
-            frontier_rows.row(FP32, {0.1: summary(None), 0.2: {"failed": "lost"}}, [])
+            frontier_rows.row(FP32, {0.1: summary(None), 0.2: {"failed": "lost"}}, {}, 1)
 
     def test_losses_are_compared_over_the_same_seeds(self):
-        base = frontier_rows.row(FP32, {0.1: summary(2.0)}, [summary(4.0)])
+        base = frontier_rows.row(FP32, {0.1: summary(2.0)}, {2: summary(4.0)}, 2)
         self.assertAlmostEqual(
             frontier_rows.relative(make_row("local 8, fp32", 2.1, 1), base), 5
         )
+        # Seed 2 failed: seed 3 is not compared with another seed in its place.
+        others = {2: {"failed": "NaN"}, 3: summary(9.0)}
+        local = frontier_schemes.parse("local 8, fp32")
+        row = frontier_rows.row(local, {0.1: summary(2.1)}, others, 3)
+        self.assertAlmostEqual(frontier_rows.relative(row, base), 5)
 
     def test_frontier(self):
         fp32, worse = make_row("fp32", 1.0, 1000), make_row("local 8, fp32", 1.1, 900)
@@ -132,14 +139,23 @@ class RowsTest(unittest.TestCase):
         self.assertIn("50.00 %", frontier_rows.table(rows, [], [], {}, accuracy=True))
 
     def test_a_seed_that_failed_is_told(self):
-        good = frontier_rows.row(FP32, {0.1: summary(2.0)}, [summary(2.2)])
+        good = frontier_rows.row(FP32, {0.1: summary(2.0)}, {2: summary(2.2)}, 2)
         bad = frontier_rows.row(
-            frontier_schemes.parse("local 8, 1 bit"), {0.1: summary(2.0)}, [summary(None)]
+            frontier_schemes.parse("local 8, 1 bit"), {0.1: summary(2.0)}, {2: summary(None)}, 2
         )
         *_, fp32, local = frontier_rows.table([good, bad], [], [], {}, False).splitlines()
         self.assertTrue(fp32.endswith("| 2.1000 ± 0.1414 (2 seeds) | +0.00 % |"), fp32)
         self.assertTrue(local.endswith("| failed |  |"), local)
-        self.assertEqual(frontier_rows.mean_cell([math.inf]), "failed")
+
+    def test_seeds_that_do_not_count_are_told(self):
+        others = {2: {"failed": "NaN"}, 3: summary(2.2)}
+        for counted, words in (
+            (others, "| 2.1000 ± 0.1414 (2 of 3 seeds) |"),
+            ({2: others[2]}, "| 2.0000 (1 of 3 seeds) |"),
+        ):
+            row = frontier_rows.row(FP32, {0.1: summary(2.0)}, counted, 3)
+            self.assertIn(words, frontier_rows.table([row], [], [], {}, False))
+        self.assertEqual(frontier_rows.mean_cell([2.0]), "2.0000")
 
 
 class PlotTest(unittest.TestCase):
@@ -208,12 +224,24 @@ class CommandTest(unittest.TestCase):
     def test_other_seeds_train_at_the_best_rate(self):
         lab = self.lab("--rates", ".1", ".2", ".4", "--seeds", "3", "--schemes", "fp32")
         row = self.row(lab, FP32)
-        self.assertEqual((row.rate, row.losses), (0.2, [2, 2, 2]))
+        self.assertEqual((row.rate, row.losses), (0.2, {1: 2, 2: 2, 3: 2}))
         self.assertEqual(len(self.trained), 5)
         self.assertEqual(self.row(lab, FP32), row)
         self.assertEqual(len(self.trained), 5)  # also the run that failed is there
         failed = self.out / "runs/fp32_lr0.4_seed1/failed.txt"
         self.assertEqual(failed.read_text(), "gave up")
+
+    def test_the_table_says_which_seeds_failed(self):
+        lab = self.lab("--rates", ".2", "--seeds", "3", "--schemes", "fp32", "--links")
+        (self.out / "runs/fp32_lr0.2_seed2").mkdir(parents=True)
+        (self.out / "runs/fp32_lr0.2_seed2/failed.txt").write_text("NaN")
+        row = self.row(lab, FP32)
+        self.assertEqual(row.losses, {1: 2, 3: 2})
+        with mock.patch("builtins.print"):
+            frontier.write(lab.args, lab, [row])
+        text = (self.out / "table.md").read_text()
+        self.assertIn("| 2.0000 ± 0.0000 (2 of 3 seeds) |", text)
+        self.assertIn("Not all 3 seeds count**, as runs failed or are not there: fp32.", text)
 
     def test_nothing_is_trained_for_a_table_only(self):
         lab = self.lab("--table-only", "--schemes", "fp32")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 PREFIX = "eqlab"
 SUBNET = "10.77.0"
@@ -26,6 +26,8 @@ SWITCH = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/lab
 # A worker that has failed takes the others with it, once they have had time to say why.
 GRACE_SECONDS = 30.0
 PR_SET_PDEATHSIG = 1
+# What ends a lab, which then takes its namespaces down.
+ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class LabError(Exception):
@@ -135,6 +137,7 @@ class Network:
         self.switch = f"{self.name}-switch"
         self.made: list[str] = []
         self.switching: subprocess.Popen | None = None
+        self.switched_at = 0.0  # when the trace of rates began, as time.time() has it
 
     def __enter__(self) -> "Network":
         require_privileges()
@@ -152,12 +155,13 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for namespace in reversed(self.made):
-            remove(namespace)
-        self.made.clear()
-        if self.switching:
-            self.switching.communicate()
-            self.switching = None
+        with undisturbed():
+            for namespace in self.made:  # the switch before the ports that it serves
+                remove(namespace)
+            self.made.clear()
+            if self.switching:
+                self.switching.communicate()
+                self.switching = None
 
     def namespace(self, rank: int) -> str:
         return f"{self.name}-{rank}"
@@ -166,8 +170,9 @@ class Network:
         return f"{SUBNET}.{rank + 1}"
 
     def _make(self, namespace: str) -> None:
-        ip("netns", "add", namespace)
-        self.made.append(namespace)
+        with undisturbed():
+            ip("netns", "add", namespace)
+            self.made.append(namespace)
 
     def _add_bridge(self) -> None:
         ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
@@ -196,6 +201,7 @@ class Network:
         )
         if self.switching.stdout.readline() != "ready\n":
             raise LabError("the switch that holds frames back did not start")
+        self.switched_at = time.time()
 
     def _add_node(self, rank: int) -> None:
         node, port = self.namespace(rank), f"port{rank}"
@@ -359,10 +365,22 @@ def clean_up() -> int:
     return len(left)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Holds signals back: one that came amid this would leave namespaces behind."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def stop_on_signals() -> None:
     """Turns SIGTERM and SIGHUP into an exit that takes the namespaces down, as Ctrl-C does."""
 
     def leave(number: int, _: object) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)  # no second one interrupts that
         raise SystemExit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):

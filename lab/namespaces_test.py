@@ -1,13 +1,18 @@
 """Links as they were asked for. Skipped without root, `ip`, `tc` and the switch."""
 
 import argparse
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import link_check
 import namespaces
+import varying
 
 SECONDS = 1.0
 
@@ -20,6 +25,12 @@ def can_make_namespaces() -> bool:
     except namespaces.LabError:
         return False
     return namespaces.SWITCH.exists()
+
+
+def hear_signals() -> None:
+    """Also where the tests run in the background, which ignores some."""
+    for number in namespaces.ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 class ArgumentsTest(unittest.TestCase):
@@ -50,12 +61,91 @@ class ArgumentsTest(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+def written(text: str, folder: str) -> Path:
+    """A trace of rates, as lab_switch reads it."""
+    path = Path(folder) / "trace.txt"
+    varying.write(varying.parse(text), path)
+    return path
+
+
+class UncheckedTest(unittest.TestCase):
+    def unchecked(self, trace: str = "", **options) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            of = {"trace": written(trace, folder)} if trace else {}
+            network = namespaces.Network(nodes=2, **options, **of)
+            return "\n".join(link_check.unchecked(network))
+
+    def test_what_is_compared_needs_no_words(self):
+        for options in (
+            {"bits_per_second": 10_000_000},
+            {"bits_per_second": 10_000_000, "loss": 0.01},
+            {"bits_per_second": 20_000_000, "trace": "20mbit@10s,5mbit@5s"},
+            {"air": namespaces.Air(24_000_000, crossings=2)},
+        ):
+            with self.subTest(options):
+                self.assertEqual(self.unchecked(**options), "")
+
+    def test_what_is_not_compared_is_told(self):
+        walk = "walk:low=5mbit,high=20mbit,every=1s"
+        slow, fast = {"bits_per_second": 20_000_000}, {"bits_per_second": 10**9}
+        for words, options in (
+            ("there is no limit", {}),
+            ("at most 300 Mbit/s", {"loss": 0.02, **fast}),
+            ("at most 300 Mbit/s", {"trace": "1gbit@1s", **fast}),
+            ("600 seconds but for 30", {"trace": walk, **slow}),
+            ("how the air is shared", {"air": namespaces.Air(10**7, crossings=2), "loss": 0.1}),
+            ("that any frame is lost", {"loss": 0.001, **slow}),
+        ):
+            with self.subTest(words):
+                self.assertIn(words, self.unchecked(**options))
+
+    def test_a_loss_cannot_be_told_from_an_outage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "outage.txt"
+            varying.write([(1, 10**7), (1, 0)], path)
+            network = namespaces.Network(nodes=2, bits_per_second=10**7, trace=path, loss=0.1)
+            self.assertIn("in an outage datagrams", "".join(link_check.unchecked(network)))
+
+
+@unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")
+class SignalsTest(unittest.TestCase):
+    def namespaces_of(self, process):
+        return namespaces.ip("netns", "list").count(f"{namespaces.PREFIX}{process.pid}-")
+
+    def started(self):
+        """With a namespace, and on its way to more."""
+        program = Path(__file__).parent / "netns.py"
+        command = [sys.executable, str(program), "--nodes", "5", "--delay", "1ms"]
+        lab = subprocess.Popen(
+            [*command, "--", "sleep", "60"],
+            stderr=subprocess.DEVNULL,
+            preexec_fn=hear_signals,
+        )
+        self.addCleanup(lab.kill)
+        while lab.poll() is None and not self.namespaces_of(lab):
+            time.sleep(0.01)
+        return lab
+
+    def test_whenever_it_is_ended_no_namespace_is_left(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for seconds in (0, 0.1, 0.5):
+                with self.subTest(signal=number, seconds=seconds):
+                    lab = self.started()
+                    time.sleep(seconds)
+                    lab.send_signal(number)
+                    time.sleep(0.02)  # amid what the first has begun
+                    lab.send_signal(number)
+                    self.assertNotEqual(lab.wait(timeout=30), 0)
+                    self.assertEqual(self.namespaces_of(lab), 0)
+
+
 @unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")
 class LinksTest(unittest.TestCase):
     def setUp(self):
-        before = link_check.SECONDS
-        link_check.SECONDS = SECONDS
-        self.addCleanup(setattr, link_check, "SECONDS", before)
+        for name, value in (("SECONDS", SECONDS), ("ECHOES", 100)):
+            patch = mock.patch.object(link_check, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
 
     def checked(self, **options):
         """A busy machine may make links slower than asked for, but never faster."""
@@ -85,7 +175,32 @@ class LinksTest(unittest.TestCase):
         self.assertAlmostEqual(checks[-1].asked, 12 / (1 + 24 * 100 / 8 / 1514), places=3)
 
     def test_frames_are_lost_and_late_as_asked(self):
-        self.checked(nodes=2, delay=3000, jitter=4000, loss=0.02)
+        checks = self.checked(
+            nodes=2, bits_per_second=10_000_000, delay=3000, jitter=4000, loss=0.05
+        )
+        self.assertAlmostEqual(checks[-1].asked, 9.5)
+
+    def test_rates_that_change_are_measured(self):
+        trace = self.trace("20mbit@700ms,5mbit@300ms")
+        checks = self.checked(nodes=2, bits_per_second=20_000_000, trace=trace)
+        self.assertAlmostEqual(checks[-1].asked, 15.5, delta=3)
+        air = namespaces.Air(20_000_000)
+        self.assertIsNotNone(self.checked(nodes=2, air=air, trace=trace)[-1].asked)
+
+    def test_a_network_that_is_another_is_found_out(self):
+        trace, other = self.trace("20mbit@500ms,5mbit@500ms"), self.trace("20mbit@1s")
+        options = {"nodes": 2, "bits_per_second": 20_000_000, "trace": trace}
+        with namespaces.Network(**options) as network:
+            network.trace, network.loss = other, 0.1
+            checks = link_check.check(network)
+        failed = {c.what for c in checks if not c.holds}
+        ways = {f"worker {a} to {b}, beside the others" for a, b in ((0, 1), (1, 0))}
+        self.assertLessEqual({"datagrams lost", *ways}, failed, link_check.table(checks))
+
+    def trace(self, text):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        return written(text, holder.name)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,8 @@ def network_of(arguments: argparse.Namespace) -> Iterator[namespaces.Network]:
 def check_links(network: namespaces.Network) -> None:
     checks = link_check.check(network)
     print(link_check.table(checks))
+    for what in link_check.unchecked(network):
+        print(f"Not checked: {what}.")
     if not all(c.holds for c in checks):
         raise namespaces.LabError("the links are not as they were asked for")
 

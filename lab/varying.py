@@ -70,3 +70,24 @@ def _file(path: pathlib.Path) -> Trace:
 def write(trace: Trace, path: pathlib.Path) -> None:
     """As lab_switch reads it."""
     path.write_text("".join(f"{seconds:.6f} {rate:.0f}\n" for seconds, rate in trace))
+
+
+def period(trace: Trace) -> float:
+    """Seconds after which it begins anew."""
+    return sum(seconds for seconds, _ in trace)
+
+
+def mean(trace: Trace, begin: float, end: float) -> float:
+    """Bits a second from one time to another, in seconds since the trace began. After its last
+    rate it begins anew."""
+    return (_bits(trace, end) - _bits(trace, begin)) / (end - begin)
+
+
+def _bits(trace: Trace, until: float) -> float:
+    """Carried since the trace began."""
+    times, left = divmod(until, period(trace))
+    found = times * sum(seconds * rate for seconds, rate in trace)
+    for seconds, rate in trace:
+        found += min(seconds, left) * rate
+        left = max(0.0, left - seconds)
+    return found

@@ -29,6 +29,19 @@ class VaryingTest(unittest.TestCase):
             varying.write([(1.5, 2e6), (0.25, 0)], path)
             self.assertEqual(varying.parse(str(path)), [(1.5, 2e6), (0.25, 0)])
 
+    def test_the_mean_is_over_any_time_and_begins_anew(self):
+        trace = [(2.0, 10.0), (1.0, 40.0)]
+        self.assertEqual(varying.period(trace), 3)
+        for begin, end, mean in (
+            (0, 2, 10),
+            (0, 3, 20),
+            (1, 3, 25),
+            (2.5, 3.5, 25),
+            (5, 6, 40),
+            (0.5, 300.5, 20),
+        ):
+            self.assertAlmostEqual(varying.mean(trace, begin, end), mean)
+
     def test_anything_else_says_what_is_right(self):
         for text in ("fast", "20mbit@", "walk:low=5mbit", "walk:low=5mbit,high=1mbit", "20@1s"):
             with self.subTest(text), self.assertRaisesRegex(namespaces.LabError, "20mbit@10s"):

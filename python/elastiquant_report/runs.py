@@ -23,6 +23,15 @@ _NEEDED = (
     "replicas_identical",
 )
 
+# Of a summary, in the order in which differences are named.
+_TOLD = ("model", "data", "world_size", "batch", "link", "seed", "steps", "algorithm")
+# Options that these or the codec tell of, and those that make no difference to a run.
+_NOT_COMPARED = {"--model", "--data", "--workers", "--batch", "--link", "--seed", "--steps"}
+_NOT_COMPARED |= {"--epochs", "--algorithm", "--partition", "--codec"}
+_NOT_COMPARED |= {"--out", "--overwrite", "--quiet", "--port", "--resume"}
+# What `train` chooses by the codec, if nobody asks for anything else.
+_OF_CODECS = {"--exchange"}
+
 
 class RunError(Exception):
     """A run that cannot be read; the message names the file and what is wrong."""
@@ -139,16 +148,65 @@ def baseline_index(runs: list[Run]) -> int:
 
 def differences(runs: list[Run]) -> list[str]:
     """In what else than the codec the runs differ, so that a comparison may mislead."""
-    keys = ("model", "data", "world_size", "batch", "link", "seed", "steps", "algorithm")
-    found = []
-    for key in keys:
-        values = list(dict.fromkeys(str(run[key]) for run in runs))
-        if len(values) > 1:
-            found.append(f"{key.replace('_', ' ')} ({', '.join(values)})")
-    partitions = list(dict.fromkeys(run.partition for run in runs))
-    if len(partitions) > 1:
-        found.append(f"partition ({', '.join(partitions)})")
-    return found
+    told = {key.replace("_", " "): [str(run[key]) for run in runs] for key in _TOLD}
+    told["partition"] = [run.partition for run in runs]
+    told |= _options(runs)
+    return [
+        f"{what} ({', '.join(dict.fromkeys(values))})"
+        for what, values in told.items()
+        if len(set(values)) > 1
+    ]
+
+
+def _options(runs: list[Run]) -> dict[str, list[str]]:
+    """By option that matters, what each run had."""
+    given = [_given(run) for run in runs]
+    had = [{**words, **(run["options"] or {})} for run, words in zip(runs, given, strict=True)]
+    found: dict[str, list[str]] = {}
+    for name in sorted({name for options in had for name in options} - _NOT_COMPARED):
+        values = [options.get(name) for options in had]
+        if any(name in words for words in given) or not _follows(name, values):
+            found[name] = [_value(value) for value in values]
+    plain = {name for name in found if not name.startswith("--no-")}
+    return {
+        n: of for n, of in found.items() if n in plain or n.replace("--no-", "--") not in plain
+    }
+
+
+def _follows(name: str, values: list) -> bool:
+    """Whether an option that nobody asked for is as it is because of the codec, or is the
+    default of those algorithms that have it: both are told of in their own words."""
+    there = {_value(value) for value in values if value is not None}
+    return name in _OF_CODECS or (None in values and len(there) < 2)
+
+
+def _value(value: object) -> str:
+    """Of an option, as people write it."""
+    if isinstance(value, list):
+        return " ".join(map(_value, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "not given" if value is None else str(value)
+
+
+def _given(run: Run) -> dict[str, str | bool]:
+    """The options of a run's command; a flag is True."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in _words(run):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            found[name] = [value] if equals else []
+        elif name:
+            found[name].append(word)
+    return {name: " ".join(values) or True for name, values in found.items()}
+
+
+def _words(run: Run) -> list[str]:
+    try:
+        return shlex.split(run["command"] or "")
+    except ValueError:
+        return []
 
 
 def _split(spec: str) -> tuple[str, list[str], str]:
@@ -159,10 +217,7 @@ def _split(spec: str) -> tuple[str, list[str], str]:
 
 def _given_codec(run: Run) -> str:
     """The codec as the command named it: the canonical spec spells out every default."""
-    try:
-        words = shlex.split(run["command"] or "")
-    except ValueError:
-        words = []
+    words = _words(run)
     return words[words.index("--codec") + 1] if "--codec" in words[:-1] else run.codec
 
 

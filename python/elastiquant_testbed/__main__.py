@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import provenance, testbed
-from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed import provenance, stopping, testbed
+from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.training import GENERATED, Choice
 
 EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
@@ -50,13 +51,28 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def make_folder(out: Path) -> None:
+    """Raises TestbedError if results cannot be written there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
+        raise testbed.TestbedError(
+            f"--out {out}: {'a file is in the way' if no_folder else error.strerror}; give a "
+            "folder that can be written to, or one that is not there yet"
+        ) from error
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    stopping.on_signals()
     if options.program:
         os.environ["ELASTIQUANT_PROGRAM"] = options.program
     name = options.experiment
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
+        require_plots()
+        make_folder(options.out)
         described = testbed.load(options.testbed)
         make, show = EXPERIMENTS[name]
         choice = Choice(
@@ -69,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         (options.out / f"{name}.md").write_text(text)
         print(text, end="")
         show.draw(result, options.out / name)
-    except testbed.TestbedError as error:
+    except (testbed.TestbedError, OSError) as error:
         print(f"elastiquant testbed: {error}", file=sys.stderr)
         return EXIT_FAILURE
     except KeyboardInterrupt:

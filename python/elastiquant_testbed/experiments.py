@@ -8,6 +8,7 @@ from elastiquant_testbed.dagc import Dagc
 from elastiquant_testbed.levels import Levels
 from elastiquant_testbed.table3 import Table3
 from elastiquant_testbed.table4 import Table4
+from elastiquant_testbed.testbed import TestbedError
 
 EXPERIMENTS = {
     "table3": (Table3, table3_show),
@@ -16,3 +17,12 @@ EXPERIMENTS = {
     "dagc": (Dagc, dagc),
     "levels": (Levels, levels_show),
 }
+
+
+def require_plots() -> None:
+    """Raises TestbedError, which says what to install, where nothing can be drawn: after hours
+    of training it would be too late."""
+    try:
+        import elastiquant_plot  # noqa: F401
+    except ImportError as error:
+        raise TestbedError(str(error)) from error

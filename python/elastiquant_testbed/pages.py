@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from elastiquant_testbed import provenance, stored, summary
-from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.testbed import TestbedError
 
 PAGE = stored.DOCS / "reproduction.md"
@@ -69,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.runs:
+            require_plots()  # before anything is stored
             print(f"stored: {', '.join(stored.take(options.runs)) or 'nothing'}")
         PAGE.write_text(render(PAGE.read_text(), stored.load()))
     except TestbedError as error:

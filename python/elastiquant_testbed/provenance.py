@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 OUT = "runs/testbed"
+NAMESPACES = "namespaces"  # a result's network, if it was made with root
 CPUS = Path("/proc/cpuinfo")
 
 
@@ -17,7 +18,7 @@ def of(name: str, result: dict) -> dict[str, str]:
 
 def command(name: str, result: dict) -> str:
     """Names no folder of this machine."""
-    words = ["sudo"] if result.get("network") == "namespaces" else []
+    words = ["sudo"] if result.get("network") == NAMESPACES else []
     words += ["elastiquant testbed run", name]
     words += ["--quick"] if result["quick"] else []
     words += [] if result.get("data", "generated") == "generated" else ["--data CIFAR"]

@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from elastiquant_testbed import outcomes
+from elastiquant_testbed import outcomes, provenance
 from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import TestbedError
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -27,20 +28,55 @@ def pictures(name: str, folder: Path = FOLDER) -> list[Path]:
 
 def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     """Copies what `testbed run --out RUNS` has left, draws it, and returns the names. Outcomes
-    of other runs, such as those at length beside those of --quick, stay."""
-    results = load(runs)
+    of other runs, such as those at length beside those of --quick, stay. A result that tells
+    less than the one that is stored is skipped, which is said."""
+    results, there = load(runs), load(folder)
     for name, result in results.items():
         if "machine" not in result:
             raise TestbedError(
                 f"{name}.json does not say how it was made: `testbed run {name}` writes it "
                 "again, from what it has kept"
             )
+    for name in [name for name in results if name in there]:
+        if less := _less(results[name], there[name]):
+            say(
+                f"{name} is not stored: {less}. To store it all the same, first delete "
+                f"{folder / name}.json"
+            )
+            del results[name]
     folder.mkdir(parents=True, exist_ok=True)
     for name, result in results.items():
         (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
         outcomes.merge(outcomes.path_of(name, runs), outcomes.path_of(name, folder))
         _draw(name, result, folder)
     return list(results)
+
+
+def _less(result: dict, there: dict) -> str:
+    """In what a result tells less than the one that is stored; empty if in nothing."""
+    ours, theirs = _lacks(result), _lacks(there)
+    if lacks := ours - theirs:
+        return f"it is {' and '.join(sorted(lacks))}, and what is stored is not"
+    if theirs - ours:
+        return ""
+    judged = [{check["claim"] for check in of["checks"]} for of in (result, there)]
+    if left := len(judged[1] - judged[0]):
+        return (
+            f"it does not judge {left} of {len(judged[1])} claims that are judged by what is "
+            "stored, which `testbed run --known` extends"
+        )
+    return ""
+
+
+def _lacks(result: dict) -> set[str]:
+    found = {
+        "of --quick": result["quick"],
+        "of generated images": result.get("data") == "generated",
+        # As table 3 has it that was run without root.
+        "of links that each process paces": result.get("network", provenance.NAMESPACES)
+        != provenance.NAMESPACES,
+    }
+    return {words for words, holds in found.items() if holds}
 
 
 def _draw(name: str, result: dict, folder: Path) -> None:

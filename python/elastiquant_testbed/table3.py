@@ -28,7 +28,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from elastiquant_testbed import checks, emulation, published
+from elastiquant_testbed import checks, emulation, provenance, published
 from elastiquant_testbed.table3_readings import (
     FIT_STEP_COST,
     MORE_STEPS,
@@ -129,7 +129,9 @@ class Table3:
                 "fitted": self.steps.is_fitted,
             },
             "network": (
-                "namespaces" if self.steps.in_namespaces else "paced by each process (--link)"
+                provenance.NAMESPACES
+                if self.steps.in_namespaces
+                else "paced by each process (--link)"
             ),
             "seeds": [1],  # of `train`, which records the gradients
             "machines": sorted({self.steps.of(step)["machine"] for step in there}),

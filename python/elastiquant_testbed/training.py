@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import emulation, outcomes, provenance, words
+from elastiquant_testbed import cifar, emulation, outcomes, provenance, words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Testbed, TestbedError
@@ -119,7 +119,9 @@ class Experiment:
 
     def make(self, wanted: list[Run]) -> Runs:
         """Makes the runs that are not there, in this order, and writes all outcomes to
-        OUT/NAME.runs.jsonl."""
+        OUT/NAME.runs.jsonl. Raises TestbedError if --data is no folder with CIFAR-10."""
+        if self.data == CIFAR:
+            cifar.require(self.choice.data)
         folder = self.out / ("quick" if self.quick else "full") / self.name
         runs = Runs(folder, wanted, self.choice)
         if self.choice.known:

@@ -232,6 +232,56 @@ class NumbersTest(unittest.TestCase):
         self.assertEqual(differences(runs), ["link (20mbit,10ms, None)", "steps (120, 60)"])
         self.assertEqual(differences(load_runs(write_comparison(self.folder))), [])
 
+    def run_with(self, name: str, options: dict, words: str = "") -> Path:
+        """A run whose summary has these options, and whose command those words, too."""
+        folder = write_run(self.folder / name)
+        summary = json.loads((folder / "summary.json").read_text())
+        command = f"elastiquant train --out {folder} {words}"
+        summary |= {"options": options, "command": command}
+        (folder / "summary.json").write_text(json.dumps(summary))
+        return folder
+
+    def differing(self, *runs: tuple[dict, str]) -> list[str]:
+        told = enumerate(runs)
+        return differences(load_runs([self.run_with(f"{i}", *run) for i, run in told]))
+
+    def test_names_every_option_that_differs(self):
+        a = {"--every": 8, "--lr": 0.1, "--augment": True, "--milestones": [0.5, 0.75]}
+        b = {"--every": 32, "--lr": 0.1, "--augment": False, "--milestones": [0.5, 0.9]}
+        self.assertEqual(
+            self.differing((a, "--every 8"), (b, "--no-augment --threads 1 --out x")),
+            [
+                "--augment (yes, no)",
+                "--every (8, 32)",
+                "--milestones (0.5 0.75, 0.5 0.9)",
+                "--threads (not given, 1)",
+            ],
+        )
+        # A flag, a value that has spaces, and one after an equals sign are in no summary.
+        self.assertEqual(
+            self.differing(({}, "--samples 'a b' --check"), ({}, "--samples=c")),
+            ["--check (yes, not given)", "--samples (a b, c)"],
+        )
+
+    def test_what_follows_from_the_codec_or_the_algorithm_is_not_named_again(self):
+        codec = {"--codec": "fp32", "--exchange": "two-phase"}
+        other = {"--codec": "qsgd", "--exchange": "all-gather"}
+        self.assertEqual(self.differing((codec, ""), (other, "")), [])
+        self.assertEqual(
+            self.differing((codec, "--exchange two-phase"), (other, "")),
+            ["--exchange (two-phase, all-gather)"],
+        )
+        self.assertEqual(self.differing(({"--every": 32}, ""), ({}, "")), [])
+        self.assertEqual(
+            self.differing(({"--every": 32}, "--every 32"), ({}, "")),
+            ["--every (32, not given)"],
+        )
+        defaults = {"--every": 32}, {"--every": 30}, {}
+        self.assertEqual(
+            self.differing(*((options, "") for options in defaults)),
+            ["--every (32, 30, not given)"],
+        )
+
     def test_findings_follow_the_numbers(self):
         runs = load_runs(write_comparison(self.folder))
         self.assertIn("elastic:bits=4|rans trains 5.8× faster than fp32", findings.speed(runs))

@@ -1,5 +1,7 @@
 """docs/reproduction.md: it is what stored results make of it, and lists every claim."""
 
+import contextlib
+import io
 import json
 import re
 import tempfile
@@ -154,6 +156,60 @@ class TakeTest(unittest.TestCase):
         with self.assertRaisesRegex(TestbedError, "how it was made"):
             stored.take(self.runs, self.kept)
         self.assertFalse(self.kept.exists())
+
+    def lesser(self, **changes) -> tuple[list[str], str]:
+        """Takes a stored result, then another which is like it but for the changes. Returns
+        the names of what is stored of that, and what is said."""
+        whole = {"table3": stored.load()["table3"], "dagc": stored.load()["dagc"]}
+        lesser = {name: {**of, **changes} for name, of in whole.items()}
+        said = io.StringIO()
+        for which, results in (("whole", whole), ("lesser", lesser)):
+            for name, result in results.items():
+                (self.runs / f"{name}.json").write_text(json.dumps(result))
+                outcomes.write(outcomes.path_of(name, self.runs), {which: {}})
+            with contextlib.redirect_stderr(said):
+                names = stored.take(self.runs, self.kept)
+        for name in whole.keys() - set(names):
+            self.assertEqual(stored.load(self.kept)[name], whole[name])
+            self.assertNotIn("lesser", outcomes.read(outcomes.path_of(name, self.kept)))
+        return names, said.getvalue()
+
+    def test_a_quick_result_does_not_replace_a_full_one(self):
+        names, said = self.lesser(quick=True)
+        self.assertEqual(names, [])
+        self.assertIn("table3 is not stored: it is of --quick", said)
+        self.assertIn("dagc is not stored: it is of --quick", said)
+
+    def test_links_that_are_paced_do_not_replace_those_of_namespaces(self):
+        names, said = self.lesser(network="paced by each process (--link)")
+        self.assertNotIn("table3", names)
+        self.assertIn("of links that each process paces", said)
+        self.assertIn(f"delete {self.kept / 'table3'}.json", said)
+
+    def test_generated_images_do_not_replace_others(self):
+        names, said = self.lesser(data="generated", quick=True)
+        self.assertNotIn("dagc", names)
+        self.assertIn("of --quick and of generated images", said)
+
+    def test_a_result_of_few_runs_does_not_replace_one_of_more(self):
+        checks = stored.load()["table3"]["checks"]
+        names, said = self.lesser(checks=checks[1:])
+        self.assertEqual(names, [])
+        self.assertIn(f"does not judge 1 of {len(checks)} claims", said)
+        self.assertIn("testbed run --known", said)
+
+    def test_a_lesser_result_replaces_one_that_is_no_better(self):
+        self.lesser()
+        quick = {**stored.load()["dagc"], "quick": True, "data": "generated"}
+        for kept in (quick, {**quick, "data": "CIFAR-10"}, {**quick, "quick": False}):
+            (self.kept / "dagc.json").write_text(json.dumps(kept))
+            (self.runs / "dagc.json").write_text(json.dumps({**kept, "seeds": [7]}))
+            self.assertIn("dagc", stored.take(self.runs, self.kept))
+        # The first claims of full runs count for more than all claims of quick ones.
+        (self.kept / "dagc.json").write_text(json.dumps(quick))
+        full = {**stored.load()["dagc"], "checks": []}
+        (self.runs / "dagc.json").write_text(json.dumps(full))
+        self.assertIn("dagc", stored.take(self.runs, self.kept))
 
     def test_a_command_names_no_folder(self):
         trained = {"quick": True, "data": "CIFAR-10"}

@@ -1,21 +1,28 @@
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
 from elastiquant_testbed import (
     checks,
+    cifar,
     curves,
     dagc,
     emulation,
     levels,
     levels_claims,
     levels_show,
+    outcomes,
     provenance,
     published,
+    stopping,
+    stored,
     table3,
     table3_show,
     table3_steps,
@@ -507,6 +514,69 @@ class FakeTraining:
         return {"inputs": inputs}
 
 
+def write_cifar(folder):
+    """Six names of one file, in which each class has as many images as another."""
+    folder.mkdir()
+    records = (bytes([i % cifar.CLASSES]) + bytes(cifar.RECORD - 1) for i in range(10_000))
+    (folder / cifar.TEST).write_bytes(b"".join(records))
+    for name in cifar.TRAIN:
+        os.link(folder / cifar.TEST, folder / name)
+
+
+class CifarTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name) / "images"
+        write_cifar(self.folder)
+
+    def refused(self, words):
+        with self.assertRaisesRegex(testbed.TestbedError, words) as raised:
+            cifar.require(str(self.folder))
+        self.assertIn("elastiquant data fetch cifar10", str(raised.exception))
+
+    def test_cifar_10_is_taken(self):
+        cifar.require(str(self.folder))
+
+    def test_a_file_that_is_missing_or_of_another_length_is_named(self):
+        path = self.folder / "data_batch_3.bin"
+        path.unlink()
+        self.refused("there is no data_batch_3.bin")
+        path.write_bytes(bytes(3073))
+        self.refused("data_batch_3.bin has 3073 bytes, not 30730000")
+        self.folder = self.folder / "nowhere"
+        self.refused("no such folder")
+
+    def test_files_of_the_same_length_with_other_images_are_refused(self):
+        path = self.folder / "data_batch_5.bin"
+        images = bytearray(path.read_bytes())
+        images[0] = 1  # which was 0
+        path.unlink()
+        path.write_bytes(images)
+        self.refused("its training set does not have 5000 images of every class")
+
+    def test_nothing_is_trained_on_other_images(self):
+        (self.folder / cifar.TEST).unlink()
+        for make, _ in EXPERIMENTS.values():
+            if make is table3.Table3:
+                continue  # it takes no images
+            choice = training.Choice(True, str(self.folder))
+            experiment = make(None, self.folder.parent / "out", choice)
+            with (
+                mock.patch.object(training.subprocess, "run") as run,
+                self.assertRaisesRegex(testbed.TestbedError, "is not CIFAR-10"),
+            ):
+                experiment.run()
+            run.assert_not_called()
+
+    def test_runs_on_cifar_10_keep_the_names_that_are_stored(self):
+        names = outcomes.read(outcomes.path_of("levels", stored.FOLDER)).keys()
+        choice = training.Choice(False, "anywhere", precision="bf16")
+        experiment = levels.Levels(None, Path("unused"), choice)
+        run = experiment.one(experiment.networks[0], experiment.schemes[0], 1)
+        self.assertIn(run.folder, names)
+
+
 class RunsTest(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -571,11 +641,14 @@ class RunsTest(unittest.TestCase):
             training.Runs(self.out, [run], training.Choice()).make()
 
     def test_known_runs_are_not_made_again_wherever_the_images_lie(self):
-        there = table4.Table4(None, self.out / "there", training.Choice(True, "/a/cifar"))
+        a, b = self.out / "a", self.out / "b"
+        for folder in (a, b):
+            write_cifar(folder)
+        there = table4.Table4(None, self.out / "there", training.Choice(True, str(a)))
         first = there.run()
-        self.assertIn("/a/cifar", self.training.calls[0])
+        self.assertIn(str(a), self.training.calls[0])
         count = len(self.training.calls)
-        known = training.Choice(True, "/b/cifar", known=self.out / "there")
+        known = training.Choice(True, str(b), known=self.out / "there")
         here = table4.Table4(None, self.out / "here", known)
         self.assertEqual(here.run(), first)
         self.assertEqual(len(self.training.calls), count)
@@ -623,6 +696,98 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(len(result["rows"]), len(dagc.SCHEMES))
         self.assertEqual(result["rows"][0]["skew"], 100)
         dagc.draw(result, self.out / "dagc")
+
+
+class StartingTest(unittest.TestCase):
+    """What would fail at the end, after hours, fails before anything is run."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+
+    def refused(self, out, **environment):
+        """What is said by a testbed that would run a program which is not there."""
+        package = Path(training.__file__).parent
+        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words += ["--out", out, "--program", self.out / "nowhere"]
+        done = subprocess.run(
+            words, capture_output=True, text=True, env={**os.environ, **environment}
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.stderr
+
+    def test_a_file_in_place_of_a_folder_is_named(self):
+        file = self.out / "file"
+        file.touch()
+        for out in (file, file / "folder"):
+            self.assertIn(f"--out {out}: a file is in the way", self.refused(out))
+
+    def test_without_matplotlib_it_says_what_to_install(self):
+        (self.out / "matplotlib.py").write_text("raise ImportError('hidden')")
+        said = self.refused(self.out / "runs", PYTHONPATH=str(self.out))
+        self.assertIn("make setup", said)
+        self.assertFalse((self.out / "runs").exists())
+
+    def test_a_program_that_is_not_there_is_named(self):
+        self.assertIn(str(self.out / "nowhere"), self.refused(self.out / "runs"))
+
+
+class StoppingTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name)
+        self.started = self.out / "started"
+        self.program = self.out / "program"
+        self.program.write_text(f"#!/bin/sh\necho $$ > {self.started}\nexec sleep 60\n")
+        self.program.chmod(0o755)
+
+    def begin(self):
+        """A testbed whose training has begun, and the process that trains."""
+        package = Path(training.__file__).parent
+        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words += ["--out", self.out / "runs", "--program", self.program]
+        process = subprocess.Popen(
+            words, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals
+        )
+        self.addCleanup(process.kill)
+        while process.poll() is None and not (
+            self.started.exists() and self.started.read_text().strip()
+        ):
+            time.sleep(0.01)
+        return process, int(self.started.read_text())
+
+    def test_a_signal_ends_the_training_too(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number):
+                self.started.unlink(missing_ok=True)
+                process, child = self.begin()
+                process.send_signal(number)
+                _, said = process.communicate(timeout=30)
+                self.assertEqual(process.returncode, 1)
+                self.assertIn("stopped; what was measured is kept", said)
+                self.assertNotIn("Traceback", said)
+                self.assertFalse(is_running(child))
+
+    def test_a_signal_that_is_ignored_stays_so(self):
+        with mock.patch.object(signal, "signal") as changed:
+            with mock.patch.object(signal, "getsignal", return_value=signal.SIG_IGN):
+                stopping.on_signals()
+            changed.assert_not_called()
+
+
+def hear_signals():
+    """Also where the tests run in the background, which ignores some."""
+    for number in stopping.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def is_running(pid):
+    """Whether a process is there which has not ended."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @unittest.skipUnless("ELASTIQUANT_PROGRAM" in os.environ, "needs the program")
