@@ -60,7 +60,7 @@ def check_codec_of_work(spec: str, kind: str) -> None:
     `elastiquant train` does (train/algorithm_validation.cc). kind: the class, for messages."""
     codec = _core.Codec(spec)
     bad = f"codec '{codec.spec}'"
-    if codec._has_momentum:
+    if codec._momentum is not None:
         raise ValueError(
             f"{bad} has momentum of its own, and {kind} sends what an optimiser has made of "
             "gradients, which may have momentum already: take another codec"
