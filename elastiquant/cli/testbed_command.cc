@@ -1,6 +1,7 @@
 // `testbed`: rebuilds published experiments with unequal devices on shared air. That is the
 // work of the Python package python/elastiquant_testbed, which this command finds and becomes.
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
@@ -14,15 +15,18 @@ struct TestbedOptions {
   std::string out;
   std::string data = "generated";
   std::string precision = "fp32";
+  std::string device = "cpu";
+  int jobs = 1;
   std::string python;
   std::string minutes, known, testbed;  // if given
   bool quick = false;
 };
 
 Status RunTestbed(const TestbedOptions& options) {
-  std::vector<std::string> words = {"run",         options.experiment, "--out",
-                                    options.out,   "--data",           options.data,
-                                    "--precision", options.precision};
+  std::vector<std::string> words = {
+      "run",      options.experiment, "--out",       options.out,
+      "--data",   options.data,       "--precision", options.precision,  //
+      "--device", options.device,     "--jobs",      std::to_string(options.jobs)};
   const std::filesystem::path program = ThisProgram();
   if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
   if (options.quick) words.push_back("--quick");
@@ -60,6 +64,15 @@ Command MakeTestbedCommand(CLI::App& program) {
                   "where the processor has instructions for it")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  run->add_option("--device", options->device,
+                  "Where models are trained: cuda needs the Python package elastiquant, and "
+                  "does table4")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  run->add_option("--jobs", options->jobs,
+                  "Runs at a time, in all but table3: for a GPU, which one run does not fill")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
   run->add_flag("--quick", options->quick,
                 "What takes a few minutes on two cores; the result says what was left out");
   run->add_option(

@@ -46,6 +46,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         choices=["fp32", "bf16"],
         help="what matrices are multiplied in where an experiment trains",
     )
+    run.add_argument(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="where models are trained"
+    )
+    run.add_argument("--jobs", type=int, default=1, help="runs at a time")
     run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
     run.add_argument("--program", help="the `elastiquant` to run")
     return parser.parse_args(arguments)
@@ -76,7 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
         described = testbed.load(options.testbed)
         make, show = EXPERIMENTS[name]
         choice = Choice(
-            options.quick, options.data, options.minutes, options.known, options.precision
+            quick=options.quick,
+            data=options.data,
+            minutes=options.minutes,
+            known=options.known,
+            precision=options.precision,
+            device=options.device,
+            jobs=max(1, options.jobs),
         )
         result = make(described, options.out, choice).run()
         result |= provenance.of(name, result)

@@ -24,6 +24,8 @@ def command(name: str, result: dict) -> str:
     words += [] if result.get("data", "generated") == "generated" else ["--data CIFAR"]
     precision = result.get("precision", "fp32")
     words += [] if precision == "fp32" else [f"--precision {precision}"]
+    device = result.get("device", "cpu")
+    words += [] if device == "cpu" else [f"--device {device}"]
     return " ".join([*words, "--out", OUT])
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +29,7 @@ OF_SUMMARY = ("test_accuracy", "test_loss", "nmse", "steps", "skipped_steps", "b
 OF_SUMMARY += ("steps_per_epoch", "world_size", "seconds", "weights_hash")
 OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
+ON_DEVICE = Path(__file__).resolve().parent / "on_device.py"
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 
@@ -61,6 +68,8 @@ class Choice(NamedTuple):
     minutes: float | None = None  # after which no run is begun
     known: Path | None = None  # a folder with the outcomes of runs that were made before
     precision: str = "fp32"  # or "bf16": what matrices are multiplied in
+    device: str = "cpu"  # or "cuda": where models are trained
+    jobs: int = 1  # runs at a time
 
 
 class Sitting:
@@ -97,11 +106,16 @@ class Experiment:
     """
 
     name = ""  # of its folder
+    trains_on_gpu = False  # whether on_device.py has all that its runs need
 
     def __init__(self, testbed: Testbed | None, out: Path, choice: Choice):
         del testbed
         self.choice, self.quick = choice, choice.quick
         self.out = out
+        if choice.device != "cpu" and not self.trains_on_gpu:
+            raise TestbedError(f"{self.name} needs what only `train` has, which is for the CPU")
+        if choice.device != "cpu" and choice.data == GENERATED:
+            raise TestbedError("on a GPU it trains on CIFAR-10 only: give its folder as --data")
 
     @property
     def data(self) -> str:
@@ -117,18 +131,25 @@ class Experiment:
             named |= {"precision": self.choice.precision}
         return named
 
-    def make(self, wanted: list[Run]) -> Runs:
+    def make(self, wanted: list[Run], shown: Sequence[Run] = ()) -> Runs:
         """Makes the runs that are not there, in this order, and writes all outcomes to
-        OUT/NAME.runs.jsonl. Raises TestbedError if --data is no folder with CIFAR-10."""
+        OUT/NAME.runs.jsonl. `shown` are not made, but are there if they were made before.
+        Raises TestbedError if --data is no folder with CIFAR-10."""
         if self.data == CIFAR:
             cifar.require(self.choice.data)
         folder = self.out / ("quick" if self.quick else "full") / self.name
-        runs = Runs(folder, wanted, self.choice)
-        if self.choice.known:
-            runs.know(outcomes.path_of(self.name, self.choice.known))
+        runs = Runs(folder, wanted, self.choice, shown)
+        for name, told in self.known().items():
+            runs.outcomes[name] = Outcome(**told)
         runs.make()
         runs.write(outcomes.path_of(self.name, self.out))
         return runs
+
+    def known(self) -> dict[str, dict]:
+        """By the run's folder: outcomes of runs that were made before."""
+        if self.choice.known is None:
+            return {}
+        return outcomes.read(outcomes.path_of(self.name, self.choice.known))
 
     def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
         """What every experiment tells, after what this one has found. Raises TestbedError if
@@ -138,13 +159,14 @@ class Experiment:
                 f"too few runs of {self.name} are there for anything to be shown: run it again "
                 "to go on, with more --minutes"
             )
-        there = [run for run in runs.wanted if runs.has(run)]
-        missing = len(runs.wanted) - len(there)
+        there = runs.there()
+        missing = sum(not runs.has(run) for run in runs.wanted)
         return {
             **found,
             "checks": words.as_dicts(claims),
             "data": self.data,
             "precision": self.choice.precision,
+            "device": self.choice.device,
             "seeds": sorted({run.seed for run in there}),
             "machines": sorted({runs.outcome(run).machine for run in there} - {""}),
             "quick": self.quick,
@@ -159,19 +181,19 @@ class Experiment:
 class Runs:
     """Of one experiment, in a folder."""
 
-    def __init__(self, folder: Path, wanted: list[Run], choice: Choice):
-        self.folder, self.wanted, self.choice = folder, wanted, choice
+    def __init__(
+        self, folder: Path, wanted: list[Run], choice: Choice, shown: Sequence[Run] = ()
+    ):
+        self.folder, self.wanted, self.choice, self.shown = folder, wanted, choice, shown
         self.outcomes: dict[str, Outcome] = {}  # by the run's folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.sitting, self.made = Sitting(choice.minutes), 0
+        self.sitting, self.made, self.said_over = Sitting(choice.minutes), 0, False
 
-    def know(self, path: Path) -> None:
-        """Takes the outcomes that write() has left there. None, if there is no such file."""
-        self.outcomes |= {name: Outcome(**told) for name, told in outcomes.read(path).items()}
+    def there(self) -> list[Run]:
+        return [run for run in (*self.wanted, *self.shown) if self.has(run)]
 
     def write(self, path: Path) -> None:
-        there = [run for run in self.wanted if self.has(run)]
-        outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in there})
+        outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in self.there()})
 
     def has(self, run: Run) -> bool:
         """Whether it was made, and the errors of all its codecs were measured."""
@@ -184,13 +206,27 @@ class Runs:
         return [self.outcome(run) for run in runs if self.has(run)]
 
     def make(self) -> None:
-        """Trains what is not there. Raises TestbedError with what `train` says."""
-        for run in self.wanted:
-            if self.has(run):
-                continue
-            if self.sitting.is_over(self._left(), "runs"):
-                return
+        """Trains what is not there. Raises TestbedError with what the trainer says."""
+        missing = [run for run in self.wanted if not self.has(run)]
+        if self.choice.jobs == 1:
+            for run in missing:
+                self._make(run)
+            return
+        with ThreadPoolExecutor(self.choice.jobs) as pool:
+            tasks = [pool.submit(self._make, run) for run in missing]
+            try:
+                for task in tasks:
+                    task.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                _end_children()
+                raise
+
+    def _make(self, run: Run) -> None:
+        if self.sitting.limit is None or self.sitting.minutes() < self.sitting.limit:
             self._train(run)
+        elif not self.said_over:
+            self.said_over = self.sitting.is_over(self._left(), "runs")
 
     def outcome(self, run: Run) -> Outcome:
         """Of a run that is there."""
@@ -207,7 +243,7 @@ class Runs:
     def _train(self, run: Run) -> None:
         out = self.folder / run.folder
         chosen = [self.choice.data if word == CIFAR else word for word in run.options]
-        words = [emulation.program(), "train", *chosen, "--seed", run.seed, "--out", out]
+        words = [*self._trainer(), *chosen, "--seed", run.seed, "--out", out]
         begun = time.monotonic()
         try:
             _call(run, [*words, "--overwrite", "--quiet"])
@@ -222,6 +258,19 @@ class Runs:
         if left := self._left():
             said += f"; {left} more, about {left * self.sitting.minutes() / self.made:.0f} min"
         say(said)
+
+    def _trainer(self) -> list[object]:
+        if self.choice.device == "cpu":
+            return [emulation.program(), "train"]
+        return [sys.executable, ON_DEVICE]
+
+
+def _end_children() -> None:
+    """Those that other threads have started and wait for."""
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for child in listed.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
 
 
 def _call(run: Run, words: list[object]) -> str:
@@ -257,4 +306,4 @@ def _read(folder: Path) -> Outcome:
     ]
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     steps = [{key: line[key] for key in OF_STEP} for line in lines if "variance" in line]
-    return Outcome(kept, steps, provenance.machine())
+    return Outcome(kept, steps, summary.get("device_machine") or provenance.machine())

@@ -346,6 +346,7 @@ class Table4Test(unittest.TestCase):
                 "scheme": c.scheme,
                 "devices": c.devices,
                 "accuracy": accuracies.get(c.scheme.replace("-", "_"), c.printed or 10.0),
+                "epochs": 5,
             }
             for c in both
         ]
@@ -358,10 +359,16 @@ class Table4Test(unittest.TestCase):
         wrong = [c.claim for c in table4.claims(self.cells(TernGrad=85)) if not c.holds]
         self.assertIn("ResNet-20: TernGrad does not converge", wrong)
 
+    def test_cells_of_other_epochs_are_not_compared(self):
+        cells = self.cells()
+        claims = len(table4.claims(cells))
+        cells[0]["epochs"] = 6
+        self.assertEqual(len(table4.claims(cells)), claims - 1)
+
     def test_runs_have_one_global_batch(self):
         experiment = table4.Table4(None, Path("unused"), training.Choice(False, "cifar"))
         for cell in experiment.cells:
-            words = experiment.one(cell, 1).options
+            words = experiment.one(cell, "cpu", 1).options
             pairs = dict(zip(words[::2], words[1::2], strict=True))
             self.assertLessEqual(int(pairs["--batch"]) * cell.devices, table4.GLOBAL_BATCH)
             self.assertGreater((int(pairs["--batch"]) + 1) * cell.devices, table4.GLOBAL_BATCH)
@@ -669,6 +676,38 @@ class RunsTest(unittest.TestCase):
         self.assertIn("--precision bf16", provenance.command("table4", result))
         self.assertIn("multiplied in bf16", EXPERIMENTS["table4"][1].text(result))
 
+    def test_what_a_gpu_has_trained_is_preferred_and_not_trained_again(self):
+        images = self.out / "images"
+        write_cifar(images)
+        on_gpu = training.Choice(data=str(images), device="cuda", jobs=3, minutes=5)
+        clock = iter(range(0, 10_000, 30))
+        with mock.patch.object(training.time, "monotonic", lambda: next(clock)):
+            first = table4.Table4(None, self.out / "gpu", on_gpu).run()
+        self.assertEqual({cell["trained_on"] for cell in first["cells"]}, {"cuda"})
+        for words in self.training.calls:
+            self.assertEqual(words[1], str(training.ON_DEVICE))
+            self.assertEqual(words[words.index("--device") + 1], "cuda")
+        self.assertIn("--device cuda", provenance.command("table4", first))
+        count = len(self.training.calls)
+        here = training.Choice(data=str(images), known=self.out / "gpu")
+        result = table4.Table4(None, self.out / "cpu", here).run()
+        self.assertEqual(len(result["cells"]), 18)
+        trained = {cell["trained_on"] for cell in result["cells"]}
+        self.assertEqual(trained, {"cuda", "cpu"})
+        for words in self.training.calls[count:]:
+            self.assertEqual(words[1], "train")
+        names = [(c["network"], c["scheme"], c["devices"]) for c in first["cells"]]
+        for cell in result["cells"]:
+            if (cell["network"], cell["scheme"], cell["devices"]) in names:
+                self.assertEqual(cell["trained_on"], "cuda")
+        self.assertIn("| GPU |", EXPERIMENTS["table4"][1].text(result))
+
+    def test_a_gpu_trains_cifar_10_alone_and_only_where_it_can(self):
+        with self.assertRaisesRegex(testbed.TestbedError, "CIFAR-10 only"):
+            table4.Table4(None, self.out, training.Choice(device="cuda"))
+        with self.assertRaisesRegex(testbed.TestbedError, "levels needs what only `train`"):
+            levels.Levels(None, self.out, training.Choice(data="x", device="cuda"))
+
     def test_after_the_given_minutes_what_is_there_is_shown(self):
         choice = training.Choice(True, minutes=0)
         with self.assertRaisesRegex(testbed.TestbedError, "more --minutes"):
@@ -744,10 +783,10 @@ class StoppingTest(unittest.TestCase):
         self.program.write_text(f"#!/bin/sh\necho $$ > {self.started}\nexec sleep 60\n")
         self.program.chmod(0o755)
 
-    def begin(self):
+    def begin(self, *more):
         """A testbed whose training has begun, and the process that trains."""
         package = Path(training.__file__).parent
-        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words = [sys.executable, "-B", package, "run", "table4", "--quick", *more]
         words += ["--out", self.out / "runs", "--program", self.program]
         process = subprocess.Popen(
             words, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals
@@ -760,10 +799,12 @@ class StoppingTest(unittest.TestCase):
         return process, int(self.started.read_text())
 
     def test_a_signal_ends_the_training_too(self):
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            with self.subTest(number):
+        cases = [(signal.SIGTERM, ()), (signal.SIGINT, ()), (signal.SIGHUP, ())]
+        cases.append((signal.SIGTERM, ("--jobs", "2")))
+        for number, more in cases:
+            with self.subTest(number, more=more):
                 self.started.unlink(missing_ok=True)
-                process, child = self.begin()
+                process, child = self.begin(*more)
                 process.send_signal(number)
                 _, said = process.communicate(timeout=30)
                 self.assertEqual(process.returncode, 1)
