@@ -5,7 +5,12 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "elastiquant/base/number.h"
+#include "elastiquant/base/split.h"
 #include "elastiquant/cli/command.h"
 
 namespace elastiquant::cli {
@@ -14,7 +19,8 @@ namespace {
 struct RatiosOptions {
   std::string rule = "monotone";
   double ratio = 0.1;
-  std::vector<double> volumes;
+  std::string given_volumes;
+  std::vector<double> volumes;  // what is given, once read
   double exponent = policy::kDagcExponent;
   bool json = false;
 
@@ -46,7 +52,22 @@ void PrintTable(const RatiosOptions& o, const std::vector<double>& values) {
   }
 }
 
-Status Run(const RatiosOptions& options) {
+// CLI11 would leave out an empty number, and all that follow would be another worker's.
+Result<std::vector<double>> VolumesOf(const std::string& text) {
+  std::vector<double> volumes;
+  for (const std::string_view part : SplitAt(text, ',')) {
+    double volume = 0;
+    if (!ParseNumber(part, &volume)) {
+      return InvalidArgument("--volumes: '" + std::string(part) + "' in '" + text +
+                             "' is not a number; give one for each worker: V1,V2,...");
+    }
+    volumes.push_back(volume);
+  }
+  return volumes;
+}
+
+Status Run(RatiosOptions options) {
+  EQ_ASSIGN_OR_RETURN(options.volumes, VolumesOf(options.given_volumes));
   EQ_ASSIGN_OR_RETURN(const std::vector<double> values, Compute(options));
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"ratios", values}}.dump(2));
@@ -76,8 +97,7 @@ Command MakeRatiosCommand(CLI::App& program) {
   app->add_option("--ratio", options->ratio,
                   "Coordinates that workers send in the mean, above 0 and at most 1")
       ->capture_default_str();
-  app->add_option("--volumes", options->volumes, "Samples of each worker: V1,V2,...")
-      ->delimiter(',')
+  app->add_option("--volumes", options->given_volumes, "Samples of each worker: V1,V2,...")
       ->required();
   app->add_option("--exponent", options->exponent,
                   "Power of the volume; default: 2/3, which published always has");

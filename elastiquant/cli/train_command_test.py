@@ -358,6 +358,21 @@ class TrainTest(unittest.TestCase):
                 for field in ("weights_hash", "rounds", "uploads", "test_loss"):
                     self.assertEqual(again[field], said[field], field)
 
+    def test_a_whole_gradient_of_its_own_images_is_seldom_sent_again(self):
+        """As published: no noise of minibatches, and no epoch deals other images."""
+        whole = {"algorithm": "lag-wk", "codec": "fp32", "model": "mlp", "batch": 50}
+        whole |= {"momentum": 0, "lr": 0.05, "schedule": "constant"}
+        for images, volumes in ((100, [50, 50]), (101, [51, 50])):
+            done = train(
+                self.out(), "--no-augment", "--overwrite",
+                generated_train=images, steps=40, **whole,
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = summary(self.out())
+            self.assertEqual(said["partition"]["volumes"], volumes)
+            if images == 100:  # of 51 each pass over the share leaves out another one
+                self.assertLess(max(said["uploads"]), 30)
+
     def test_a_lazy_step_with_nan_is_skipped_by_all(self):
         done = train(self.out(), inject="nan@step=2,rank=0", algorithm="laq", codec=None)
         self.assertEqual(done.returncode, 0, done.stderr)

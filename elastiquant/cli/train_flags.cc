@@ -2,8 +2,20 @@
 
 #include <string>
 
+#include "elastiquant/base/number.h"
+
 namespace elastiquant::cli {
 namespace {
+
+// CLI11's own names the largest double, in 309 digits, as the end of the range.
+CLI::Validator AboveZero() {
+  return {[](std::string& text) -> std::string {
+            double value = 0;
+            if (ParseNumber(text, &value) && value > 0) return "";
+            return "'" + text + "' must be a number above 0";
+          },
+          "ABOVE 0"};
+}
 
 void AddData(CLI::App& app, DataOptions& o) {
   app.add_option(
@@ -65,7 +77,7 @@ void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
          "--every", o.every,
          "Steps from one exchange to the next; by default 32, 30 of sparseloco, and 1 of "
          "delayed, of the algorithms with --ratio and of those with --graph but noloco")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   app.add_option("--every-later", o.every_later,
                  "Rounds of other lengths later, as 8@500,4@800: of 8 steps once 500 are made");
   app.add_option("--every-growth", o.every_growth,
@@ -79,7 +91,7 @@ void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
          "--ratio", o.ratio,
          "Part of the coordinates that uniform, dagc-r and dagc-a send in the mean over "
          "workers, and accordion at most; 0.1 by default")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   app.add_option("--graph", o.graph,
                  "Who the neighbours are: ring, torus, hypercube, star, complete, exponential, "
                  "one-peer-exponential, random-regular, erdos-renyi, random-pairs, or a file "

@@ -52,8 +52,9 @@ Result<std::unique_ptr<VirtualWorkers>> VirtualWorkers::Create(
     made->elements_ += parameters[p].shape.elements;
   }
   made->engines_.resize(static_cast<size_t>(workers));
-  // Nobody can get lost here. The wait for all to leave is as long as a heartbeat, a part of the
-  // time-out, which must not be so short that a busy machine keeps a thread silent for as long.
+  // Nobody can get lost here. The wait for all to leave is as long as a heartbeat, a part of
+  // the time-out, which must not be so short that a busy machine keeps a thread silent for as
+  // long.
   CommunicatorOptions meeting;
   meeting.world_size = workers;
   meeting.network = made->network_.At();

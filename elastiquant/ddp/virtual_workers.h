@@ -18,13 +18,14 @@
 
 namespace elastiquant {
 
-// Each worker is a DdpEngine of its own on a network in memory. So codecs, exchanges and what is
-// remembered by worker are those of real ones, and bytes are counted as theirs are. Not
+// Each worker is a DdpEngine of its own on a network in memory. So codecs, exchanges and what
+// is remembered by worker are those of real ones, and bytes are counted as theirs are. Not
 // thread-safe. After an error no further mean is made.
 class VirtualWorkers {
  public:
-  // The options' all_reduce must be null, and they may have no `end`. Fails with InvalidArgument
-  // for less than 1 worker or more than `kMostVirtualWorkers`, and as DdpEngine::Create does.
+  // The options' all_reduce must be null, and they may have no `end`. Fails with
+  // InvalidArgument for less than 1 worker or more than `kMostVirtualWorkers`, and as
+  // DdpEngine::Create does.
   static Result<std::unique_ptr<VirtualWorkers>> Create(int workers,
                                                         std::vector<DdpParameter> parameters,
                                                         const DdpOptions& options);
@@ -39,10 +40,10 @@ class VirtualWorkers {
   // which backward makes them, as they do in DDP's buckets.
   const std::vector<size_t>& offsets() const { return offsets_; }
 
-  // Makes all rows the mean over the workers. `gradients` is fp32 of shape (size(), elements()),
-  // contiguous, in the host's memory, and row w is the gradient of worker w. Where a worker has
-  // a NaN or infinity, all rows are NaN, as they are in DDP. Fails with InvalidArgument for
-  // another shape or type.
+  // Makes all rows the mean over the workers. `gradients` is fp32 of shape (size(),
+  // elements()), contiguous, in the host's memory, and row w is the gradient of worker w. Where
+  // a worker has a NaN or infinity, all rows are NaN, as they are in DDP. Fails with
+  // InvalidArgument for another shape or type.
   Status AllReduce(const at::Tensor& gradients);
 
   // The same as DdpEngine's, on all workers. Must be called between means.

@@ -57,8 +57,7 @@ TEST(VirtualWorkers, GiveTheBitsThatWorkersOfTheirOwnHave) {
         EXPECT_TRUE(own[0].equal(means[static_cast<size_t>(step)])) << codec << " " << step;
       }
       if (rank == 0) {
-        EXPECT_EQ(worker.engine->stats().traffic.bytes_up,
-                  workers->stats().traffic.bytes_up);
+        EXPECT_EQ(worker.engine->stats().traffic.bytes_up, workers->stats().traffic.bytes_up);
       }
     });
   }

@@ -124,6 +124,10 @@ Status ValidateGossip(const TrainOptions& o, const Algorithm& algorithm) {
 // What is needed where samples travel.
 Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
+  if (!o.codec_down.empty() || o.exchange != "auto") {
+    return InvalidArgument(given + " sends samples, and refinements to all workers: it has " +
+                           "neither --exchange nor --codec-down");
+  }
   const auto codec = MakeSampleCodec(o.samples, {.side = 1, .channels = 1}, 0);
   if (!codec.ok()) return InvalidArgument("--samples: " + codec.status().message());
   EQ_ASSIGN_OR_RETURN(const int64_t context, ContextOf(o.model));
@@ -143,6 +147,24 @@ Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + " sends no gradients: leave out --codec, or give refine=1");
   }
   return ValidatePlainCodec(o);
+}
+
+// Refuses options that would be ignored: whoever gives one expects something of it.
+Status ValidateUnused(const TrainOptions& o, const Algorithm& algorithm) {
+  const std::string given = "--algorithm " + o.algorithm;
+  const bool sends_data = algorithm.kind == AlgorithmKind::kQuantisedData;
+  if (o.samples != TrainOptions{}.samples && !sends_data) {
+    return InvalidArgument("--samples is for --algorithm quantised-data, whose workers send " +
+                           std::string("samples"));
+  }
+  const bool sends_all_alike = algorithm.is_gossip() || algorithm.is_lazy() || sends_data;
+  if (o.exact != TrainOptions{}.exact && sends_all_alike) {
+    return InvalidArgument(given + " sends all layers under one codec: it has no --exact");
+  }
+  EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
+  if (o.adapt_every == 0 || IsAdaptive(*codec)) return Status::Ok();
+  return InvalidArgument("--adapt-every is for codecs that fit their levels as training goes " +
+                         std::string("on, alq and amq, and not for '") + codec->spec() + "'");
 }
 
 // What an algorithm needs of rounds, codecs and the optimiser.
@@ -175,6 +197,11 @@ Status ValidateKind(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + " is a kind of Adam: it needs --optimizer adamw");
   }
   if (algorithm.kind == AlgorithmKind::kDemo) {
+    if (algorithm.top > algorithm.block * algorithm.block) {
+      return InvalidArgument(given + " sends top=" + Number(algorithm.top) + " values of " +
+                             "each block, and one of block=" + Number(algorithm.block) +
+                             " squared has fewer: lower top");
+    }
     if (o.optimizer != "sgd" || o.momentum != 0) {
       return InvalidArgument(given + " has momentum of its own: it needs --optimizer sgd " +
                              "--momentum 0");
@@ -191,6 +218,10 @@ Status ValidateSparsity(const TrainOptions& o) {
   const std::string given = "--algorithm " + o.algorithm;
   const std::vector<double> equal(static_cast<size_t>(o.workers), 1);
   EQ_ASSIGN_OR_RETURN(const policy::Sparsity sparsity, policy::ParseSparsity(o.algorithm));
+  if (o.ratio != 0 && sparsity.most > 0) {
+    return InvalidArgument(given + " has its greatest ratio in `most`: leave out --ratio, " +
+                           "which is the same");
+  }
   const auto made = policy::WorkerSparsity::Make(sparsity, RatioOf(o), equal, 0);
   if (!made.ok()) {
     return InvalidArgument(given + " --ratio " + Number(RatioOf(o)) + ": " +
@@ -276,6 +307,7 @@ Status ValidateAlgorithm(const TrainOptions& options) {
   if (!algorithm.ok()) {
     return InvalidArgument("--algorithm: " + algorithm.status().message());
   }
+  EQ_RETURN_IF_ERROR(ValidateUnused(options, *algorithm));
   EQ_RETURN_IF_ERROR(ValidateKind(options, *algorithm));
   EQ_RETURN_IF_ERROR(ValidateRatio(options, *algorithm));
   EQ_RETURN_IF_ERROR(ValidateBitsPolicy(options, *algorithm));

@@ -46,7 +46,7 @@ void AddAlgorithm(const TrainOptions& o, nlohmann::json* fingerprint) {
     all["--graph"] = GraphOf(o);
     all["--gossip-step"] = o.gossip_step;
   }
-  if (NeedsShares(o)) all["--samples"] = o.samples;
+  if (algorithm.kind == AlgorithmKind::kQuantisedData) all["--samples"] = o.samples;
 }
 
 // How long the run is matters only to schedules that are stretched over it.

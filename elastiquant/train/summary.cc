@@ -5,10 +5,14 @@
 #include <torch/version.h>
 
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/runs/file.h"
+#include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/fingerprint.h"
 
 namespace elastiquant {
@@ -24,6 +28,17 @@ json DescribePartition(const std::string& spec, const Shares* shares) {
   partition["volumes"] = shares->Volumes();
   partition["classes"] = shares->classes;
   return partition;
+}
+
+std::string HowExchanged(const TrainOptions& options, std::shared_ptr<const Codec> codec,
+                         int world_size) {
+  const Algorithm algorithm = ParseAlgorithm(options.algorithm).value();
+  if (algorithm.is_gossip()) return "gossip";
+  if (algorithm.is_lazy()) return "all-gather";  // of the messages of those that send
+  if (algorithm.kind == AlgorithmKind::kQuantisedData) {
+    return algorithm.central != 0 ? "samples to worker 0" : "samples to all";
+  }
+  return ExchangeOf(options, std::move(codec), world_size).value().Describe();
 }
 
 }  // namespace
@@ -50,9 +65,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["codec"] = options.codec;
   const std::shared_ptr<const Codec> codec = MakeCodec(options.codec).value();
   summary["codec_spec"] = codec->spec();
-  summary["exchange"] = facts.network.is_null()
-                            ? ExchangeOf(options, codec, facts.world_size).value().Describe()
-                            : "gossip";
+  summary["exchange"] = HowExchanged(options, codec, facts.world_size);
   summary["world_size"] = facts.world_size;
   summary["batch"] = options.batch;
   summary["seed"] = options.seed;

@@ -6,6 +6,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/base/split.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/models/model.h"
 #include "elastiquant/policy/worker_sparsity.h"
 #include "elastiquant/train/algorithm.h"
 
@@ -32,7 +33,11 @@ bool SharesSteps(const TrainOptions& options) {
 
 bool NeedsShares(const TrainOptions& options) {
   const auto algorithm = ParseAlgorithm(options.algorithm);
-  return algorithm.ok() && algorithm->kind == AlgorithmKind::kQuantisedData;
+  if (!algorithm.ok()) return false;
+  if (algorithm->kind == AlgorithmKind::kQuantisedData) return true;
+  // A gradient can only stay as it was sent if it is of the same samples. Text is not dealt.
+  const auto context = ContextOf(options.model);
+  return algorithm->is_lazy() && context.ok() && *context == 0;
 }
 
 double RatioOf(const TrainOptions& options) { return options.ratio == 0 ? .1 : options.ratio; }

@@ -263,6 +263,42 @@ TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("which --algorithm demo has too"));
 }
 
+TEST(TrainOptionsTest, OptionsThatWouldBeIgnoredAreRefused) {
+  TrainOptions o = Valid();
+  o.samples = "quantised:bits=4";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--samples is for --algorithm quantised-data"));
+  for (const char* algorithm : {"dpsgd", "lag-wk", "quantised-data"}) {
+    o = Valid();
+    o.algorithm = algorithm;
+    o.codec = UsualCodecOf(o).empty() ? "fp32" : UsualCodecOf(o);
+    EXPECT_EQ(ErrorOf(o), "") << algorithm;
+    o.exact = "none";
+    EXPECT_THAT(ErrorOf(o), HasSubstr("it has no --exact")) << algorithm;
+  }
+  o = Valid();
+  o.algorithm = "quantised-data";
+  o.codec = UsualCodecOf(o);
+  o.exchange = "two-phase";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("neither --exchange nor --codec-down"));
+  o = Valid();
+  o.codec = "dither:bits=2";
+  o.adapt_every = 5;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--adapt-every is for codecs that fit their levels"));
+  o.codec = "alq";
+  EXPECT_EQ(ErrorOf(o), "");
+  o = Valid();
+  o.algorithm = "accordion:most=0.5";
+  o.ratio = 0.1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("leave out --ratio"));
+  o = Valid();
+  o.algorithm = "demo:block=8,top=65";
+  o.codec = UsualCodecOf(o);
+  o.momentum = 0;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("lower top"));
+  o.algorithm = "demo:block=8,top=64";
+  EXPECT_EQ(ErrorOf(o), "");
+}
+
 TEST(TrainOptionsTest, RoundsMayChange) {
   TrainOptions o = Valid();
   o.every_later = "4@5";
@@ -293,6 +329,18 @@ TEST(TrainOptionsTest, RoundsMayChange) {
   EXPECT_THAT(RoundEnds(o, 16), testing::ElementsAre(2, 4, 6, 8, 16));
   o.every_growth = 0;
   EXPECT_THAT(RoundEnds(o, 16), testing::IsEmpty());
+}
+
+TEST(TrainOptionsTest, AlgorithmsThatReuseGradientsNeedSharesOfImages) {
+  TrainOptions o = Valid();
+  EXPECT_FALSE(NeedsShares(o));
+  for (const char* algorithm : {"lag-wk", "lag-ps", "laq", "lasg"}) {
+    o.algorithm = algorithm;
+    o.model = "mlp";
+    EXPECT_TRUE(NeedsShares(o)) << algorithm;
+    o.model = "gpt";
+    EXPECT_FALSE(NeedsShares(o)) << algorithm;  // text is not dealt
+  }
 }
 
 TEST(TrainOptionsTest, SamplesAreCheckedBeforeAnythingStarts) {

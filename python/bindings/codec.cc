@@ -106,12 +106,12 @@ all), 'sparse' or 'factors'.)");
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
   codec.def_property_readonly("_has_learning_rate", &HasLearningRate);
-  codec.def_property_readonly(
-      "_momentum", [](const Codec& self) -> std::optional<std::pair<double, bool>> {
-        const std::optional<OwnMomentum> own = MomentumOf(self);
-        if (!own) return std::nullopt;
-        return std::pair<double, bool>(own->factor, own->nesterov);
-      });
+  codec.def_property_readonly("_momentum",
+                              [](const Codec& self) -> std::optional<std::pair<double, bool>> {
+                                const std::optional<OwnMomentum> own = MomentumOf(self);
+                                if (!own) return std::nullopt;
+                                return std::pair<double, bool>(own->factor, own->nesterov);
+                              });
   codec.def("nmse_bound", &Codec::NmseBound, py::arg("elements"),
             R"(nmse_bound(self, elements)
 --

@@ -32,8 +32,8 @@ Held Make(int workers, const std::vector<ParameterTuple>& parameters, size_t buc
   options.exchange = exchange;
   options.down = down;
   const py::gil_scoped_release released;
-  return Held(
-      ValueOrThrow(VirtualWorkers::Create(workers, ParametersOf(parameters), options)).release());
+  return Held(ValueOrThrow(VirtualWorkers::Create(workers, ParametersOf(parameters), options))
+                  .release());
 }
 
 }  // namespace
@@ -59,7 +59,8 @@ void BindVirtualWorkers(py::module_& module) {
       .def("save_state",
            [](VirtualWorkers& workers) {
              py::list states;
-             for (const Sections& sections : workers.SaveState()) states.append(DictOf(sections));
+             for (const Sections& sections : workers.SaveState())
+               states.append(DictOf(sections));
              return states;
            })
       .def("load_state",
