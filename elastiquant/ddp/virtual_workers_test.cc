@@ -1,5 +1,6 @@
 #include "elastiquant/ddp/virtual_workers.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,13 @@
 
 namespace elastiquant {
 namespace {
+
+// ThreadSanitizer does not see how OpenMP's threads, on which libtorch computes, wait for each
+// other.
+class VirtualWorkersTest : public testing::Test {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+};
 
 std::unique_ptr<VirtualWorkers> MakeWorkers(int workers, const std::string& codec,
                                             const DdpOptions& options = {.seed = 3}) {
@@ -37,7 +45,7 @@ at::Tensor GradientsOf(const VirtualWorkers& workers, int step) {
   return rows;
 }
 
-TEST(VirtualWorkers, GiveTheBitsThatWorkersOfTheirOwnHave) {
+TEST_F(VirtualWorkersTest, GiveTheBitsThatWorkersOfTheirOwnHave) {
   const Layout reverse = {{3, 2, 1, 0}};
   for (const std::string codec : {"dither:bits=2", "topk:ratio=0.1|ef", "qsgd:bits=4"}) {
     const int world = 3, steps = 4;
@@ -63,7 +71,7 @@ TEST(VirtualWorkers, GiveTheBitsThatWorkersOfTheirOwnHave) {
   }
 }
 
-TEST(VirtualWorkers, AverageExactlyUnderFp32) {
+TEST_F(VirtualWorkersTest, AverageExactlyUnderFp32) {
   for (const int world : {1, 2, 7}) {
     const auto workers = MakeWorkers(world, "fp32");
     at::Tensor rows = GradientsOf(*workers, 0);
@@ -74,7 +82,7 @@ TEST(VirtualWorkers, AverageExactlyUnderFp32) {
   }
 }
 
-TEST(VirtualWorkers, GiveNaNToAllWhereOneHasIt) {
+TEST_F(VirtualWorkersTest, GiveNaNToAllWhereOneHasIt) {
   const auto workers = MakeWorkers(2, "dither:bits=2");
   at::Tensor rows = GradientsOf(*workers, 0);
   rows[1][5] = std::numeric_limits<float>::infinity();
@@ -86,7 +94,7 @@ TEST(VirtualWorkers, GiveNaNToAllWhereOneHasIt) {
   EXPECT_TRUE(rows.isfinite().all().item<bool>());
 }
 
-TEST(VirtualWorkers, GoOnFromAState) {
+TEST_F(VirtualWorkersTest, GoOnFromAState) {
   const std::string codec = "topk:ratio=0.1|ef";
   const auto first = MakeWorkers(2, codec);
   for (int step = 0; step < 3; ++step) {
@@ -102,7 +110,7 @@ TEST(VirtualWorkers, GoOnFromAState) {
   EXPECT_FALSE(MakeWorkers(3, codec)->LoadState(first->SaveState()).ok());
 }
 
-TEST(VirtualWorkers, RefuseWhatTheyCannotDo) {
+TEST_F(VirtualWorkersTest, RefuseWhatTheyCannotDo) {
   const auto why = [](int workers, const std::string& codec) {
     return VirtualWorkers::Create(workers, Parameters(codec), {}).status().ToString();
   };
