@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/message_shape.h"
 #include "elastiquant/codec/remembering.h"
@@ -106,6 +107,7 @@ all), 'sparse' or 'factors'.)");
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
   codec.def_property_readonly("_has_learning_rate", &HasLearningRate);
+  codec.def_property_readonly("_is_adaptive", &IsAdaptive);
   codec.def_property_readonly("_momentum",
                               [](const Codec& self) -> std::optional<std::pair<double, bool>> {
                                 const std::optional<OwnMomentum> own = MomentumOf(self);

@@ -70,7 +70,7 @@ def check_codec_of_work(spec: str, kind: str) -> None:
             f"{bad} has the learning rate in its memory, and {kind} does not tell it: give it "
             "lr=outside, as in '...|ef:lr=outside'"
         )
-    if codec.name in ("alq", "amq"):
+    if codec._is_adaptive:
         raise ValueError(
             f"{bad} fits its levels as training goes on, and {kind} does not let it: take "
             "another codec"
