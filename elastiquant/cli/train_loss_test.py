@@ -166,6 +166,33 @@ class TrainLossTest(unittest.TestCase):
         self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [50])
         self.assertLess(summary["consensus_distance"], 0.1)
 
+    def graph(self, *edges):
+        file = self.out.parent / "edges.txt"
+        file.write_text("\n".join(edges))
+        return f"--every 1 --lr 0.01 --graph {file}"
+
+    def test_without_a_centre_it_is_told_when_a_graph_falls_apart(self):
+        way = f"--algorithm dpsgd --codec fp32 {self.graph('0 1', '1 2', '2 3')}"
+        done = run(self.out, way, "--inject stop@step=9,rank=1")
+        summary = self.summary(done)
+        self.assertEqual(summary["losses"][0]["parts"], [[0], [2, 3]])
+        self.assertIn("the graph has fallen into 2 parts, 0 | 2, 3:", done.stderr)
+        # What one of the ends is lost by leaves the others together.
+        done = run(self.out, way, "--inject stop@step=9,rank=3", "--overwrite")
+        self.assertIsNone(self.summary(done)["losses"][0]["parts"])
+        self.assertNotIn("parts", done.stderr)
+
+    def test_push_sum_ends_where_weight_could_not_come_back(self):
+        edges = ("0 > 1", "1 > 2", "2 > 3", "3 > 0")
+        way = f"--algorithm sgp --codec fp32 {self.graph(*edges)}"
+        for fault in ("kill", "stop"):
+            with self.subTest(fault):
+                done = run(self.out, way, f"--inject {fault}@step=9,rank=1", "--overwrite")
+                self.assertEqual(done.returncode, 3, done.stderr)
+                why = "worker 2 gives to worker 3, from which no way leads back to it"
+                self.assertEqual(done.stderr.count(why), 1, done.stderr)
+                self.assertNotIn("gave up", done.stderr)
+
     def test_two_die_at_once(self):
         done = run(self.out, "--inject kill@step=9,rank=1;kill@step=9,rank=3")
         self.assertEqual(self.lost(self.summary(done)), [1, 3])

@@ -146,9 +146,11 @@ Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
 }
 
 EnduringGroup::Ties GossipEngine::Ties() {
-  return {
-      .leave = [this] { exchange_->Leave(); },
-      .join = [this](const std::vector<int>& workers) { return exchange_->Join(workers, {}); }};
+  return {.leave = [this] { exchange_->Leave(); },
+          .join = [this](const std::vector<int>& workers) -> Status {
+            EQ_RETURN_IF_ERROR(exchange_->CheckThoseLeft(workers));
+            return exchange_->Join(workers, {});
+          }};
 }
 
 // Goes on without lost workers, if it may.

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/graph/edge_file.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/graph/random_graphs.h"
 
 namespace elastiquant {
@@ -168,6 +170,28 @@ TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
   EXPECT_THAT(error("0 1\n"), HasSubstr("not all of the 3 workers"));
   EXPECT_THAT(error("0 1 .3\n1 2\n"), HasSubstr("or none"));
   EXPECT_THAT(error("0 1 .6\n1 2 .6\n"), HasSubstr("row 1 add up to 1.2"));
+}
+
+TEST(GraphParts, AreThoseThatReachEachOther) {
+  const auto ring = GraphOf("ring", 6);
+  EXPECT_EQ(Describe(PartsOf(*ring, {0, 1, 2, 3, 4, 5})), "0, 1, 2, 3, 4, 5");
+  EXPECT_EQ(Describe(PartsOf(*ring, {5, 3, 1, 2, 4})), "1, 2, 3, 4, 5");
+  const GraphParts split = PartsOf(*ring, {5, 4, 2, 1});
+  EXPECT_EQ(Describe(split), "1, 2 | 4, 5");
+  EXPECT_FALSE(EdgeBetween(*ring, split)) << "no edge of an undirected graph leads one way";
+  EXPECT_EQ(Describe(PartsOf(*GraphOf("star", 4), {1, 2, 3})), "1 | 2 | 3");
+  EXPECT_EQ(Describe(PartsOf(*GraphOf("random-pairs", 4), {1, 2, 3})), "1, 2, 3");
+}
+
+TEST(GraphParts, OfADirectedGraphHaveAWayBack) {
+  const Mixing mixing = ParseEdges("0 > 1\n1 > 2\n2 > 3\n3 > 0\n3 > 2\n", 4, "e").value();
+  const auto graph = Graph::Of(mixing, "directed").value();
+  EXPECT_EQ(PartsOf(*graph, {0, 1, 2, 3}).size(), 1u);
+  const GraphParts parts = PartsOf(*graph, {0, 2, 3});
+  EXPECT_EQ(Describe(parts), "0 | 2, 3");
+  EXPECT_EQ(EdgeBetween(*graph, parts), std::make_pair(3, 0));
+  // Over its period a graph that changes has all of its edges.
+  EXPECT_EQ(PartsOf(*GraphOf("one-peer-exponential", 8), {0, 1, 2, 4, 5, 6, 7}).size(), 1u);
 }
 
 TEST(Mixing, ChecksNameTheRow) {

@@ -62,6 +62,10 @@ class GossipExchange {
   void KeepMessages();
   // Ends what is under way on the communicator, which has failed or is to become another one.
   void Leave();
+  // Fails as the function of protocol/gossip does, on all workers of a group alike.
+  Status CheckThoseLeft(const std::vector<int>& nodes) const {
+    return elastiquant::CheckThoseLeft(options_.kind, *options_.graph, nodes);
+  }
   // Collective, on a communicator that has changed. `nodes` are the nodes of the graph that its
   // workers are, by rank, and `newcomers` those of them that know nothing of the others yet.
   // Nodes that are not among them, or that are newcomers, are dropped; the others get again

@@ -1,9 +1,11 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/protocol/gossip/pairwise.h"
 #include "elastiquant/protocol/gossip/rounds.h"
 
@@ -44,6 +46,21 @@ Status GossipNode::Check(GossipOptions options) {
   options.elements = 1;
   options.shapes.clear();
   return Make(options, {&start, 1}).status();
+}
+
+Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int>& left) {
+  if (kind != GossipKind::kPushSum) return {};
+  const auto edge = EdgeBetween(graph, PartsOf(graph, left));
+  if (!edge) return {};
+  const std::string giver = std::to_string(edge->first);
+  return Unavailable(
+      "sgp cannot go on with those of graph " + graph.spec() + " that are left: worker " +
+      giver + " gives to worker " + std::to_string(edge->second) +
+      ", from which no way leads back to it, so that it would give all its weight away and "
+      "its " +
+      "model would become NaN. Begin again where the run was last saved, with all workers, "
+      "or " +
+      "take a graph on which the others still reach each other, such as exponential");
 }
 
 Result<EdgeOptions> EdgeOf(const GossipOptions& options) {

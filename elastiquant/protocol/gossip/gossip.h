@@ -124,6 +124,12 @@ class GossipNode {
   virtual Status Load(const GossipState& state) = 0;
 };
 
+// Fails with kUnavailable if workers of this kind cannot go on when of the graph's nodes only
+// these are left, and says why: sgp, where one of them gives to others from which no way leads
+// back. These would end with all the weight of push-sum, and the others with none: with models
+// that are 0 / 0.
+Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int>& left);
+
 // Returns what the edges of a worker with these options have in common. Fails as MakeCodec
 // does.
 Result<EdgeOptions> EdgeOf(const GossipOptions& options);

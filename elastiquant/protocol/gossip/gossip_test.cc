@@ -186,6 +186,21 @@ TEST(GossipTest, PushSumAveragesOnGraphsThatAreNotBalanced) {
   EXPECT_THAT(GossipNode::Make(options, Vector(1)).status().message(), HasSubstr("only sgp"));
 }
 
+TEST(GossipTest, PushSumNeedsAWayBack) {
+  // 0 gives to 1, 1 to 2, 2 to 3, 3 to 0.
+  const Mixing mixing{4, {.5, 0, 0, .5, .5, .5, 0, 0, 0, .5, .5, 0, 0, 0, .5, .5}};
+  const auto ring = Graph::Of(mixing, "a directed ring").value();
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kPushSum, *ring, {3, 2, 1, 0}).ok());
+  const Status status = CheckThoseLeft(GossipKind::kPushSum, *ring, {0, 2, 3});
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 2 gives to worker 3, from which no way"));
+  // Others give no more than they take (rounds.h), and one that is alone keeps what it has.
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kDpsgd, *ring, {0, 2, 3}).ok());
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kPushSum, *ring, {0, 2}).ok());
+  EXPECT_TRUE(
+      CheckThoseLeft(GossipKind::kPushSum, *GraphOf("exponential", 8), {0, 1, 2, 3, 4}).ok());
+}
+
 TEST(GossipTest, NoLoCoHasAMomentumThatPullsPairsTogether) {
   Few few({.kind = GossipKind::kNoLoCo,
            .graph = GraphOf("random-pairs", 2),

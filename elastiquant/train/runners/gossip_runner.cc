@@ -5,6 +5,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/train/own_state.h"
 
@@ -170,6 +171,14 @@ Status GossipRunner::JoinGroup(const std::vector<double>& /*weights*/, bool afre
   }
   shared_.reset();
   return exchange_->Join(nodes, newcomers);
+}
+
+GraphParts GossipRunner::PartsOf(const std::vector<int>& group) const {
+  return elastiquant::PartsOf(*graph_, group);
+}
+
+Status GossipRunner::CheckThoseLeft(const std::vector<int>& group) const {
+  return elastiquant::CheckThoseLeft(gossip_.kind, *graph_, group);
 }
 
 std::vector<std::span<float>> GossipRunner::SharedState() {

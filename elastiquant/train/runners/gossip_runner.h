@@ -59,6 +59,8 @@ class GossipRunner final : public Runner, public RoundRunner {
   RoundRunner* rounds() override { return this; }
   void LeaveGroup() override;
   Status JoinGroup(const std::vector<double>& weights, bool afresh) override;
+  std::vector<std::vector<int>> PartsOf(const std::vector<int>& group) const override;
+  Status CheckThoseLeft(const std::vector<int>& group) const override;
   int64_t RoundAfter(int64_t step) const override { return step / RoundOf(options_) + 1; }
   uint64_t reached() const override { return 0; }  // nothing beyond the run's own milestones
   void Regroup(uint64_t /*furthest*/) override {}
