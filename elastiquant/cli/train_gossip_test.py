@@ -78,6 +78,20 @@ class GossipTest(train_testing.TrainTest):
         self.trained("part", "--resume", **options)
         self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
 
+    def test_a_file_of_edges_is_told_by_what_is_in_it(self):
+        edges, moved = self.folder / "edges.txt", self.folder / "moved.txt"
+        edges.write_text("0 1\n1 2\n2 3\n")
+        moved.write_text("# the same\n2 3\n0 1\n1 2\n")
+        options = {"algorithm": "dpsgd", "schedule": "constant", "checkpoint_every": 4}
+        whole = self.trained("whole", graph=edges, **options)
+        part = self.trained("part", graph=edges, **(options | {"steps": 4}))
+        edges.write_text("0 1\n1 2\n2 3\n3 0\n")
+        done = self.train("part", "--resume", graph=edges, **options)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('--graph was "a file of edges with the digest', done.stderr)
+        self.trained("part", "--resume", graph=moved, **options)
+        self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
+
     def test_pairs_resume_too(self):
         options = {"algorithm": "ad-psgd", "graph": "ring", "checkpoint_every": 4}
         options |= {"schedule": "constant"}

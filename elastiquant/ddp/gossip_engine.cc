@@ -26,6 +26,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->Read(start, &engine->start_);
   EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
+  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *options.graph));
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();

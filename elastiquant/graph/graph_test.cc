@@ -134,6 +134,24 @@ TEST(Graph, ErrorsSayWhatToDo) {
   EXPECT_THAT(ErrorOf("no/such.file", 4), HasSubstr("cannot read"));
 }
 
+TEST(Graph, DigestsTellWeightsApart) {
+  const auto digest = [](const char* edges) {
+    return Graph::Of(ParseEdges(edges, 4, "edges").value(), "edges").value()->Digest();
+  };
+  const uint64_t ring = digest("0 1\n1 2\n2 3\n3 0\n");
+  EXPECT_EQ(ring, digest("3 2  # in another order\n1 0\n0 3\n1 2\n"));
+  EXPECT_EQ(ring, GraphOf("ring", 4)->Digest());
+  EXPECT_EQ(digest("0 1 .1\n1 2 .2\n2 3 .3\n"), digest("2 3 .3\n1 2 .2\n0 1 .1\n"));
+  EXPECT_NE(ring, digest("0 1\n1 2\n2 3\n"));
+  EXPECT_NE(ring, digest("0 1 .3\n1 2 .3\n2 3 .3\n3 0 .3\n"));
+  EXPECT_NE(ring, GraphOf("ring:lazy=1", 4)->Digest());
+  EXPECT_NE(digest("0 > 1\n1 > 2\n2 > 3\n3 > 0\n"), digest("1 > 0\n2 > 1\n3 > 2\n0 > 3\n"));
+  EXPECT_NE(GraphOf("random-pairs", 4, 1)->Digest(), GraphOf("random-pairs", 4, 2)->Digest());
+  EXPECT_NE(GraphOf("exponential", 8)->Digest(), GraphOf("one-peer-exponential", 8)->Digest());
+  EXPECT_TRUE(IsEdgeFile("./edges:lazy=1"));
+  EXPECT_FALSE(IsEdgeFile("erdos-renyi:p=0.5"));
+}
+
 TEST(EdgeFile, HasMetropolisWeightsOrItsOwn) {
   const auto plain = ParseEdges("# a path\n0 1\n1 2  # to the end\n\n", 3, "edges");
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();

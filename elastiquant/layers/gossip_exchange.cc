@@ -56,6 +56,22 @@ void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* opti
   }
 }
 
+Status CheckSameGraph(Communicator* comm, const Graph& graph) {
+  EQ_ASSIGN_OR_RETURN(const auto digests, comm->AllGather(graph.Digest()));
+  std::string others;
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    if (digests[rank] == digests[0]) continue;
+    others += (others.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (others.empty()) return {};
+  const std::string what = IsEdgeFile(graph.spec())
+                               ? "the file " + graph.spec() + " must have the same edges and " +
+                                     "weights on all machines"
+                               : "give all the same graph and seed";
+  return InvalidArgument("the graph of worker(s) " + others +
+                         " is not that of worker 0: " + what);
+}
+
 Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
                                                              GossipOptions options,
                                                              std::span<const float> start) {

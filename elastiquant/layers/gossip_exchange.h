@@ -24,6 +24,10 @@ namespace elastiquant {
 // one behind the other.
 void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* options);
 
+// Collective, where ranks are the nodes of the graph. Fails with kInvalidArgument, on all
+// alike, unless all have the same graph, and names those whose graph is not worker 0's.
+Status CheckSameGraph(Communicator* comm, const Graph& graph);
+
 // Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own.
 class GossipExchange {
  public:

@@ -171,6 +171,21 @@ TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   }
 }
 
+TEST(GossipExchangeTest, WorkersThatHaveAnotherGraphAreNamed) {
+  RunWorld(WorldOptions(4), [](Communicator& comm) {
+    const bool is_odd = comm.rank() == 1 || comm.rank() == 3;
+    const auto ring = Graph::Parse("ring", 4, 1).value();
+    EXPECT_TRUE(CheckSameGraph(&comm, *ring).ok());
+    const auto graph = Graph::Of(is_odd ? LazyMixing(RingMixing(4)) : RingMixing(4), "./edges");
+    const Status status = CheckSameGraph(&comm, **graph);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(
+        status.message().find("of worker(s) 1, 3 is not that of worker 0: the file ./edges"),
+        std::string::npos)
+        << status.ToString();
+  });
+}
+
 TEST(GossipExchangeTest, OneThatPausesTooEarlyIsNamed) {
   RunWorld(WorldOptions(4), [&](Communicator& comm) {
     const auto gossip = MakeExchange(&comm, {GossipKind::kDpsgd, "ring", "fp32"});

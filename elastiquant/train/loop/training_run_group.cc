@@ -85,7 +85,8 @@ nlohmann::json TrainingRun::News() const {
           {"rounds", state_.rounds},
           {"uploads", state_.uploads},
           {"record", state_.record.SaveState()},
-          {"init", state_.init}};
+          {"init", state_.init},
+          {"edges", state_.edges}};
 }
 
 void TrainingRun::TakeIn(const nlohmann::json& news) {
@@ -108,6 +109,11 @@ void TrainingRun::TakeOver(const nlohmann::json& news) {
 
 // This worker begins where the others are, as one that has done nothing yet.
 Status TrainingRun::StartAnew(const Reunion& reunion) {
+  if (reunion.news.at("edges") != state_.edges) {
+    return InvalidArgument("the run has another --graph than worker " +
+                           std::to_string(worker_) +
+                           ": the file must have the same edges and weights on all machines");
+  }
   TakeOver(reunion.news);
   station_ = Station::kRollCall;
   between_rounds_ = true;

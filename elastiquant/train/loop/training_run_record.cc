@@ -152,6 +152,7 @@ RunFacts TrainingRun::Facts() const {
           .replicas_identical = replicas_identical_,
           .weights_hash = replica_->Hash(),
           .init = state_.init,
+          .edges = state_.edges,
           .rounds = state_.rounds,
           .uploads = state_.uploads,
           .policy = runner_->Policy(),

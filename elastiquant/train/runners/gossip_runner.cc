@@ -48,7 +48,9 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
   SetModel(runner->shapes_, &runner->gossip_);
   runner->gap_ = runner->graph_->Factors().gap;
   runner->counted_ = place.comm->traffic();
-  if (place.is_newcomer) EQ_RETURN_IF_ERROR(runner->JoinGroup({}, /*afresh=*/true));
+  // Of a newcomer the run itself compares it, as it ends alone if its graph is another one.
+  EQ_RETURN_IF_ERROR(place.is_newcomer ? runner->JoinGroup({}, /*afresh=*/true)
+                                       : CheckSameGraph(place.comm, *runner->graph_));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
