@@ -186,7 +186,8 @@ TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
   EXPECT_THAT(error("0 1\n1 0\n1 2"), HasSubstr("line 2: this edge has stood before"));
   EXPECT_THAT(error("0 1 2\n"), HasSubstr("a weight is a number above 0 and below 1"));
   EXPECT_THAT(error("0 1\n"), HasSubstr("not all of the 3 workers"));
-  EXPECT_THAT(error("0 1 .3\n1 2\n"), HasSubstr("or none"));
+  EXPECT_THAT(error("0 1\n"), HasSubstr("no way from worker 0 to worker 2"));
+  EXPECT_THAT(error("0 1 .3\n\n1 2\n"), HasSubstr("edges, lines 1 and 3: either all edges"));
   EXPECT_THAT(error("0 1 .6\n1 2 .6\n"), HasSubstr("row 1 add up to 1.2"));
 }
 
@@ -210,6 +211,18 @@ TEST(GraphParts, OfADirectedGraphHaveAWayBack) {
   EXPECT_EQ(EdgeBetween(*graph, parts), std::make_pair(3, 0));
   // Over its period a graph that changes has all of its edges.
   EXPECT_EQ(PartsOf(*GraphOf("one-peer-exponential", 8), {0, 1, 2, 4, 5, 6, 7}).size(), 1u);
+}
+
+TEST(EdgeFile, NamesTheLineOrRowOfDirectedEdgesToo) {
+  const auto error = [](const std::string& text) {
+    return ParseEdges(text, 3, "edges").status().message();
+  };
+  EXPECT_THAT(error("0 > 1\n1 > 2\n2 > 1\n"), HasSubstr("no way from worker 1 to worker 0"));
+  EXPECT_THAT(error("0 > 1\n1 > 0\n2 > 1\n"), HasSubstr("no way from worker 0 to worker 2"));
+  EXPECT_THAT(error("0 > 1\n1 2\n"), HasSubstr("edges, lines 1 and 2: either all edges"));
+  EXPECT_THAT(error("0 > 1 .5\n"), HasSubstr("line 1: a directed edge has no weight"));
+  EXPECT_THAT(error("0 > 1\n0 > 1\n"), HasSubstr("line 2: this edge has stood before"));
+  EXPECT_THAT(error("0 > 3\n"), HasSubstr("line 1: an edge is two different numbers"));
 }
 
 TEST(Mixing, ChecksNameTheRow) {

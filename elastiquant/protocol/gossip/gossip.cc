@@ -27,9 +27,8 @@ Status CheckOptions(const GossipOptions& o, std::span<const float> start) {
   }
   if (o.graph->is_balanced() || o.kind == GossipKind::kPushSum) return {};
   return InvalidArgument(
-      "only sgp can use a graph on which some take more than they give: "
-      "the rows of " +
-      o.graph->spec() + " do not add up to 1");
+      "only sgp can use a graph on which some take more than they give, as on " +
+      o.graph->spec() + ": " + CheckDoublyStochastic(o.graph->AtFirst()).message());
 }
 
 }  // namespace
