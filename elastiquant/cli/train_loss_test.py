@@ -210,6 +210,13 @@ class TrainLossTest(unittest.TestCase):
         self.assertIsNone(self.summary(done)["losses"][0]["parts"])
         self.assertNotIn("parts", done.stderr)
 
+    def test_the_graph_of_the_summary_is_that_of_worker_0_if_it_is_lost(self):
+        way = f"--algorithm dpsgd --codec fp32 {self.graph('0 2', '0 3', '1 2', '1 3')}"
+        done = run(self.out, way, "--inject stop@step=9,rank=0")
+        summary = self.summary(done)
+        self.assertEqual(self.lost(summary), [0])
+        self.assertEqual(summary["neighbours"], [2, 3])
+
     def test_push_sum_ends_where_weight_could_not_come_back(self):
         edges = ("0 > 1", "1 > 2", "2 > 3", "3 > 0")
         way = f"--algorithm sgp --codec fp32 {self.graph(*edges)}"
