@@ -143,6 +143,35 @@ class GossipTest(train_testing.TrainTest):
         self.assertLessEqual(told["uploads"][0], 2 * 3)
         self.assertLess(told["uploads"][0], min(told["uploads"][1:]))
 
+    def test_copies_are_compared_by_their_hashes(self):
+        for algorithm, codec in (
+            ("choco", "dither:bits=1"),
+            ("choco:delay=1", "dither:bits=2"),
+            ("dcd", "qsgd:bits=8"),
+            ("ecd", "qsgd:bits=8"),
+            ("deepsqueeze", "qsgd:bits=8"),
+            ("ad-psgd", "dither:bits=4"),
+        ):
+            with self.subTest(algorithm):
+                options = {"algorithm": algorithm, "graph": "ring", "codec": codec, "every": 1}
+                name = algorithm.replace(":", "-")
+                usual = summary(self.trained(name, **options))
+                options["check_replicas"] = "every"
+                checked = summary(self.trained(name + "-checked", **options))
+                self.assertTrue(checked["replicas_identical"])
+                if algorithm != "ad-psgd":
+                    self.assertEqual(checked["weights_hash"], usual["weights_hash"])
+                    # Workers tell each other that they pause, and send no hashes.
+                    self.assertLess(checked["bytes_up"], 1.001 * usual["bytes_up"])
+
+    def test_a_copy_that_drifts_is_named(self):
+        options = {"algorithm": "choco", "graph": "ring", "codec": "dither:bits=2"}
+        options |= {"inject": "drift@step=2,rank=1"}
+        done = self.train("drift", check_replicas="every", **options)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.count("after step 3 the copies on edge(s) 0 > 1"), 1)
+        self.assertFalse(summary(self.folder / "drift")["replicas_identical"])
+
     def test_few_bits_are_few_bytes(self):
         exact = summary(self.trained("exact", algorithm="dpsgd", graph="ring"))
         few = summary(

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "elastiquant/base/crc32c.h"
+#include "elastiquant/base/random.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/graph/parts.h"
 #include "elastiquant/protocol/gossip/pairwise.h"
@@ -68,6 +70,26 @@ Result<EdgeOptions> EdgeOf(const GossipOptions& options) {
     EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
   }
   return EdgeOptions{.codec = std::move(codec), .elements = options.elements};
+}
+
+uint64_t GossipNode::HashOfShown(
+    const std::function<std::span<const float>(size_t)>& replica) const {
+  uint64_t hash = 0;
+  for (size_t s = 0; s < streams(); ++s) {
+    std::span<const float> values = replica(s);
+    if (values.empty() && s == 0) values = start();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    hash = Mix64(hash ^ Crc32c({bytes, values.size_bytes()}));
+  }
+  return hash;
+}
+
+uint64_t GossipNode::HashOf(int peer) const {
+  return HashOfShown([&](size_t stream) { return ReplicaOf(peer, stream); });
+}
+
+uint64_t GossipNode::HashAt(int peer) const {
+  return HashOfShown([&](size_t stream) { return ReplicaAt(peer, stream); });
 }
 
 uint64_t GossipNode::FirstWithout(int peer) const {

@@ -36,6 +36,10 @@ class GossipRounds final : public GossipNode {
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
   std::span<const float> ReplicaAt(int peer, size_t stream) const override;
 
+  bool has_replicas() const override {
+    return options_.graph->is_static() || !edge_.is_lossless();
+  }
+
   GossipErrors TakeErrors() override { return std::exchange(errors_, {}); }
 
   Result<GossipState> Save() override;
@@ -50,6 +54,9 @@ class GossipRounds final : public GossipNode {
   };
 
   GossipRounds(const GossipOptions& options, EdgeOptions edge, std::span<const float> start);
+
+  size_t streams() const override { return rule_->streams(); }
+  std::span<const float> start() const override { return start_; }
 
   int rank() const { return options_.rank; }
   bool is_present(int peer, uint64_t round) const;

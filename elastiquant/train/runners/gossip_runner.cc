@@ -227,6 +227,13 @@ Status GossipRunner::FindShared() {
   return {};
 }
 
+Result<std::string> GossipRunner::OddCopies() {
+  EQ_RETURN_IF_ERROR(Settle());
+  // The weights may differ between workers: what can drift is what they know of each other.
+  if (pass_->IsDue(FaultKind::kDrift)) EQ_RETURN_IF_ERROR(exchange_->Drift());
+  return exchange_->OddReplicas();
+}
+
 void GossipRunner::ShowShared() {
   own_weights_ = Weights();
   own_buffers_ = replica_->CopyBuffers();

@@ -40,6 +40,7 @@ class GossipRunner final : public Runner, public RoundRunner {
   // The mean of all models. What is sent for it is not counted as traffic of the training.
   Status ShareBuffers() override;
   bool has_replicas() const override { return false; }
+  Result<std::string> OddCopies() override;
   bool has_own_models() const override { return true; }
   void StartFromReplica() override;
 
