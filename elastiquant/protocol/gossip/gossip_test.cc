@@ -223,6 +223,29 @@ TEST(GossipTest, PairsAverageAndThenMove) {
   EXPECT_THAT(few.x(1), Near({1}));
 }
 
+// A worker that was taken back has begun at other weights than the rest, and the run is saved
+// before it meets worker 0 again.
+TEST(GossipTest, ReplicasThatNobodyHasUsedYetResumeToo) {
+  GossipOptions options{.graph = GraphOf("one-peer-exponential", 4),
+                        .elements = 2,
+                        .codec = "dither:bits=4",
+                        .step = .5};
+  const auto made = [&](int rank, const Vector& start) {
+    options.rank = rank;
+    return GossipNode::Make(options, start).value();
+  };
+  auto old = made(0, {1, 2});
+  auto newcomer = made(1, {3, 4});
+  ASSERT_TRUE(old->Admit(1, 0, Vector{3, 4}).ok());
+  EXPECT_EQ(old->HashOf(1), newcomer->HashAt(0));
+  auto old_again = made(0, {5, 6});  // all begin at the mean of the models that were saved
+  auto newcomer_again = made(1, {5, 6});
+  ASSERT_TRUE(old_again->Load(old->Save().value()).ok());
+  ASSERT_TRUE(newcomer_again->Load(newcomer->Save().value()).ok());
+  EXPECT_EQ(old_again->HashOf(1), newcomer_again->HashAt(0));
+  EXPECT_EQ(old_again->HashOf(1), old->HashOf(1));
+}
+
 TEST(GossipTest, ErrorsSayWhatToDo) {
   const auto error = [](GossipOptions options) {
     options.elements = 2;
