@@ -248,7 +248,8 @@ void AddRun(CLI::App& app, RunOptions& o) {
 
 void AddMeasurements(CLI::App& app, RunOptions& o) {
   app.add_option("--check-replicas", o.check_replicas,
-                 "When to compare the workers' weights: epoch (after each, and at the end) or "
+                 "When to compare the workers' weights, or without a centre what they have of "
+                 "each other: epoch (after each, and at the end) or "
                  "every (step)")
       ->capture_default_str();
   app.add_option("--measure-every", o.measure_every,

@@ -78,6 +78,20 @@ class GossipTest(train_testing.TrainTest):
         self.trained("part", "--resume", **options)
         self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
 
+    def test_a_file_of_edges_is_told_by_what_is_in_it(self):
+        edges, moved = self.folder / "edges.txt", self.folder / "moved.txt"
+        edges.write_text("0 1\n1 2\n2 3\n")
+        moved.write_text("# the same\n2 3\n0 1\n1 2\n")
+        options = {"algorithm": "dpsgd", "schedule": "constant", "checkpoint_every": 4}
+        whole = self.trained("whole", graph=edges, **options)
+        part = self.trained("part", graph=edges, **(options | {"steps": 4}))
+        edges.write_text("0 1\n1 2\n2 3\n3 0\n")
+        done = self.train("part", "--resume", graph=edges, **options)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('--graph was "a file of edges with the digest', done.stderr)
+        self.trained("part", "--resume", graph=moved, **options)
+        self.assertEqual(summary(part)["weights_hash"], summary(whole)["weights_hash"])
+
     def test_pairs_resume_too(self):
         options = {"algorithm": "ad-psgd", "graph": "ring", "checkpoint_every": 4}
         options |= {"schedule": "constant"}
@@ -128,6 +142,35 @@ class GossipTest(train_testing.TrainTest):
         # In each epoch it takes one and asks for another.
         self.assertLessEqual(told["uploads"][0], 2 * 3)
         self.assertLess(told["uploads"][0], min(told["uploads"][1:]))
+
+    def test_copies_are_compared_by_their_hashes(self):
+        for algorithm, codec in (
+            ("choco", "dither:bits=1"),
+            ("choco:delay=1", "dither:bits=2"),
+            ("dcd", "qsgd:bits=8"),
+            ("ecd", "qsgd:bits=8"),
+            ("deepsqueeze", "qsgd:bits=8"),
+            ("ad-psgd", "dither:bits=4"),
+        ):
+            with self.subTest(algorithm):
+                options = {"algorithm": algorithm, "graph": "ring", "codec": codec, "every": 1}
+                name = algorithm.replace(":", "-")
+                usual = summary(self.trained(name, **options))
+                options["check_replicas"] = "every"
+                checked = summary(self.trained(name + "-checked", **options))
+                self.assertTrue(checked["replicas_identical"])
+                if algorithm != "ad-psgd":
+                    self.assertEqual(checked["weights_hash"], usual["weights_hash"])
+                    # Workers tell each other that they pause, and send no hashes.
+                    self.assertLess(checked["bytes_up"], 1.001 * usual["bytes_up"])
+
+    def test_a_copy_that_drifts_is_named(self):
+        options = {"algorithm": "choco", "graph": "ring", "codec": "dither:bits=2"}
+        options |= {"inject": "drift@step=2,rank=1"}
+        done = self.train("drift", check_replicas="every", **options)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.count("after step 3 the copies on edge(s) 0 > 1"), 1)
+        self.assertFalse(summary(self.folder / "drift")["replicas_identical"])
 
     def test_few_bits_are_few_bytes(self):
         exact = summary(self.trained("exact", algorithm="dpsgd", graph="ring"))

@@ -166,6 +166,68 @@ class TrainLossTest(unittest.TestCase):
         self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [50])
         self.assertLess(summary["consensus_distance"], 0.1)
 
+    def graph(self, *edges):
+        file = self.out.parent / "edges.txt"
+        file.write_text("\n".join(edges))
+        return f"--every 1 --lr 0.01 --graph {file}"
+
+    def test_files_of_edges_that_differ_between_machines_are_refused(self):
+        port, ways = free_port(), []
+        for name in ("edges", "others"):
+            file = self.out.parent / f"{name}.txt"
+            file.write_text("0 1\n1 2\n2 3\n" + ("3 0\n" if name == "others" else ""))
+            ways += [f"--every 1 --algorithm dpsgd --codec fp32 --graph {file} {PACE}"]
+        workers = [Worker(self.out, rank, 4, port, ways[rank == 2]) for rank in range(4)]
+        codes = [worker.wait() for worker in workers]
+        self.assertEqual(codes, [2] * 4, [worker.words() for worker in workers])
+        told = "".join(worker.words() for worker in workers)
+        self.assertEqual(
+            told.count("the graph of worker(s) 2 is not that of worker 0"), 1, told
+        )
+
+    def test_one_that_comes_back_with_another_graph_ends_alone(self):
+        way = f"--algorithm dpsgd --codec fp32 {self.graph('0 1', '1 2')} --epochs 48"
+        port = free_port()
+        workers = [
+            Worker(self.out, rank, 3, port, way, PACE, "--inject kill@step=9,rank=1")
+            for rank in range(3)
+        ]
+        self.assertEqual(workers[1].wait(), -signal.SIGKILL)
+        (self.out.parent / "edges.txt").write_text("0 1\n1 2\n0 2")
+        workers[1] = Worker(self.out, 1, 3, port, way, PACE)
+        codes = [worker.wait() for worker in workers]
+        self.assertEqual(codes, [0, 2, 0], [worker.words() for worker in workers])
+        self.assertIn("the run has another --graph than worker 1", workers[1].words())
+
+    def test_without_a_centre_it_is_told_when_a_graph_falls_apart(self):
+        way = f"--algorithm dpsgd --codec fp32 {self.graph('0 1', '1 2', '2 3')}"
+        done = run(self.out, way, "--inject stop@step=9,rank=1")
+        summary = self.summary(done)
+        self.assertEqual(summary["losses"][0]["parts"], [[0], [2, 3]])
+        self.assertIn("the graph has fallen into 2 parts, 0 | 2, 3:", done.stderr)
+        # What one of the ends is lost by leaves the others together.
+        done = run(self.out, way, "--inject stop@step=9,rank=3", "--overwrite")
+        self.assertIsNone(self.summary(done)["losses"][0]["parts"])
+        self.assertNotIn("parts", done.stderr)
+
+    def test_the_graph_of_the_summary_is_that_of_worker_0_if_it_is_lost(self):
+        way = f"--algorithm dpsgd --codec fp32 {self.graph('0 2', '0 3', '1 2', '1 3')}"
+        done = run(self.out, way, "--inject stop@step=9,rank=0")
+        summary = self.summary(done)
+        self.assertEqual(self.lost(summary), [0])
+        self.assertEqual(summary["neighbours"], [2, 3])
+
+    def test_push_sum_ends_where_weight_could_not_come_back(self):
+        edges = ("0 > 1", "1 > 2", "2 > 3", "3 > 0")
+        way = f"--algorithm sgp --codec fp32 {self.graph(*edges)}"
+        for fault in ("kill", "stop"):
+            with self.subTest(fault):
+                done = run(self.out, way, f"--inject {fault}@step=9,rank=1", "--overwrite")
+                self.assertEqual(done.returncode, 3, done.stderr)
+                why = "worker 2 gives to worker 3, from which no way leads back to it"
+                self.assertEqual(done.stderr.count(why), 1, done.stderr)
+                self.assertNotIn("gave up", done.stderr)
+
     def test_two_die_at_once(self):
         done = run(self.out, "--inject kill@step=9,rank=1;kill@step=9,rank=3")
         self.assertEqual(self.lost(self.summary(done)), [1, 3])

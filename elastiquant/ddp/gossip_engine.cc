@@ -26,6 +26,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->Read(start, &engine->start_);
   EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
+  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *options.graph));
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();
@@ -146,9 +147,11 @@ Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
 }
 
 EnduringGroup::Ties GossipEngine::Ties() {
-  return {
-      .leave = [this] { exchange_->Leave(); },
-      .join = [this](const std::vector<int>& workers) { return exchange_->Join(workers, {}); }};
+  return {.leave = [this] { exchange_->Leave(); },
+          .join = [this](const std::vector<int>& workers) -> Status {
+            EQ_RETURN_IF_ERROR(exchange_->CheckThoseLeft(workers));
+            return exchange_->Join(workers, {});
+          }};
 }
 
 // Goes on without lost workers, if it may.

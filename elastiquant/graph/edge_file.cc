@@ -1,5 +1,6 @@
 #include "elastiquant/graph/edge_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -14,7 +15,12 @@ namespace {
 struct Edge {
   size_t a = 0, b = 0;
   double weight = 0;  // 0: none was given
+  bool is_directed = false;
+  size_t line = 0;  // that it stands in, from 1
 };
+
+bool IsDirected(const Edge& edge) { return edge.is_directed; }
+bool HasWeight(const Edge& edge) { return edge.weight > 0; }
 
 // Nothing but an empty line or a comment has no words.
 std::vector<std::string> WordsOf(const std::string& line) {
@@ -24,9 +30,16 @@ std::vector<std::string> WordsOf(const std::string& line) {
   return words;
 }
 
-Result<Edge> ParseEdge(const std::vector<std::string>& words, size_t workers) {
+Result<Edge> ParseEdge(std::vector<std::string> words, size_t workers) {
   Edge edge;
+  edge.is_directed = words.size() > 1 && words[1] == ">";
+  if (edge.is_directed) words.erase(words.begin() + 1);
   const bool has_weight = words.size() == 3;
+  if (edge.is_directed && has_weight) {
+    return InvalidArgument(
+        "a directed edge has no weight: each worker gives equal parts to itself and to all "
+        "whom it gives to");
+  }
   if (words.size() < 2 || words.size() > 3 || !ParseNumber(words[0], &edge.a) ||
       !ParseNumber(words[1], &edge.b) || edge.a >= workers || edge.b >= workers ||
       edge.a == edge.b) {
@@ -79,43 +92,63 @@ Result<Mixing> Weighted(const std::vector<Edge>& edges, size_t workers) {
   return mixing;
 }
 
+// Names the lines of two edges of which only one has what all or none must have.
+Status CheckAllOrNone(const std::vector<Edge>& edges, const std::string& name,
+                      bool (*has)(const Edge&), const std::string& rule) {
+  for (const Edge& edge : edges) {
+    if (has(edge) == has(edges.front())) continue;
+    return InvalidArgument(name + ", lines " + std::to_string(edges.front().line) + " and " +
+                           std::to_string(edge.line) + ": " + rule);
+  }
+  return {};
+}
+
+// Names a worker that lacks a way to worker 0 or from it, as one does if any two lack one.
+// `gives` has a row for each worker that takes.
+Status CheckWays(const std::vector<bool>& gives, size_t workers, const std::string& name) {
+  for (const bool there : {true, false}) {
+    const std::vector<bool> reached =
+        ReachedFromFirst(workers, there ? Transposed(gives, workers) : gives);
+    const auto missing = std::ranges::find(reached, false);
+    if (missing == reached.end()) continue;
+    const std::string row = std::to_string(missing - reached.begin());
+    return InvalidArgument(
+        name + ": not all of the " + std::to_string(workers) +
+        " workers can be reached along its edges: there is no way from " +
+        (there ? "worker 0 to worker " + row : "worker " + row + " to worker 0"));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Mixing> ParseEdges(const std::string& text, size_t workers, const std::string& name) {
   std::istringstream lines(text);
   std::vector<Edge> edges;
-  std::vector<bool> linked(workers * workers, false);
-  size_t number = 0, weights = 0, directed = 0;
+  std::vector<bool> gives(workers * workers, false);
+  size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = name + ", line " + std::to_string(++number) + ": ";
-    std::vector<std::string> words = WordsOf(line);
+    const std::vector<std::string> words = WordsOf(line);
     if (words.empty()) continue;
-    const bool is_directed = words.size() == 3 && words[1] == ">";
-    if (is_directed) words.erase(words.begin() + 1);
-    directed += is_directed ? 1 : 0;
-    const Result<Edge> edge = ParseEdge(words, workers);
+    Result<Edge> edge = ParseEdge(words, workers);
     if (!edge.ok()) return InvalidArgument(where + edge.status().message());
-    if (linked[edge->a * workers + edge->b]) {
+    if (gives[edge->b * workers + edge->a]) {
       return InvalidArgument(where + "this edge has stood before");
     }
-    linked[edge->a * workers + edge->b] = true;  // for now, a row for each that gives
-    if (!is_directed) linked[edge->b * workers + edge->a] = true;
-    weights += edge->weight > 0 ? 1 : 0;
+    gives[edge->b * workers + edge->a] = true;
+    if (!edge->is_directed) gives[edge->a * workers + edge->b] = true;
+    edge->line = number;
     edges.push_back(*edge);
   }
-  if (directed > 0 && directed < edges.size()) {
-    return InvalidArgument(name + ": either all edges are directed, as in '0 > 1', or none");
-  }
-  const std::vector<bool> gives = Transposed(linked, workers);
-  if (!IsConnected(workers, linked) || !IsConnected(workers, gives)) {
-    return InvalidArgument(name + ": not all of the " + std::to_string(workers) +
-                           " workers can be reached along its edges");
-  }
-  if (directed > 0) return EqualParts(gives, workers);
-  if (weights == 0) return MetropolisMixing(workers, linked);
-  if (weights < edges.size()) {
-    return InvalidArgument(name + ": either all edges have a weight, or none");
-  }
+  EQ_RETURN_IF_ERROR(CheckAllOrNone(edges, name, IsDirected,
+                                    "either all edges are directed, as in '0 > 1', or none"));
+  EQ_RETURN_IF_ERROR(
+      CheckAllOrNone(edges, name, HasWeight, "either all edges have a weight, or none"));
+  EQ_RETURN_IF_ERROR(CheckWays(gives, workers, name));
+  const bool is_directed = !edges.empty() && edges.front().is_directed;
+  if (is_directed) return EqualParts(gives, workers);
+  if (edges.empty() || !HasWeight(edges.front())) return MetropolisMixing(workers, gives);
   Result<Mixing> mixing = Weighted(edges, workers);
   if (!mixing.ok()) return InvalidArgument(name + ": " + mixing.status().message());
   return mixing;

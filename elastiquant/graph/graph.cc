@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/random.h"
 #include "elastiquant/codec/spec.h"
 #include "elastiquant/graph/edge_file.h"
 #include "elastiquant/graph/random_graphs.h"
@@ -129,12 +130,26 @@ std::string Listed() {
   return list;
 }
 
-// A file's name is not a spec: it may have any characters.
-bool IsFile(std::string_view text) {
-  return text.substr(0, text.find(':')).find_first_of("./") != std::string_view::npos;
+// Of what workers give each other. What each keeps is the rest of its column, whose last bit
+// depends on the order of edges.
+uint64_t DigestOf(const Mixing& mixing, uint64_t digest) {
+  for (size_t i = 0; i < mixing.workers; ++i) {
+    for (size_t j = 0; j < mixing.workers; ++j) {
+      const uint64_t weight = i == j ? 0 : std::bit_cast<uint64_t>(mixing(i, j));
+      digest = Mix64(digest ^ weight);
+    }
+  }
+  return digest;
 }
 
+constexpr size_t kDigestedSteps = 8;  // of a graph that never repeats
+
 }  // namespace
+
+// A file's name is not a spec: it may have any characters.
+bool IsEdgeFile(std::string_view spec) {
+  return spec.substr(0, spec.find(':')).find_first_of("./") != std::string_view::npos;
+}
 
 const std::vector<std::string>& GraphNames() {
   static const std::vector<std::string> names = {
@@ -185,7 +200,7 @@ Result<Graph> Graph::Make(std::string_view text, size_t nodes, uint64_t seed) {
     return Graph(spec, nodes, 1, symmetric,
                  [mixing = std::move(mixing)](uint64_t) { return mixing; });
   };
-  if (IsFile(text)) {
+  if (IsEdgeFile(text)) {
     constexpr std::string_view kLazy = ":lazy=1";
     const bool lazy = text.ends_with(kLazy);
     const std::string path(text.substr(0, text.size() - (lazy ? kLazy.size() : 0)));
@@ -257,6 +272,13 @@ MixingFactors Graph::Factors() const {
   }
   factors.gap = 1 - factors.contraction;
   return factors;
+}
+
+uint64_t Graph::Digest() const {
+  uint64_t digest = nodes_;
+  const size_t steps = period_ > 0 ? period_ : kDigestedSteps;
+  for (size_t step = 0; step < steps; ++step) digest = DigestOf(At(step), digest);
+  return digest;
 }
 
 bool Graph::IsLinked(size_t i, size_t j) const {

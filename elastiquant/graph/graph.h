@@ -56,6 +56,11 @@ class Graph {
   // squared differences. 0 stands for exact averaging within a period.
   MixingFactors Factors() const;
 
+  // Returns a number that tells the weights between workers, in all steps of a period, from
+  // those of other graphs: the same on all machines, whatever the spec and the order of edges
+  // in a file. Of graphs that never repeat it is that of the first 8 steps.
+  uint64_t Digest() const;
+
   // The groups of a graph whose edges join only workers of different groups, as asynchronous
   // pairs need: true for each worker of the one; empty if it is not bipartite.
   std::vector<bool> Sides() const;
@@ -76,6 +81,9 @@ class Graph {
   Mixing first_;
   std::vector<std::vector<int>> receivers_, senders_;
 };
+
+// Whether Graph::Parse takes the spec for the name of a file.
+bool IsEdgeFile(std::string_view spec);
 
 // Returns the names that Graph::Parse takes, for error messages and listings.
 const std::vector<std::string>& GraphNames();

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/graph/edge_file.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/graph/random_graphs.h"
 
 namespace elastiquant {
@@ -132,6 +134,24 @@ TEST(Graph, ErrorsSayWhatToDo) {
   EXPECT_THAT(ErrorOf("no/such.file", 4), HasSubstr("cannot read"));
 }
 
+TEST(Graph, DigestsTellWeightsApart) {
+  const auto digest = [](const char* edges) {
+    return Graph::Of(ParseEdges(edges, 4, "edges").value(), "edges").value()->Digest();
+  };
+  const uint64_t ring = digest("0 1\n1 2\n2 3\n3 0\n");
+  EXPECT_EQ(ring, digest("3 2  # in another order\n1 0\n0 3\n1 2\n"));
+  EXPECT_EQ(ring, GraphOf("ring", 4)->Digest());
+  EXPECT_EQ(digest("0 1 .1\n1 2 .2\n2 3 .3\n"), digest("2 3 .3\n1 2 .2\n0 1 .1\n"));
+  EXPECT_NE(ring, digest("0 1\n1 2\n2 3\n"));
+  EXPECT_NE(ring, digest("0 1 .3\n1 2 .3\n2 3 .3\n3 0 .3\n"));
+  EXPECT_NE(ring, GraphOf("ring:lazy=1", 4)->Digest());
+  EXPECT_NE(digest("0 > 1\n1 > 2\n2 > 3\n3 > 0\n"), digest("1 > 0\n2 > 1\n3 > 2\n0 > 3\n"));
+  EXPECT_NE(GraphOf("random-pairs", 4, 1)->Digest(), GraphOf("random-pairs", 4, 2)->Digest());
+  EXPECT_NE(GraphOf("exponential", 8)->Digest(), GraphOf("one-peer-exponential", 8)->Digest());
+  EXPECT_TRUE(IsEdgeFile("./edges:lazy=1"));
+  EXPECT_FALSE(IsEdgeFile("erdos-renyi:p=0.5"));
+}
+
 TEST(EdgeFile, HasMetropolisWeightsOrItsOwn) {
   const auto plain = ParseEdges("# a path\n0 1\n1 2  # to the end\n\n", 3, "edges");
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();
@@ -166,8 +186,43 @@ TEST(EdgeFile, NamesTheLineOrRowThatIsWrong) {
   EXPECT_THAT(error("0 1\n1 0\n1 2"), HasSubstr("line 2: this edge has stood before"));
   EXPECT_THAT(error("0 1 2\n"), HasSubstr("a weight is a number above 0 and below 1"));
   EXPECT_THAT(error("0 1\n"), HasSubstr("not all of the 3 workers"));
-  EXPECT_THAT(error("0 1 .3\n1 2\n"), HasSubstr("or none"));
+  EXPECT_THAT(error("0 1\n"), HasSubstr("no way from worker 0 to worker 2"));
+  EXPECT_THAT(error("0 1 .3\n\n1 2\n"), HasSubstr("edges, lines 1 and 3: either all edges"));
   EXPECT_THAT(error("0 1 .6\n1 2 .6\n"), HasSubstr("row 1 add up to 1.2"));
+}
+
+TEST(GraphParts, AreThoseThatReachEachOther) {
+  const auto ring = GraphOf("ring", 6);
+  EXPECT_EQ(Describe(PartsOf(*ring, {0, 1, 2, 3, 4, 5})), "0, 1, 2, 3, 4, 5");
+  EXPECT_EQ(Describe(PartsOf(*ring, {5, 3, 1, 2, 4})), "1, 2, 3, 4, 5");
+  const GraphParts split = PartsOf(*ring, {5, 4, 2, 1});
+  EXPECT_EQ(Describe(split), "1, 2 | 4, 5");
+  EXPECT_FALSE(EdgeBetween(*ring, split)) << "no edge of an undirected graph leads one way";
+  EXPECT_EQ(Describe(PartsOf(*GraphOf("star", 4), {1, 2, 3})), "1 | 2 | 3");
+  EXPECT_EQ(Describe(PartsOf(*GraphOf("random-pairs", 4), {1, 2, 3})), "1, 2, 3");
+}
+
+TEST(GraphParts, OfADirectedGraphHaveAWayBack) {
+  const Mixing mixing = ParseEdges("0 > 1\n1 > 2\n2 > 3\n3 > 0\n3 > 2\n", 4, "e").value();
+  const auto graph = Graph::Of(mixing, "directed").value();
+  EXPECT_EQ(PartsOf(*graph, {0, 1, 2, 3}).size(), 1u);
+  const GraphParts parts = PartsOf(*graph, {0, 2, 3});
+  EXPECT_EQ(Describe(parts), "0 | 2, 3");
+  EXPECT_EQ(EdgeBetween(*graph, parts), std::make_pair(3, 0));
+  // Over its period a graph that changes has all of its edges.
+  EXPECT_EQ(PartsOf(*GraphOf("one-peer-exponential", 8), {0, 1, 2, 4, 5, 6, 7}).size(), 1u);
+}
+
+TEST(EdgeFile, NamesTheLineOrRowOfDirectedEdgesToo) {
+  const auto error = [](const std::string& text) {
+    return ParseEdges(text, 3, "edges").status().message();
+  };
+  EXPECT_THAT(error("0 > 1\n1 > 2\n2 > 1\n"), HasSubstr("no way from worker 1 to worker 0"));
+  EXPECT_THAT(error("0 > 1\n1 > 0\n2 > 1\n"), HasSubstr("no way from worker 0 to worker 2"));
+  EXPECT_THAT(error("0 > 1\n1 2\n"), HasSubstr("edges, lines 1 and 2: either all edges"));
+  EXPECT_THAT(error("0 > 1 .5\n"), HasSubstr("line 1: a directed edge has no weight"));
+  EXPECT_THAT(error("0 > 1\n0 > 1\n"), HasSubstr("line 2: this edge has stood before"));
+  EXPECT_THAT(error("0 > 3\n"), HasSubstr("line 1: an edge is two different numbers"));
 }
 
 TEST(Mixing, ChecksNameTheRow) {

@@ -1,5 +1,6 @@
 #include "elastiquant/graph/random_graphs.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -54,22 +55,25 @@ std::vector<bool> Complement(size_t workers, std::vector<bool> linked) {
 
 }  // namespace
 
-bool IsConnected(size_t workers, const std::vector<bool>& linked) {
+std::vector<bool> ReachedFromFirst(size_t workers, const std::vector<bool>& linked) {
   std::vector<bool> seen(workers, false);
   std::vector<size_t> next = {0};
   seen[0] = true;
-  size_t reached = 0;
   while (!next.empty()) {
     const size_t i = next.back();
     next.pop_back();
-    ++reached;
     for (size_t j = 0; j < workers; ++j) {
       if (!linked[i * workers + j] || seen[j]) continue;
       seen[j] = true;
       next.push_back(j);
     }
   }
-  return reached == workers;
+  return seen;
+}
+
+bool IsConnected(size_t workers, const std::vector<bool>& linked) {
+  const std::vector<bool> reached = ReachedFromFirst(workers, linked);
+  return std::ranges::find(reached, false) == reached.end();
 }
 
 Result<std::vector<bool>> RandomRegularLinks(size_t workers, size_t degree, uint64_t seed) {

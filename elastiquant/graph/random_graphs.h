@@ -10,6 +10,9 @@
 
 namespace elastiquant {
 
+// Returns, by worker, which ones can be reached from worker 0 along links of which that in row
+// i and column j leads from i to j.
+std::vector<bool> ReachedFromFirst(size_t workers, const std::vector<bool>& linked);
 // Whether each worker can be reached from each other one. `linked` is as in MetropolisMixing.
 bool IsConnected(size_t workers, const std::vector<bool>& linked);
 

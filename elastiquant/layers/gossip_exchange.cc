@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
+#include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/protocol/gossip/step_search.h"
 
@@ -40,6 +42,10 @@ Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
   return step;
 }
 
+bool Has(const std::vector<int>& nodes, int node) {
+  return std::ranges::find(nodes, node) != nodes.end();
+}
+
 bool IsNoMessage(const Incoming& incoming) {
   return !incoming.bytes().empty() && incoming.bytes()[0] == kNoMessage;
 }
@@ -54,6 +60,22 @@ void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* opti
     options->shapes.push_back(
         {.rows = p.rows, .cols = p.elements / p.rows, .kernel = p.kernel});
   }
+}
+
+Status CheckSameGraph(Communicator* comm, const Graph& graph) {
+  EQ_ASSIGN_OR_RETURN(const auto digests, comm->AllGather(graph.Digest()));
+  std::string others;
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    if (digests[rank] == digests[0]) continue;
+    others += (others.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (others.empty()) return {};
+  const std::string what = IsEdgeFile(graph.spec())
+                               ? "the file " + graph.spec() + " must have the same edges and " +
+                                     "weights on all machines"
+                               : "give all the same graph and seed";
+  return InvalidArgument("the graph of worker(s) " + others +
+                         " is not that of worker 0: " + what);
 }
 
 Result<std::unique_ptr<GossipExchange>> GossipExchange::Make(Communicator* comm,
@@ -289,6 +311,67 @@ Status GossipExchange::Load(const GossipState& state) {
   EQ_RETURN_IF_ERROR(node_->Load(state));
   posted_ = begun_ = node_->round();
   return {};
+}
+
+// Replicas.
+
+bool GossipExchange::TakesFrom(int node) const {
+  return Has(options_.graph->senders(options_.rank), node);
+}
+
+bool GossipExchange::GivesTo(int node) const {
+  return Has(options_.graph->receivers(options_.rank), node);
+}
+
+// Of the hashes that this worker has as a sender and as a receiver. Each hash is on both ends
+// of its edge, so the differences of all workers add up to 0.
+uint64_t GossipExchange::Difference() const {
+  uint64_t difference = 0;
+  for (const int node : nodes_) {
+    const auto self = static_cast<uint64_t>(options_.rank), peer = static_cast<uint64_t>(node);
+    if (GivesTo(node)) difference += DeriveKey(node_->HashAt(node), self, peer, 0).value;
+    if (TakesFrom(node)) difference -= DeriveKey(node_->HashOf(node), peer, self, 0).value;
+  }
+  return difference;
+}
+
+// Collective. Returns, on all, the first node whose replica of the sender is not the sender's,
+// or -1.
+Result<int> GossipExchange::FindOddReceiver(int sender) {
+  const bool is_sender = options_.rank == sender;
+  EQ_ASSIGN_OR_RETURN(const auto hashes,
+                      comm_->AllGather(TakesFrom(sender) ? node_->HashOf(sender) : 0));
+  uint64_t odd = 0;  // the node + 1, on the sender
+  for (size_t r = 0; is_sender && r < nodes_.size() && odd == 0; ++r) {
+    const bool differs = GivesTo(nodes_[r]) && hashes[r] != node_->HashAt(nodes_[r]);
+    if (differs) odd = static_cast<uint64_t>(nodes_[r]) + 1;
+  }
+  EQ_ASSIGN_OR_RETURN(const auto found, comm_->AllGather(odd));
+  return static_cast<int>(found[static_cast<size_t>(RankOf(sender))]) - 1;
+}
+
+Result<std::string> GossipExchange::OddReplicas() {
+  std::string odd;
+  if (!node_->has_replicas()) return odd;  // the same on all workers
+  EQ_ASSIGN_OR_RETURN(const auto differences, comm_->AllGather(Difference()));
+  if (std::accumulate(differences.begin(), differences.end(), uint64_t{0}) == 0) return odd;
+  for (const int sender : nodes_) {
+    EQ_ASSIGN_OR_RETURN(const int receiver, FindOddReceiver(sender));
+    if (receiver < 0) continue;
+    odd +=
+        (odd.empty() ? "" : ", ") + std::to_string(sender) + " > " + std::to_string(receiver);
+  }
+  return odd;
+}
+
+Status GossipExchange::Drift() {
+  EQ_ASSIGN_OR_RETURN(GossipState state, node_->Save());
+  for (auto& [name, values] : state.vectors) {
+    if (!name.starts_with("in/") || values.empty()) continue;
+    values[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(values[0]) ^ 1);
+    return node_->Load(state);
+  }
+  return InvalidArgument("no neighbour has shown this worker anything yet");
 }
 
 // Groups that change.

@@ -24,6 +24,10 @@ namespace elastiquant {
 // one behind the other.
 void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* options);
 
+// Collective, where ranks are the nodes of the graph. Fails with kInvalidArgument, on all
+// alike, unless all have the same graph, and names those whose graph is not worker 0's.
+Status CheckSameGraph(Communicator* comm, const Graph& graph);
+
 // Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own.
 class GossipExchange {
  public:
@@ -57,11 +61,23 @@ class GossipExchange {
   // kUnavailable and are told what that one has done, in words that follow "it has".
   Status Pause(std::string_view done = "paused");
 
+  // Collective, between two rounds, after Pause. Compares what each worker has shown its
+  // neighbours with what these have of it, by hashes, of which one gather is enough if all are
+  // the same. Returns an empty text then, and otherwise the edges on which they differ, in
+  // words that are the same on all workers. Fails with kUnavailable if a worker was lost.
+  Result<std::string> OddReplicas();
+  // For tests: changes the last bit of one value of what a neighbour has shown this worker.
+  Status Drift();
+
   // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here
   // on, so that they can be sent again.
   void KeepMessages();
   // Ends what is under way on the communicator, which has failed or is to become another one.
   void Leave();
+  // Fails as the function of protocol/gossip does, on all workers of a group alike.
+  Status CheckThoseLeft(const std::vector<int>& nodes) const {
+    return elastiquant::CheckThoseLeft(options_.kind, *options_.graph, nodes);
+  }
   // Collective, on a communicator that has changed. `nodes` are the nodes of the graph that its
   // workers are, by rank, and `newcomers` those of them that know nothing of the others yet.
   // Nodes that are not among them, or that are newcomers, are dropped; the others get again
@@ -102,6 +118,10 @@ class GossipExchange {
   Result<std::map<int, uint64_t>> TakenByOthers();
   Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
   Status SendAgain(int node, uint64_t taken);
+  bool TakesFrom(int node) const;
+  bool GivesTo(int node) const;
+  uint64_t Difference() const;
+  Result<int> FindOddReceiver(int sender);
   bool ShowsAllTheSame() const;
   Status SendReplicas(const std::vector<int>& newcomers);
   Status BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,

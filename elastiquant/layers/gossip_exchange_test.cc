@@ -97,6 +97,7 @@ TEST_P(GossipWorlds, ComeTogetherAndResumeExactly) {
     Status status = RoundsAndPause(gossip.get(), comm.rank(), 20, .1f, &models[w]);
     ASSERT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(gossip->rounds(), 20u);
+    EXPECT_EQ(gossip->OddReplicas().value(), "");
     const auto state = gossip->Save();
     ASSERT_TRUE(state.ok()) << state.status().ToString();
     ASSERT_TRUE(comm.Barrier().ok());
@@ -124,6 +125,44 @@ TEST(GossipExchangeTest, TheGraphMustHaveAsManyNodesAsThereAreWorkers) {
     const auto made = GossipExchange::Make(&comm, options, Vector(1));
     ASSERT_FALSE(made.ok());
     EXPECT_NE(made.status().message().find("has 3 nodes, and there are 2"), std::string::npos);
+  });
+}
+
+// All learn the edge, whichever end of it has drifted.
+TEST(GossipExchangeTest, ReplicasThatDifferByABitAreNamed) {
+  const WorldCase cases[] = {{GossipKind::kChoco, "ring", "dither:bits=4", .5},
+                             {GossipKind::kDcd, "ring", "dither:bits=4"},
+                             {GossipKind::kEcd, "ring", "dither:bits=8"},
+                             {GossipKind::kDeepSqueeze, "ring", "dither:bits=4"},
+                             {GossipKind::kTracking, "ring", "dither:bits=4"},
+                             {GossipKind::kAdPsgd, "ring", "dither:bits=4"},
+                             {GossipKind::kDpsgd, "ring", "fp32"},
+                             {GossipKind::kPushSum, "one-peer-exponential", "dither:bits=4"}};
+  for (const WorldCase& c : cases) {
+    RunWorld(WorldOptions(4), [&](Communicator& comm) {
+      const auto gossip = MakeExchange(&comm, c);
+      Vector x(kGossipElements);
+      ASSERT_TRUE(RoundsAndPause(gossip.get(), comm.rank(), 6, .1f, &x).ok());
+      EXPECT_EQ(gossip->OddReplicas().value(), "");
+      if (comm.rank() == 2) {
+        EXPECT_TRUE(gossip->Drift().ok());
+      }
+      // The first of those whom it takes from.
+      const bool is_ring = std::string(c.graph) == "ring";
+      EXPECT_EQ(gossip->OddReplicas().value(), is_ring ? "1 > 2" : "0 > 2")
+          << c.graph << " " << static_cast<int>(c.kind);
+    });
+  }
+}
+
+// What all are shown together was seen in different rounds there.
+TEST(GossipExchangeTest, NothingIsComparedWhereThereAreNoReplicas) {
+  RunWorld(WorldOptions(4), [](Communicator& comm) {
+    const auto gossip =
+        MakeExchange(&comm, {GossipKind::kDpsgd, "one-peer-exponential", "fp32"});
+    Vector x(kGossipElements);
+    ASSERT_TRUE(RoundsAndPause(gossip.get(), comm.rank(), 5, .1f, &x).ok());
+    EXPECT_EQ(gossip->OddReplicas().value(), "");
   });
 }
 
@@ -169,6 +208,21 @@ TEST(GossipExchangeTest, ALostNeighbourEndsTheRound) {
   for (const size_t w : {0, 1, 3}) {
     EXPECT_EQ(ends[w].code(), StatusCode::kUnavailable) << ends[w].ToString();
   }
+}
+
+TEST(GossipExchangeTest, WorkersThatHaveAnotherGraphAreNamed) {
+  RunWorld(WorldOptions(4), [](Communicator& comm) {
+    const bool is_odd = comm.rank() == 1 || comm.rank() == 3;
+    const auto ring = Graph::Parse("ring", 4, 1).value();
+    EXPECT_TRUE(CheckSameGraph(&comm, *ring).ok());
+    const auto graph = Graph::Of(is_odd ? LazyMixing(RingMixing(4)) : RingMixing(4), "./edges");
+    const Status status = CheckSameGraph(&comm, **graph);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(
+        status.message().find("of worker(s) 1, 3 is not that of worker 0: the file ./edges"),
+        std::string::npos)
+        << status.ToString();
+  });
 }
 
 TEST(GossipExchangeTest, OneThatPausesTooEarlyIsNamed) {
@@ -270,6 +324,7 @@ TEST_P(GossipGroups, GoOnWithoutThoseThatAreLostAndTakeThemBack) {
     ASSERT_TRUE(worker.gossip->Join({5, 0, 3, 1}, {}).ok());
     const Status status = worker.Run(node, 40, .1f);
     ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(worker.gossip->OddReplicas().value(), "");
   });
   const std::vector<int> all{5, 0, 3, 1, 4, 2}, newcomers{4, 2};
   std::vector<Vector> models(6);
@@ -291,11 +346,13 @@ TEST_P(GossipGroups, GoOnWithoutThoseThatAreLostAndTakeThemBack) {
     const Status status = worker.gossip->Admit(newcomers, given);
     ASSERT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(worker.gossip->step(), GetParam().step);
+    EXPECT_EQ(worker.gossip->OddReplicas().value(), "");  // also where nothing was shown yet
     const auto w = static_cast<size_t>(node);
     const auto run = [&](uint64_t rounds, float rate) {
       const Status ended = worker.Run(node, worker.gossip->rounds() + rounds, rate);
       ASSERT_TRUE(ended.ok()) << ended.ToString();
       models[w] = worker.x;
+      EXPECT_EQ(worker.gossip->OddReplicas().value(), "");
       ASSERT_TRUE(worker.comm.Barrier().ok());
       if (node == 0 && before == 0) before = DistanceOf(models);
       ASSERT_TRUE(worker.comm.Barrier().ok());

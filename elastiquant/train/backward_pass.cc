@@ -91,7 +91,7 @@ Status BackwardPass::Run(const Batch& batch) {
 
 void BackwardPass::Compute(const Batch& batch) {
   Prediction prediction = Predict(replica_->model(), batch, bf16_);
-  if (NanIsDue()) prediction.loss = prediction.loss * kNan;
+  if (IsDue(FaultKind::kNan)) prediction.loss = prediction.loss * kNan;
   const std::span<float> scalars = gradients_->scalars();
   scalars[0] = prediction.loss.item<float>();
   scalars[1] = static_cast<float>(prediction.correct) / static_cast<float>(prediction.targets);
@@ -156,9 +156,9 @@ void BackwardPass::Strike(FaultMoment moment, int64_t step) {
   }
 }
 
-bool BackwardPass::NanIsDue() const {
+bool BackwardPass::IsDue(FaultKind kind) const {
   return std::ranges::any_of(faults_, [&](const Fault& fault) {
-    return fault.kind == FaultKind::kNan && fault.Strikes(step_, rank_);
+    return fault.kind == kind && fault.Strikes(step_, rank_);
   });
 }
 

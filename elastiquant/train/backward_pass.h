@@ -69,6 +69,8 @@ class BackwardPass {
 
   // As Runner::Strike and Runner::NonFiniteLayer.
   void Strike(FaultMoment moment, int64_t step);
+  // Whether a fault of this kind was asked for on this worker in the step that was begun last.
+  bool IsDue(FaultKind kind) const;
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
   // Returns the record of the step, with the scalars as they are now. Replayed steps have
@@ -87,7 +89,6 @@ class BackwardPass {
         replica_(replica),
         ready_(std::move(ready)) {}
   void OnReady(size_t bucket);
-  bool NanIsDue() const;
   void Compute(const Batch& batch);
   void Replay();
 

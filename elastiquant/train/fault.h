@@ -17,7 +17,9 @@ enum class FaultKind {
   kKill,   // the worker is killed by SIGKILL
   kStop,   // the worker is stopped by SIGSTOP: it is there, but silent
   kHang,   // the worker lives, but gets on with nothing
-  kDrift,  // one weight changes by its last bit on this worker alone
+  // One weight changes by its last bit on this worker alone; where each worker has a model of
+  // its own, one of a neighbour's model as this worker knows it, just before that is checked.
+  kDrift,
 };
 
 enum class FaultMoment {

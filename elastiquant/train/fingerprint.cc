@@ -1,9 +1,12 @@
 #include "elastiquant/train/fingerprint.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/data/partition.h"
+#include "elastiquant/graph/graph.h"
 #include "elastiquant/train/algorithm.h"
 
 namespace elastiquant {
@@ -30,7 +33,8 @@ std::string ExchangeInFingerprint(const TrainOptions& o, int world_size) {
 }
 
 // Adds what only some algorithms have.
-void AddAlgorithm(const TrainOptions& o, nlohmann::json* fingerprint) {
+void AddAlgorithm(const TrainOptions& o, const std::string& edges,
+                  nlohmann::json* fingerprint) {
   const Algorithm algorithm = ParseAlgorithm(o.algorithm).value();
   const bool has_fragments = TrainsAlone(o) || algorithm.kind == AlgorithmKind::kDelayed;
   nlohmann::json& all = *fingerprint;
@@ -43,7 +47,7 @@ void AddAlgorithm(const TrainOptions& o, nlohmann::json* fingerprint) {
   }
   if (algorithm.kind == AlgorithmKind::kSparsity) all["--ratio"] = RatioOf(o);
   if (algorithm.is_gossip()) {
-    all["--graph"] = GraphOf(o);
+    all["--graph"] = edges.empty() ? GraphOf(o) : edges;
     all["--gossip-step"] = o.gossip_step;
   }
   if (algorithm.kind == AlgorithmKind::kQuantisedData) all["--samples"] = o.samples;
@@ -66,7 +70,17 @@ void AddSchedule(const TrainOptions& o, nlohmann::json* fingerprint) {
 
 }  // namespace
 
-nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::string& init) {
+Result<std::string> DescribeEdges(const TrainOptions& o, int world_size) {
+  const bool has_file =
+      ParseAlgorithm(o.algorithm).value().is_gossip() && IsEdgeFile(GraphOf(o));
+  if (!has_file) return std::string();
+  EQ_ASSIGN_OR_RETURN(const auto graph,
+                      Graph::Parse(GraphOf(o), static_cast<size_t>(world_size), o.seed));
+  return fmt::format("a file of edges with the digest {:016x}", graph->Digest());
+}
+
+nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::string& init,
+                           const std::string& edges) {
   nlohmann::json fingerprint = {
       {"--model", o.model},
       {"--data", o.data},
@@ -104,7 +118,7 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (!o.codec_down.empty()) {
     fingerprint["--codec-down"] = MakeCodec(o.codec_down).value()->spec();
   }
-  AddAlgorithm(o, &fingerprint);
+  AddAlgorithm(o, edges, &fingerprint);
   AddSchedule(o, &fingerprint);
   if (o.optimizer == "adamw") AddAdamW(o, &fingerprint);
   return fingerprint;

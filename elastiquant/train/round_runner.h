@@ -22,6 +22,17 @@ class RoundRunner {
   // optimiser and, unless it comes `afresh`, what its codecs remember.
   virtual Status JoinGroup(const std::vector<double>& weights, bool afresh) = 0;
 
+  // Returns the parts into which the workers of a group fall, by name: those of different parts
+  // hear nothing of each other, where workers have neighbours.
+  virtual std::vector<std::vector<int>> PartsOf(const std::vector<int>& group) const {
+    return {group};
+  }
+  // Fails with kUnavailable, on all workers alike, if the algorithm cannot go on with a group.
+  virtual Status CheckThoseLeft(const std::vector<int>& group) const {
+    (void)group;
+    return {};
+  }
+
   // Returns the round, counted from 1, that follows `step` steps.
   virtual int64_t RoundAfter(int64_t step) const = 0;
   // As RoundCourse has them (protocol/round_course.h).

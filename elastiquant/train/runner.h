@@ -88,6 +88,10 @@ class Runner {
   // Whether the shared model is on all workers after each step. If not, ShareBuffers brings it
   // there.
   virtual bool has_replicas() const { return true; }
+  // Collective, between two steps. Where workers have copies of what others have shown them,
+  // returns the edges (sender > receiver) on which a copy is not to the bit what its sender
+  // has, the same on all; empty if there is none.
+  virtual Result<std::string> OddCopies() { return std::string(); }
   // Whether each worker trains a model of its own, of which the shared one is the mean.
   virtual bool has_own_models() const { return false; }
   // The replica, as it is now on all workers, is what the run starts from.

@@ -74,7 +74,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["steps_per_epoch"] = facts.steps_per_epoch;
   summary["replicas_identical"] = facts.replicas_identical;
   summary["weights_hash"] = fmt::format("{:016x}", facts.weights_hash);
-  summary["options"] = Fingerprint(options, facts.world_size, facts.init);
+  summary["options"] = Fingerprint(options, facts.world_size, facts.init, facts.edges);
   summary["command"] = info.command_line;
   summary["versions"] = {{"elastiquant", info.version}, {"torch", TORCH_VERSION}};
   summary["machine"] = DescribeMachine();

@@ -29,6 +29,7 @@ struct RunFacts {
   bool replicas_identical = true;
   uint64_t weights_hash = 0;
   std::string init;                  // text of LoadInitialWeights; empty without --init
+  std::string edges;                 // text of DescribeEdges
   uint64_t rounds = 0;               // exchanges that were made
   std::vector<uint64_t> uploads;     // by worker: how often it sent values in them
   nlohmann::json policy = nullptr;   // Runner::Policy

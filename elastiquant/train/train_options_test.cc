@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -397,6 +398,27 @@ TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
             "--init was \"x\" and is \"y\"");
   EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(a, 2, "y")),
             "--init was not given and is \"y\"");
+}
+
+TEST(TrainOptionsTest, FingerprintsTellTheEdgesOfAFile) {
+  TrainOptions a = Valid(), b = Valid();
+  a.algorithm = b.algorithm = "dpsgd";
+  a.graph = "ring";
+  EXPECT_EQ(DescribeEdges(a, 4).value(), "");
+  EXPECT_EQ(Fingerprint(a, 4)["--graph"], "ring");
+  a.graph = testing::TempDir() + "a.txt";
+  b.graph = testing::TempDir() + "b.txt";
+  std::ofstream(a.graph) << "0 1\n1 2\n2 3\n";
+  std::ofstream(b.graph) << "2 3\n1 2\n0 1\n";  // where it lies does not count
+  const std::string edges = DescribeEdges(a, 4).value();
+  EXPECT_THAT(edges, HasSubstr("a file of edges with the digest"));
+  EXPECT_EQ(DescribeEdges(b, 4).value(), edges);
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 4, "", edges), Fingerprint(b, 4, "", edges)),
+            "");
+  std::ofstream(b.graph) << "2 3\n1 2\n0 1\n3 0\n";
+  const std::string others = DescribeEdges(b, 4).value();
+  EXPECT_THAT(CompareFingerprints(Fingerprint(a, 4, "", edges), Fingerprint(b, 4, "", others)),
+              HasSubstr("--graph was \"a file of edges"));
 }
 
 TEST(TrainOptionsTest, OnlyThoseThatMeetInRoundsGoOnWithoutAWorker) {

@@ -1,9 +1,13 @@
 #include "elastiquant/protocol/gossip/gossip.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "elastiquant/base/crc32c.h"
+#include "elastiquant/base/random.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/protocol/gossip/pairwise.h"
 #include "elastiquant/protocol/gossip/rounds.h"
 
@@ -25,9 +29,8 @@ Status CheckOptions(const GossipOptions& o, std::span<const float> start) {
   }
   if (o.graph->is_balanced() || o.kind == GossipKind::kPushSum) return {};
   return InvalidArgument(
-      "only sgp can use a graph on which some take more than they give: "
-      "the rows of " +
-      o.graph->spec() + " do not add up to 1");
+      "only sgp can use a graph on which some take more than they give, as on " +
+      o.graph->spec() + ": " + CheckDoublyStochastic(o.graph->AtFirst()).message());
 }
 
 }  // namespace
@@ -46,12 +49,47 @@ Status GossipNode::Check(GossipOptions options) {
   return Make(options, {&start, 1}).status();
 }
 
+Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int>& left) {
+  if (kind != GossipKind::kPushSum) return {};
+  const auto edge = EdgeBetween(graph, PartsOf(graph, left));
+  if (!edge) return {};
+  const std::string giver = std::to_string(edge->first);
+  return Unavailable(
+      "sgp cannot go on with those of graph " + graph.spec() + " that are left: worker " +
+      giver + " gives to worker " + std::to_string(edge->second) +
+      ", from which no way leads back to it, so that it would give all its weight away and "
+      "its " +
+      "model would become NaN. Begin again where the run was last saved, with all workers, "
+      "or " +
+      "take a graph on which the others still reach each other, such as exponential");
+}
+
 Result<EdgeOptions> EdgeOf(const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(options.codec));
   if (!options.shapes.empty()) {
     EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
   }
   return EdgeOptions{.codec = std::move(codec), .elements = options.elements};
+}
+
+uint64_t GossipNode::HashOfShown(
+    const std::function<std::span<const float>(size_t)>& replica) const {
+  uint64_t hash = 0;
+  for (size_t s = 0; s < streams(); ++s) {
+    std::span<const float> values = replica(s);
+    if (values.empty() && s == 0) values = start();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    hash = Mix64(hash ^ Crc32c({bytes, values.size_bytes()}));
+  }
+  return hash;
+}
+
+uint64_t GossipNode::HashOf(int peer) const {
+  return HashOfShown([&](size_t stream) { return ReplicaOf(peer, stream); });
+}
+
+uint64_t GossipNode::HashAt(int peer) const {
+  return HashOfShown([&](size_t stream) { return ReplicaAt(peer, stream); });
 }
 
 uint64_t GossipNode::FirstWithout(int peer) const {

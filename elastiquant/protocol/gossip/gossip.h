@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -115,6 +116,16 @@ class GossipNode {
   virtual std::span<const float> ReplicaOf(int peer, size_t stream) const = 0;
   virtual std::span<const float> ReplicaAt(int peer, size_t stream) const = 0;
 
+  // Whether what it has shown each receiver is kept here as that receiver must have it: not
+  // where it shows all the same and they have it of different rounds, as a codec that loses
+  // nothing does on a graph that changes.
+  virtual bool has_replicas() const = 0;
+  // Return hashes of all that `peer` has shown this worker, and of all that this worker has
+  // shown it: between two rounds with nothing owed, the one on a worker is the other one on its
+  // peer. Where nothing has been shown yet it is that of what both begin at.
+  uint64_t HashOf(int peer) const;
+  uint64_t HashAt(int peer) const;
+
   // Returns the errors since the last call.
   virtual GossipErrors TakeErrors() = 0;
 
@@ -122,7 +133,18 @@ class GossipNode {
   // nothing, for a state of another algorithm, graph or size.
   virtual Result<GossipState> Save() = 0;
   virtual Status Load(const GossipState& state) = 0;
+
+ private:
+  virtual size_t streams() const = 0;
+  virtual std::span<const float> start() const = 0;  // what all began at
+  uint64_t HashOfShown(const std::function<std::span<const float>(size_t)>& replica) const;
 };
+
+// Fails with kUnavailable if workers of this kind cannot go on when of the graph's nodes only
+// these are left, and says why: sgp, where one of them gives to others from which no way leads
+// back. These would end with all the weight of push-sum, and the others with none: with models
+// that are 0 / 0.
+Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int>& left);
 
 // Returns what the edges of a worker with these options have in common. Fails as MakeCodec
 // does.

@@ -183,7 +183,24 @@ TEST(GossipTest, PushSumAveragesOnGraphsThatAreNotBalanced) {
   for (int round = 0; round < 40; ++round) few.Round({{0}, {0}, {0}});
   for (size_t w = 0; w < 3; ++w) EXPECT_THAT(few.x(w), Near({2}));
   options.kind = GossipKind::kChoco;
-  EXPECT_THAT(GossipNode::Make(options, Vector(1)).status().message(), HasSubstr("only sgp"));
+  const std::string error = GossipNode::Make(options, Vector(1)).status().message();
+  EXPECT_THAT(error, HasSubstr("only sgp"));
+  EXPECT_THAT(error, HasSubstr("row 0 adds up to 0.83"));
+}
+
+TEST(GossipTest, PushSumNeedsAWayBack) {
+  // 0 gives to 1, 1 to 2, 2 to 3, 3 to 0.
+  const Mixing mixing{4, {.5, 0, 0, .5, .5, .5, 0, 0, 0, .5, .5, 0, 0, 0, .5, .5}};
+  const auto ring = Graph::Of(mixing, "a directed ring").value();
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kPushSum, *ring, {3, 2, 1, 0}).ok());
+  const Status status = CheckThoseLeft(GossipKind::kPushSum, *ring, {0, 2, 3});
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("worker 2 gives to worker 3, from which no way"));
+  // Others give no more than they take (rounds.h), and one that is alone keeps what it has.
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kDpsgd, *ring, {0, 2, 3}).ok());
+  EXPECT_TRUE(CheckThoseLeft(GossipKind::kPushSum, *ring, {0, 2}).ok());
+  EXPECT_TRUE(
+      CheckThoseLeft(GossipKind::kPushSum, *GraphOf("exponential", 8), {0, 1, 2, 3, 4}).ok());
 }
 
 TEST(GossipTest, NoLoCoHasAMomentumThatPullsPairsTogether) {
@@ -204,6 +221,29 @@ TEST(GossipTest, PairsAverageAndThenMove) {
   few.Round({{4}, {2}});  // 1 has moved by itself when it is asked: (0 + 2) / 2
   EXPECT_THAT(few.x(0), Near({1 + 4}));
   EXPECT_THAT(few.x(1), Near({1}));
+}
+
+// A worker that was taken back has begun at other weights than the rest, and the run is saved
+// before it meets worker 0 again.
+TEST(GossipTest, ReplicasThatNobodyHasUsedYetResumeToo) {
+  GossipOptions options{.graph = GraphOf("one-peer-exponential", 4),
+                        .elements = 2,
+                        .codec = "dither:bits=4",
+                        .step = .5};
+  const auto made = [&](int rank, const Vector& start) {
+    options.rank = rank;
+    return GossipNode::Make(options, start).value();
+  };
+  auto old = made(0, {1, 2});
+  auto newcomer = made(1, {3, 4});
+  ASSERT_TRUE(old->Admit(1, 0, Vector{3, 4}).ok());
+  EXPECT_EQ(old->HashOf(1), newcomer->HashAt(0));
+  auto old_again = made(0, {5, 6});  // all begin at the mean of the models that were saved
+  auto newcomer_again = made(1, {5, 6});
+  ASSERT_TRUE(old_again->Load(old->Save().value()).ok());
+  ASSERT_TRUE(newcomer_again->Load(newcomer->Save().value()).ok());
+  EXPECT_EQ(old_again->HashOf(1), newcomer_again->HashAt(0));
+  EXPECT_EQ(old_again->HashOf(1), old->HashOf(1));
 }
 
 TEST(GossipTest, ErrorsSayWhatToDo) {

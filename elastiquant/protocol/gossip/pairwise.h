@@ -51,6 +51,8 @@ class GossipPairs final : public GossipNode {
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
   std::span<const float> ReplicaAt(int peer, size_t stream) const override;
 
+  bool has_replicas() const override { return true; }
+
   GossipErrors TakeErrors() override { return std::exchange(errors_, {}); }
 
   Result<GossipState> Save() override;
@@ -66,6 +68,9 @@ class GossipPairs final : public GossipNode {
 
   GossipPairs(const GossipOptions& options, EdgeOptions edge, bool asks,
               std::span<const float> start);
+
+  size_t streams() const override { return 1; }
+  std::span<const float> start() const override { return start_; }
 
   int Pick() const;
   StreamKey KeyOf(const Edge& edge, int from) const;

@@ -457,6 +457,7 @@ Result<GossipState> GossipRounds::Save() {
   }
   GossipState state{.round = round_, .weight = weight_};
   KeepIn(&state, "")("x", x_);
+  if (makes_replicas_late()) KeepIn(&state, "")("start", start_);
   rule_->ForEachField(KeepIn(&state, "rule/"));
   if (options_.delay > 0) KeepIn(&state, "")("mixed", mixed_[0]);
   for (auto& [peer, outlets] : outlets_) {
@@ -495,6 +496,7 @@ Status GossipRounds::Load(const GossipState& state) {
   GossipRounds loaded(options_, edge_, start_);
   StateReader reader(state);
   reader.PutFrom("")("x", loaded.x_);
+  if (makes_replicas_late()) reader.PutFrom("")("start", loaded.start_);
   loaded.rule_->ForEachField(reader.PutFrom("rule/"));
   if (options_.delay > 0) reader.PutFrom("")("mixed", loaded.mixed_[0]);
   loaded.LoadReplicas(state, &reader);

@@ -36,6 +36,10 @@ class GossipRounds final : public GossipNode {
   std::span<const float> ReplicaOf(int peer, size_t stream) const override;
   std::span<const float> ReplicaAt(int peer, size_t stream) const override;
 
+  bool has_replicas() const override {
+    return options_.graph->is_static() || !edge_.is_lossless();
+  }
+
   GossipErrors TakeErrors() override { return std::exchange(errors_, {}); }
 
   Result<GossipState> Save() override;
@@ -51,6 +55,9 @@ class GossipRounds final : public GossipNode {
 
   GossipRounds(const GossipOptions& options, EdgeOptions edge, std::span<const float> start);
 
+  size_t streams() const override { return rule_->streams(); }
+  std::span<const float> start() const override { return start_; }
+
   int rank() const { return options_.rank; }
   bool is_present(int peer, uint64_t round) const;
   const Mixing& MixingAt(uint64_t round) const;
@@ -59,6 +66,11 @@ class GossipRounds final : public GossipNode {
   double PartGiven(const Mixing& mixing, uint64_t round) const;
 
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
+  // Whether replicas are made when an edge is first used: at start_, which one that was taken
+  // back does not have in common with the others, so that a state has to have it.
+  bool makes_replicas_late() const {
+    return !options_.graph->is_static() && !edge_.is_lossless();
+  }
   std::span<const float> StartOf(size_t stream) const;
   std::vector<Outlet>& OutletsTo(int peer);
   std::vector<Inlet>& InletsOf(int peer);

@@ -113,7 +113,7 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
   try {
     const json& before = saved.at("fingerprint");
     if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
-    const json now = Fingerprint(options, world_size, state->init);
+    const json now = Fingerprint(options, world_size, state->init, state->edges);
     EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
     TakeUp(saved, state);
   } catch (const json::exception& error) {
@@ -141,7 +141,7 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
             {"losses", state->losses},
             {"absent", state->absent},
             {"threads", at::get_num_threads()},
-            {"fingerprint", Fingerprint(options, world_size, state->init)},
+            {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
             {"record", state->record.SaveState()}})
           .dump();
   EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, std::move(checkpoint)));

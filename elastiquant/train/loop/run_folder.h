@@ -21,6 +21,7 @@ struct RunState {
   int64_t skipped_in_a_row = 0;
   std::string codec;  // Runner::AdaptedCodec
   std::string init;   // text of LoadInitialWeights; empty: the first weights are the seed's
+  std::string edges;  // text of DescribeEdges
   // What Runner::counts told until the run was resumed: of one worker, and by worker.
   uint64_t rounds = 0;
   std::vector<uint64_t> uploads;

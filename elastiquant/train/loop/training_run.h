@@ -132,6 +132,7 @@ class TrainingRun {
   Status MeasureEpoch();
   Status Certify(int64_t epoch);
   Status CheckReplicas();
+  Status CheckCopies();
   RunFacts Facts() const;
   Status ShareCounts();
   Status Summarise();

@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
@@ -49,6 +50,8 @@ Status TrainingRun::Rejoin() {
   EQ_RETURN_IF_ERROR(runner_ ? runner_->rounds()->JoinGroup(Weights(), afresh)
                              : MakeTheRunner());
   RoundRunner& rounds = *runner_->rounds();
+  const Status left = rounds.CheckThoseLeft(crew_->group());
+  if (!left.ok()) return agreement_.Known(left);
   // What follows the last step is done if the next one may begin.
   const Station next = station_ == Station::kStep ? Station::kEnd : station_;
   const uint64_t reached =
@@ -82,7 +85,8 @@ nlohmann::json TrainingRun::News() const {
           {"rounds", state_.rounds},
           {"uploads", state_.uploads},
           {"record", state_.record.SaveState()},
-          {"init", state_.init}};
+          {"init", state_.init},
+          {"edges", state_.edges}};
 }
 
 void TrainingRun::TakeIn(const nlohmann::json& news) {
@@ -105,6 +109,11 @@ void TrainingRun::TakeOver(const nlohmann::json& news) {
 
 // This worker begins where the others are, as one that has done nothing yet.
 Status TrainingRun::StartAnew(const Reunion& reunion) {
+  if (reunion.news.at("edges") != state_.edges) {
+    return InvalidArgument("the run has another --graph than worker " +
+                           std::to_string(worker_) +
+                           ": the file must have the same edges and weights on all machines");
+  }
   TakeOver(reunion.news);
   station_ = Station::kRollCall;
   between_rounds_ = true;
@@ -123,11 +132,17 @@ void TrainingRun::TellChanges(const nlohmann::json& news) {
   const auto note = [this](const std::string& text) {
     if (is_first()) progress_->Note(text);
   };
+  const RoundRunner& rounds = *runner_->rounds();
+  const auto parts = rounds.PartsOf(group_);
+  const bool is_whole = parts.size() == 1, was_whole = rounds.PartsOf(before).size() == 1;
   for (const int worker : before) {
     if (std::ranges::find(group_, worker) != group_.end()) continue;
-    const int64_t round = runner_->rounds()->RoundAfter(step);
-    state_.losses.push_back(
-        {{"worker", worker}, {"step", step}, {"round", round}, {"rejoined", nullptr}});
+    const int64_t round = rounds.RoundAfter(step);
+    state_.losses.push_back({{"worker", worker},
+                             {"step", step},
+                             {"round", round},
+                             {"parts", is_whole ? nlohmann::json() : nlohmann::json(parts)},
+                             {"rejoined", nullptr}});
     note(fmt::format("worker {} was lost in round {}: going on with {}", worker, round,
                      group_.size()));
   }
@@ -138,6 +153,14 @@ void TrainingRun::TellChanges(const nlohmann::json& news) {
       note(fmt::format("worker {} is back after step {}: going on with {}", worker, step,
                        group_.size()));
     }
+  }
+  if (!is_whole) {
+    note(
+        fmt::format("warning: the graph has fallen into {} parts, {}: models of different "
+                    "parts do not come together until lost workers are back",
+                    parts.size(), Describe(parts)));
+  } else if (!was_whole) {
+    note("the graph has no separate parts any more");
   }
 }
 

@@ -107,8 +107,23 @@ Status TrainingRun::Certify(int64_t epoch) {
   return Status::Ok();
 }
 
+// Collective. What workers keep of each other, where each has a model of its own.
+Status TrainingRun::CheckCopies() {
+  EQ_ASSIGN_OR_RETURN(const std::string odd, runner_->OddCopies());
+  if (odd.empty()) return Status::Ok();
+  replicas_identical_ = false;
+  {
+    const SharedModel shared(runner_.get());
+    EQ_RETURN_IF_ERROR(runner_->ShareBuffers());
+    EQ_RETURN_IF_ERROR(Summarise());
+  }
+  return agreement_.Known(Internal(
+      "after step " + std::to_string(state_.step) + " the copies on edge(s) " + odd +
+      " differ: what the second worker has of the first must be to the bit what that one has"));
+}
+
 Status TrainingRun::CheckReplicas() {
-  if (!runner_->has_replicas()) return Status::Ok();
+  if (!runner_->has_replicas()) return CheckCopies();
   const SharedModel shared(runner_.get());
   EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> hashes, comm_.AllGather(replica_->Hash()));
   const std::string odd = OddReplicas(hashes);
@@ -152,6 +167,7 @@ RunFacts TrainingRun::Facts() const {
           .replicas_identical = replicas_identical_,
           .weights_hash = replica_->Hash(),
           .init = state_.init,
+          .edges = state_.edges,
           .rounds = state_.rounds,
           .uploads = state_.uploads,
           .policy = runner_->Policy(),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "elastiquant/data/own_share.h"
+#include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/loop/initial_weights.h"
 #include "elastiquant/train/loop/share_table.h"
 #include "elastiquant/train/loop/training_run.h"
@@ -133,6 +134,7 @@ Status TrainingRun::OpenLogs() {
 Status TrainingRun::SetUpHere() {
   EQ_RETURN_IF_ERROR(OpenData());
   EQ_RETURN_IF_ERROR(MakeReplica());
+  EQ_ASSIGN_OR_RETURN(state_.edges, DescribeEdges(options_, workers_));
   steps_per_epoch_ = loader_->steps_per_epoch();
   total_steps_ = options_.steps > 0 ? options_.steps : options_.epochs * steps_per_epoch_;
   schedule_ = MakeSchedule(options_, total_steps_);

@@ -5,6 +5,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/train/own_state.h"
 
@@ -47,7 +48,9 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
   SetModel(runner->shapes_, &runner->gossip_);
   runner->gap_ = runner->graph_->Factors().gap;
   runner->counted_ = place.comm->traffic();
-  if (place.is_newcomer) EQ_RETURN_IF_ERROR(runner->JoinGroup({}, /*afresh=*/true));
+  // Of a newcomer the run itself compares it, as it ends alone if its graph is another one.
+  EQ_RETURN_IF_ERROR(place.is_newcomer ? runner->JoinGroup({}, /*afresh=*/true)
+                                       : CheckSameGraph(place.comm, *runner->graph_));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
@@ -74,7 +77,7 @@ nlohmann::json GossipRunner::Network() const {
   return {{"graph", graph_->spec()},
           {"spectral_gap", gap_},
           {"gossip_step", exchange_ ? exchange_->step() : gossip_.step},
-          {"neighbours", graph_->senders(worker_)},
+          {"neighbours", graph_->senders(0)},  // whoever writes the summary
           {"consensus_distance", distance_}};
 }
 
@@ -172,6 +175,14 @@ Status GossipRunner::JoinGroup(const std::vector<double>& /*weights*/, bool afre
   return exchange_->Join(nodes, newcomers);
 }
 
+GraphParts GossipRunner::PartsOf(const std::vector<int>& group) const {
+  return elastiquant::PartsOf(*graph_, group);
+}
+
+Status GossipRunner::CheckThoseLeft(const std::vector<int>& group) const {
+  return elastiquant::CheckThoseLeft(gossip_.kind, *graph_, group);
+}
+
 std::vector<std::span<float>> GossipRunner::SharedState() {
   handed_ = Weights();
   return {handed_};
@@ -214,6 +225,13 @@ Status GossipRunner::FindShared() {
   distance_ = shared.mean.distance;
   shared_ = std::move(shared);
   return {};
+}
+
+Result<std::string> GossipRunner::OddCopies() {
+  EQ_RETURN_IF_ERROR(Settle());
+  // The weights may differ between workers: what can drift is what they know of each other.
+  if (pass_->IsDue(FaultKind::kDrift)) EQ_RETURN_IF_ERROR(exchange_->Drift());
+  return exchange_->OddReplicas();
 }
 
 void GossipRunner::ShowShared() {

@@ -40,6 +40,7 @@ class GossipRunner final : public Runner, public RoundRunner {
   // The mean of all models. What is sent for it is not counted as traffic of the training.
   Status ShareBuffers() override;
   bool has_replicas() const override { return false; }
+  Result<std::string> OddCopies() override;
   bool has_own_models() const override { return true; }
   void StartFromReplica() override;
 
@@ -59,6 +60,8 @@ class GossipRunner final : public Runner, public RoundRunner {
   RoundRunner* rounds() override { return this; }
   void LeaveGroup() override;
   Status JoinGroup(const std::vector<double>& weights, bool afresh) override;
+  std::vector<std::vector<int>> PartsOf(const std::vector<int>& group) const override;
+  Status CheckThoseLeft(const std::vector<int>& group) const override;
   int64_t RoundAfter(int64_t step) const override { return step / RoundOf(options_) + 1; }
   uint64_t reached() const override { return 0; }  // nothing beyond the run's own milestones
   void Regroup(uint64_t /*furthest*/) override {}
