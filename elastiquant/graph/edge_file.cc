@@ -97,8 +97,11 @@ Status CheckAllOrNone(const std::vector<Edge>& edges, const std::string& name,
                       bool (*has)(const Edge&), const std::string& rule) {
   for (const Edge& edge : edges) {
     if (has(edge) == has(edges.front())) continue;
-    return InvalidArgument(name + ", lines " + std::to_string(edges.front().line) + " and " +
-                           std::to_string(edge.line) + ": " + rule);
+    const std::string first = std::to_string(edges.front().line);
+    return InvalidArgument(std::string(name)
+                               .append(", lines " + first)
+                               .append(" and " + std::to_string(edge.line))
+                               .append(": " + rule));
   }
   return {};
 }
