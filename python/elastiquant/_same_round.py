@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -15,11 +17,13 @@ class SameRound:
     """Compares by the store of a meeting where workers start from: before the first round, and
     before the first one after each load.
 
-    A worker tells the others by tell() before it sends anything, and reads then what they have
-    told. Of two workers that differ at least one sees it, whoever is first, before either has
-    the other's message; so no round of theirs ends, and none waits for a message that never
-    comes, as would happen if they sent different fragments. check(), when a round has ended and
-    so all must have told, finds those that were left behind, and those that have loaded nothing
+    A worker tells the others by tell() before it sends anything, waits a little until all have
+    told, and reads what they have. Of two workers that differ at least one sees it, whoever is
+    first, before either has the other's message; so no round of theirs ends, and none waits for
+    a message that never comes, as would happen if they sent different fragments. Both see it if
+    they come within _PATIENCE; otherwise the second one does, and the first is told by its loss
+    (under on_loss="go-on" it goes on without that one). check(), when a round has ended and so
+    all must have told, finds those that were left behind, and those that have loaded nothing
     while this worker has.
     """
 
@@ -53,7 +57,7 @@ class SameRound:
             return
         self._is_told = True
         self._count += 1
-        told = self._ask(json.dumps([self._rank, *self._start]) + "\n")
+        told = self._ask(json.dumps([self._rank, *self._start]) + "\n", _PATIENCE)
         if told is not None:
             _check_equal(told)
 
@@ -77,36 +81,54 @@ class SameRound:
     def close(self) -> None:
         self._store = None
 
-    def _ask(self, line: str = "") -> dict[int, tuple[int, int]] | None:
+    def _ask(self, line: str = "", patience: float = 0) -> dict[int, tuple[int, int]] | None:
         """Adds a line to what workers have told of this start, and returns all of it, by
-        worker. None if there is no answer: worker 0, which has the store, is alone, gone or
-        frozen, and the round itself tells of a lost worker, with the reason."""
+        worker, once all have told something or after so many seconds. None if there is no
+        answer: worker 0, which has the store, is alone, gone or frozen, and the round itself
+        tells of a lost worker, with the reason."""
         store, key = self._store, f"elastiquant/start/{self._count}"
-        answers: list[bytes] = []
+        answers: list[dict[int, tuple[int, int]]] = []
 
         def ask() -> None:
-            try:
+            until = time.monotonic() + min(patience, self._timeout)
+            with contextlib.suppress(RuntimeError):
                 if line:
                     store.append(key, line)
-                answers.append(store.get(key))
-            except RuntimeError:
-                pass
+                while True:
+                    answers.append(_parse(store.get(key)))
+                    if len(answers[-1]) == self._world_size or time.monotonic() >= until:
+                        break
+                    time.sleep(_PAUSE)
+                if patience:
+                    self._await_readers(store, key, until)
 
         if store is not None:
             # PyTorch waits for ever for the answer of a host that is frozen.
             asking = threading.Thread(target=ask, daemon=True)
             asking.start()
-            asking.join(self._timeout)
-        if not answers:
-            return None
-        said = map(json.loads, answers[0].decode().splitlines())
-        return {worker: (step, rounds) for worker, step, rounds in said}
+            asking.join(self._timeout + min(patience, self._timeout))
+        return answers[-1] if answers else None
+
+    def _await_readers(self, store: dist.Store, key: str, until: float) -> None:
+        """Says that this worker has read. Worker 0 waits for all to say so: if it raises, its
+        store goes, and the others could not read any more."""
+        read = store.add(f"{key}/read", 1)
+        while self._rank == 0 and read < self._world_size and time.monotonic() < until:
+            time.sleep(_PAUSE)
+            read = store.add(f"{key}/read", 0)
 
 
+# Seconds that a worker waits for the others to tell where they start, and between two looks.
+_PATIENCE, _PAUSE = 5.0, 0.02
 _ADVICE = (
     "load on each worker the state that it has saved itself, all after the same step, or load "
     "none on any"
 )
+
+
+def _parse(lines: bytes) -> dict[int, tuple[int, int]]:
+    said = map(json.loads, lines.decode().splitlines())
+    return {worker: (step, rounds) for worker, step, rounds in said}
 
 
 def _check_equal(told: dict[int, tuple[int, int]]) -> None:
