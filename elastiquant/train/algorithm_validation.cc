@@ -161,8 +161,9 @@ Status ValidateUnused(const TrainOptions& o, const Algorithm& algorithm) {
   if (o.exact != TrainOptions{}.exact && sends_all_alike) {
     return InvalidArgument(given + " sends all layers under one codec: it has no --exact");
   }
+  if (o.adapt_every == 0) return Status::Ok();
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(o.codec));
-  if (o.adapt_every == 0 || IsAdaptive(*codec)) return Status::Ok();
+  if (IsAdaptive(*codec)) return Status::Ok();
   return InvalidArgument("--adapt-every is for codecs that fit their levels as training goes " +
                          std::string("on, alq and amq, and not for '") + codec->spec() + "'");
 }
