@@ -23,10 +23,10 @@ struct TestbedOptions {
 };
 
 Status RunTestbed(const TestbedOptions& options) {
-  std::vector<std::string> words = {
-      "run",      options.experiment, "--out",       options.out,
-      "--data",   options.data,       "--precision", options.precision,  //
-      "--device", options.device,     "--jobs",      std::to_string(options.jobs)};
+  std::vector<std::string> words = {"run", options.experiment};
+  words.insert(words.end(), {"--out", options.out, "--data", options.data});
+  words.insert(words.end(), {"--precision", options.precision, "--device", options.device});
+  words.insert(words.end(), {"--jobs", std::to_string(options.jobs)});
   const std::filesystem::path program = ThisProgram();
   if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
   if (options.quick) words.push_back("--quick");

@@ -52,9 +52,9 @@ Result<std::unique_ptr<VirtualWorkers>> VirtualWorkers::Create(
     made->elements_ += parameters[p].shape.elements;
   }
   made->engines_.resize(static_cast<size_t>(workers));
-  // Nobody can get lost here. The wait for all to leave is as long as a heartbeat, a part of
-  // the time-out, which must not be so short that a busy machine keeps a thread silent for as
-  // long.
+  // The usual time-out is kept: a shorter one would end the workers sooner, which takes a
+  // heartbeat, but a busy machine might keep a thread silent for as long, and it would count as
+  // lost.
   CommunicatorOptions meeting;
   meeting.world_size = workers;
   meeting.network = made->network_.At();

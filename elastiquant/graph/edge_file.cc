@@ -66,14 +66,6 @@ Mixing EqualParts(const std::vector<bool>& gives, size_t workers) {
   return mixing;
 }
 
-std::vector<bool> Transposed(const std::vector<bool>& links, size_t workers) {
-  std::vector<bool> other(links.size());
-  for (size_t i = 0; i < workers; ++i) {
-    for (size_t j = 0; j < workers; ++j) other[j * workers + i] = links[i * workers + j];
-  }
-  return other;
-}
-
 Result<Mixing> Weighted(const std::vector<Edge>& edges, size_t workers) {
   Mixing mixing = IdentityMixing(workers);
   for (const Edge& e : edges) {
@@ -111,7 +103,7 @@ Status CheckAllOrNone(const std::vector<Edge>& edges, const std::string& name,
 Status CheckWays(const std::vector<bool>& gives, size_t workers, const std::string& name) {
   for (const bool there : {true, false}) {
     const std::vector<bool> reached =
-        ReachedFromFirst(workers, there ? Transposed(gives, workers) : gives);
+        ReachedFrom(0, workers, there ? Transposed(gives, workers) : gives);
     const auto missing = std::ranges::find(reached, false);
     if (missing == reached.end()) continue;
     const std::string row = std::to_string(missing - reached.begin());

@@ -1,45 +1,40 @@
 #include "elastiquant/graph/parts.h"
 
 #include <algorithm>
-#include <functional>
+
+#include "elastiquant/graph/random_graphs.h"
 
 namespace elastiquant {
 namespace {
 
-using NextOf = std::function<const std::vector<int>&(int)>;
-
-// By node: whether it can be reached from `from` through nodes that are there.
-std::vector<bool> ReachedFrom(int from, const std::vector<bool>& is_there, const NextOf& next) {
-  std::vector<bool> reached(is_there.size(), false);
-  reached[static_cast<size_t>(from)] = true;
-  std::vector<int> open = {from};
-  while (!open.empty()) {
-    const int node = open.back();
-    open.pop_back();
-    for (const int other : next(node)) {
-      const auto o = static_cast<size_t>(other);
-      if (!is_there[o] || reached[o]) continue;
-      reached[o] = true;
-      open.push_back(other);
+// As ReachedFrom has them, between those workers that are left.
+std::vector<bool> LinksAmong(const Graph& graph, const std::vector<int>& left) {
+  const size_t nodes = graph.nodes();
+  std::vector<bool> is_there(nodes, false), linked(nodes * nodes, false);
+  for (const int node : left) is_there[static_cast<size_t>(node)] = true;
+  for (const int from : left) {
+    for (const int to : graph.receivers(from)) {
+      const auto row = static_cast<size_t>(from), column = static_cast<size_t>(to);
+      if (is_there[column]) linked[row * nodes + column] = true;
     }
   }
-  return reached;
+  return linked;
 }
 
 }  // namespace
 
 GraphParts PartsOf(const Graph& graph, std::vector<int> left) {
   std::ranges::sort(left);
-  std::vector<bool> is_there(graph.nodes(), false);
-  for (const int node : left) is_there[static_cast<size_t>(node)] = true;
-  const NextOf receivers = [&](int i) -> const std::vector<int>& { return graph.receivers(i); };
-  const NextOf senders = [&](int i) -> const std::vector<int>& { return graph.senders(i); };
+  const size_t nodes = graph.nodes();
+  const std::vector<bool> linked = LinksAmong(graph, left),
+                          back_links = Transposed(linked, nodes);
   GraphParts parts;
-  std::vector<bool> is_placed(graph.nodes(), false);
+  std::vector<bool> is_placed(nodes, false);
   for (const int first : left) {
     if (is_placed[static_cast<size_t>(first)]) continue;
-    const std::vector<bool> there = ReachedFrom(first, is_there, receivers);
-    const std::vector<bool> back = ReachedFrom(first, is_there, senders);
+    const auto from = static_cast<size_t>(first);
+    const std::vector<bool> there = ReachedFrom(from, nodes, linked);
+    const std::vector<bool> back = ReachedFrom(from, nodes, back_links);
     parts.emplace_back();
     for (const int node : left) {
       const auto n = static_cast<size_t>(node);

@@ -55,10 +55,10 @@ std::vector<bool> Complement(size_t workers, std::vector<bool> linked) {
 
 }  // namespace
 
-std::vector<bool> ReachedFromFirst(size_t workers, const std::vector<bool>& linked) {
+std::vector<bool> ReachedFrom(size_t first, size_t workers, const std::vector<bool>& linked) {
   std::vector<bool> seen(workers, false);
-  std::vector<size_t> next = {0};
-  seen[0] = true;
+  std::vector<size_t> next = {first};
+  seen[first] = true;
   while (!next.empty()) {
     const size_t i = next.back();
     next.pop_back();
@@ -71,8 +71,16 @@ std::vector<bool> ReachedFromFirst(size_t workers, const std::vector<bool>& link
   return seen;
 }
 
+std::vector<bool> Transposed(const std::vector<bool>& links, size_t workers) {
+  std::vector<bool> other(links.size());
+  for (size_t i = 0; i < workers; ++i) {
+    for (size_t j = 0; j < workers; ++j) other[j * workers + i] = links[i * workers + j];
+  }
+  return other;
+}
+
 bool IsConnected(size_t workers, const std::vector<bool>& linked) {
-  const std::vector<bool> reached = ReachedFromFirst(workers, linked);
+  const std::vector<bool> reached = ReachedFrom(0, workers, linked);
   return std::ranges::find(reached, false) == reached.end();
 }
 

@@ -10,9 +10,11 @@
 
 namespace elastiquant {
 
-// Returns, by worker, which ones can be reached from worker 0 along links of which that in row
-// i and column j leads from i to j.
-std::vector<bool> ReachedFromFirst(size_t workers, const std::vector<bool>& linked);
+// Returns, by worker, which ones can be reached from the worker `first` along links of which
+// that in row i and column j leads from i to j.
+std::vector<bool> ReachedFrom(size_t first, size_t workers, const std::vector<bool>& linked);
+// Returns the links the other way.
+std::vector<bool> Transposed(const std::vector<bool>& links, size_t workers);
 // Whether each worker can be reached from each other one. `linked` is as in MetropolisMixing.
 bool IsConnected(size_t workers, const std::vector<bool>& linked);
 

@@ -22,6 +22,11 @@
 namespace elastiquant {
 namespace {
 
+// Whether somebody asks for a way by which the mean of gradients comes about.
+bool ChoosesExchange(const TrainOptions& o) {
+  return !o.codec_down.empty() || o.exchange != "auto";
+}
+
 // What algorithms need that use a codec as it is in the first step.
 Status ValidatePlainCodec(const TrainOptions& o) {
   const std::string given = "--algorithm " + o.algorithm;
@@ -90,7 +95,7 @@ Status ValidateDelayed(const TrainOptions& o) {
 }
 
 Status ValidateLazy(const TrainOptions& o) {
-  if (!o.codec_down.empty() || o.exchange != "auto") {
+  if (ChoosesExchange(o)) {
     return InvalidArgument("--algorithm " + o.algorithm + " sends every message to all " +
                            "workers: it has neither --exchange nor --codec-down");
   }
@@ -105,7 +110,7 @@ Status ValidateLazy(const TrainOptions& o) {
 Status ValidateGossip(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--every", RoundOf(o), 1));
-  if (!o.codec_down.empty() || o.exchange != "auto" || o.fragments != 1) {
+  if (ChoosesExchange(o) || o.fragments != 1) {
     return InvalidArgument(given + " sends weights to neighbours: it has neither --exchange " +
                            "nor --codec-down nor --fragments");
   }
@@ -124,7 +129,7 @@ Status ValidateGossip(const TrainOptions& o, const Algorithm& algorithm) {
 // What is needed where samples travel.
 Status ValidateData(const TrainOptions& o, const Algorithm& algorithm) {
   const std::string given = "--algorithm " + o.algorithm;
-  if (!o.codec_down.empty() || o.exchange != "auto") {
+  if (ChoosesExchange(o)) {
     return InvalidArgument(given + " sends samples, and refinements to all workers: it has " +
                            "neither --exchange nor --codec-down");
   }

@@ -58,10 +58,8 @@ Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int
       "sgp cannot go on with those of graph " + graph.spec() + " that are left: worker " +
       giver + " gives to worker " + std::to_string(edge->second) +
       ", from which no way leads back to it, so that it would give all its weight away and "
-      "its " +
-      "model would become NaN. Begin again where the run was last saved, with all workers, "
-      "or " +
-      "take a graph on which the others still reach each other, such as exponential");
+      "its model would become NaN. Begin again where the run was last saved, with all workers, "
+      "or take a graph on which the others still reach each other, such as exponential");
 }
 
 Result<EdgeOptions> EdgeOf(const GossipOptions& options) {

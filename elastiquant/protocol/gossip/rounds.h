@@ -68,9 +68,7 @@ class GossipRounds final : public GossipNode {
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   // Whether replicas are made when an edge is first used: at start_, which one that was taken
   // back does not have in common with the others, so that a state has to have it.
-  bool makes_replicas_late() const {
-    return !options_.graph->is_static() && !edge_.is_lossless();
-  }
+  bool makes_replicas_late() const { return !has_one_outlet(); }
   std::span<const float> StartOf(size_t stream) const;
   std::vector<Outlet>& OutletsTo(int peer);
   std::vector<Inlet>& InletsOf(int peer);
