@@ -507,8 +507,10 @@ class FakeTraining:
             "world_size": 2,
             "layers": [1],
         }
-        (out / "summary.json").write_text(json.dumps(summary))
         (out / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "variance": 3}\n')
+        # Last, and in one move, as trainers do: with --jobs others look for it meanwhile.
+        (out / "summary.json.new").write_text(json.dumps(summary))
+        os.replace(out / "summary.json.new", out / "summary.json")
         return mock.Mock(returncode=0)
 
     def analysis(self, words):
