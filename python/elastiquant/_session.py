@@ -24,15 +24,14 @@ _MOST_LOST_IN_A_ROW = 10
 _FOLLOWER = "_elastiquant_rounds"
 
 
-class Session:
-    """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
+class Measured:
+    """What an engine of _core counts, as scripts ask for it."""
 
-    _farewell = "it closed its session"  # what close() tells the other workers
+    _engine: Any
 
     def _open(self, engine: Any) -> None:
         self._engine = engine
         self._began = time.monotonic()
-        _sessions.add(self)
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker. A step is a mean that it had a part in: of
@@ -59,15 +58,25 @@ class Session:
         seconds = time.monotonic() - self._began
         Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
 
+    def __repr__(self) -> str:
+        return f"<elastiquant.{type(self).__name__}: {self.summary()}>"
+
+
+class Session(Measured):
+    """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
+
+    _farewell = "it closed its session"  # what close() tells the other workers
+
+    def _open(self, engine: Any) -> None:
+        super()._open(engine)
+        _sessions.add(self)
+
     def close(self) -> None:
         """Ends communication. Happens at exit by itself."""
         self._close(self._farewell, error="")
 
     def _close(self, farewell: str, error: str) -> None:
         self._engine.close(farewell, error)
-
-    def __repr__(self) -> str:
-        return f"<elastiquant.{type(self).__name__}: {self.summary()}>"
 
 
 class Rounds(Session):

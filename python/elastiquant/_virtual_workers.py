@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import torch
 
 from elastiquant import _core, _model, _options, _state
-from elastiquant._stats import LayerStats, Stats, layer_stats
+from elastiquant._session import Measured
 
 
-class VirtualWorkers:
+class VirtualWorkers(Measured):
     """What compress() would make of the gradients of so many workers, in one process.
 
         workers = elastiquant.VirtualWorkers(model, 6, "qsgd:bits=4")
@@ -36,8 +35,9 @@ class VirtualWorkers:
     codec, exact, policy, bucket_kib, measure_every, seed, threads, exchange, down: as
         compress() has them. Gradients are compressed as they are, not in an optimiser's metric.
 
-    Buffers are not averaged, nor are they those of worker 0, as in DDP: a batch norm's running
-    statistics see the batches of all workers in turn, unless you keep it from that.
+    stats(), layers() and record() tell of worker 0. There is one model, where DDP gives all
+    workers the buffers of worker 0: a batch norm's running statistics see the batches of all
+    workers in turn, unless you keep it from that.
 
     Errors: ValueError for a bad argument or spec, and for codecs that have the learning rate in
     their memory ('efsign|ef'), which need an optimiser: train with compress().
@@ -73,7 +73,7 @@ class VirtualWorkers:
                     f"{spec!r} has the learning rate in its memory, which virtual workers do "
                     "not know: train with compress(model, codec, optimizer=...)"
                 )
-        self._engine = _core._VirtualWorkers(
+        engine = _core._VirtualWorkers(
             workers=workers,
             parameters=[
                 (name, p.shape, spec)
@@ -86,6 +86,7 @@ class VirtualWorkers:
             exchange=exchange,
             down={} if down is None else {_core.Codec(codec).spec: _core.Codec(down).spec},
         )
+        self._open(engine)
         self._codecs = dict(zip(names, specs, strict=True))
         self._rows: torch.Tensor | None = None  # of the turns of this step
         self._turns, self._workers = 0, workers
@@ -182,22 +183,6 @@ class VirtualWorkers:
         """The epoch, from 0, for codecs that send more in the first ones (dgc)."""
         self._engine.set_epoch(epoch)
 
-    def stats(self) -> Stats:
-        """What worker 0 has counted since the last reset, as Compression.stats() has it."""
-        return Stats(**self._engine.stats())
-
-    def reset_stats(self) -> None:
-        """Begins the sums of stats() and layers() anew."""
-        self._engine.reset_stats()
-
-    def layers(self) -> list[LayerStats]:
-        """The measured variance of each compressed layer of worker 0, and of all ('' last)."""
-        return [layer_stats(json.loads(line)) for line in self._engine.layers()]
-
-    def summary(self) -> str:
-        """stats() in a line."""
-        return self.stats().summary()
-
     def state_dict(self) -> dict[str, Any]:
         """What all workers remember, for load_state_dict() of as many workers. Its parts are
         those that Compression.state_dict() has of each worker."""
@@ -210,6 +195,3 @@ class VirtualWorkers:
         """Takes back what state_dict() gave, under the same codecs and number of workers.
         Raises CorruptFrameError, which names what differs."""
         self._engine.load_state([_state.unpack(state, w) for w in range(self._workers)])
-
-    def __repr__(self) -> str:
-        return f"<elastiquant.VirtualWorkers: {self._workers} workers, {self.summary()}>"
