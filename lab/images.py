@@ -1,18 +1,18 @@
 """CIFAR-10 from its own binary files, or random images in their place."""
 
 import pathlib
+import sys
 
 import torch
 
-MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(1, 3, 1, 1)
-DEVIATION = torch.tensor([0.2470, 0.2435, 0.2616]).view(1, 3, 1, 1)
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from elastiquant_testbed.images import read
 
 
 def _read(files: list[pathlib.Path]) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = [torch.frombuffer(bytearray(f.read_bytes()), dtype=torch.uint8) for f in files]
-    records = torch.cat(rows).view(-1, 3073)
-    images = records[:, 1:].view(-1, 3, 32, 32).float() / 255
-    return (images - MEAN) / DEVIATION, records[:, 0].long()
+    images, labels = read(files)
+    return images.permute(0, 3, 1, 2).contiguous(), labels
 
 
 class Images:

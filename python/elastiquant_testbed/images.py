@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
+from elastiquant_testbed.cifar import RECORD
+
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2470, 0.2435, 0.2616)
 SIDE, SHIFT = 32, 4
-RECORD = 1 + 3 * SIDE * SIDE  # a label and its pixels
 
 
-def _read(files: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
+def read(files: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalised images (N, 32, 32, 3) and labels, on the host."""
     data = bytearray().join(file.read_bytes() for file in files)
     if not data or len(data) % RECORD:
@@ -32,11 +33,11 @@ class Images:
         test = [f for f in (folder / "test_batch.bin", folder / "test.bin") if f.exists()]
         if not test:
             raise ValueError(f"{folder} has neither test_batch.bin nor test.bin")
-        images, labels = _read(train)
+        images, labels = read(train)
         beyond = (0, 0, SHIFT, SHIFT, SHIFT, SHIFT)
         self._padded = torch.nn.functional.pad(images, beyond).to(device)
         self._labels = labels.to(device)
-        self._test = tuple(t.to(device) for t in _read(test[:1]))
+        self._test = tuple(t.to(device) for t in read(test[:1]))
         self._random = torch.Generator(device).manual_seed(seed)
         self._pixels = torch.arange(SIDE, device=device)
 

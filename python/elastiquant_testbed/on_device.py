@@ -162,7 +162,7 @@ class Training:
                 f"{len(self.images)} images are less than one batch of all workers"
             )
         self.total_steps = o.steps or o.epochs * self.steps_per_epoch
-        self.step, self.skipped_in_a_row = 0, 0
+        self.step, self.skipped, self.skipped_in_a_row = 0, 0, 0
 
     def run(self) -> dict:
         """The summary, as `train` has it."""
@@ -223,14 +223,15 @@ class Training:
     def _move(self) -> None:
         """The weights, by the mean of what the workers send."""
         self.rows.copy_(self.turns.gradients)  # waits for the device
-        skipped = self.workers.stats().skipped
         self.workers.all_reduce(self.rows)
-        is_skipped = self.workers.stats().skipped > skipped
+        stats = self.workers.stats()
+        is_skipped = stats.skipped > self.skipped
+        self.skipped = stats.skipped
         self.skipped_in_a_row = self.skipped_in_a_row + 1 if is_skipped else 0
         if self.skipped_in_a_row == MOST_SKIPPED:
             raise RuntimeError(
                 f"gave up at step {self.step + 1}: {MOST_SKIPPED} steps in a row were skipped, "
-                f"the last one because of {self.workers.stats().skip_reason}"
+                f"the last one because of {stats.skip_reason}"
             )
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate()

@@ -65,7 +65,7 @@ RESNET_110 = [
     Cell("resnet110", "dither 1", 6, None),
 ]
 NAMES = {"resnet20": "ResNet-20", "resnet18-32px": "ResNet-18", "resnet110": "ResNet-110"}
-# As many as half an hour of an H100 has, and as few as a day of two cores.
+# By device: what an H100 trains in half an hour, and two cores in a day.
 EPOCHS = {
     "cuda": {"resnet20": 30, "resnet18-32px": 4, "resnet110": 10},
     "cpu": {"resnet20": 30, "resnet18-32px": 2, "resnet110": 2},
@@ -118,12 +118,11 @@ class Table4(Experiment):
 
         Orders are about cells, so one seed of each says more than two of some, and the networks
         that train for the fewest epochs show theirs soonest."""
-        known = self.known()
         better = DEVICES[: DEVICES.index(device)]
         cells = [
             cell
             for cell in sorted(self.cells, key=lambda c: self.epochs(c.network, device))
-            if not any(run.folder in known for d in better for run in self.of(cell, d))
+            if not any(run.folder in self.known for d in better for run in self.of(cell, d))
         ]
         runs = [run for cell in cells for run in self.of(cell, device)]
         return sorted(runs, key=lambda run: run.seed)

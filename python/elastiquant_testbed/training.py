@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -77,17 +78,19 @@ class Sitting:
     takes."""
 
     def __init__(self, minutes: float | None):
-        self.limit, self.begun = minutes, time.monotonic()
+        self.limit, self.begun, self.said = minutes, time.monotonic(), False
 
     def minutes(self) -> float:
         """Since it began."""
         return (time.monotonic() - self.begun) / 60
 
     def is_over(self, left: int, what: str) -> bool:
-        """Whether nothing more is to be begun; then it says how much is left undone."""
+        """Whether nothing more is to be begun; it says once how much is left undone then."""
         if self.limit is None or self.minutes() < self.limit:
             return False
-        say(f"{self.limit:g} minutes are over: {left} {what} are left")
+        if not self.said:
+            say(f"{self.limit:g} minutes are over: {left} {what} are left")
+        self.said = True
         return True
 
 
@@ -139,12 +142,13 @@ class Experiment:
             cifar.require(self.choice.data)
         folder = self.out / ("quick" if self.quick else "full") / self.name
         runs = Runs(folder, wanted, self.choice, shown)
-        for name, told in self.known().items():
+        for name, told in self.known.items():
             runs.outcomes[name] = Outcome(**told)
         runs.make()
         runs.write(outcomes.path_of(self.name, self.out))
         return runs
 
+    @functools.cached_property
     def known(self) -> dict[str, dict]:
         """By the run's folder: outcomes of runs that were made before."""
         if self.choice.known is None:
@@ -187,7 +191,7 @@ class Runs:
         self.folder, self.wanted, self.choice, self.shown = folder, wanted, choice, shown
         self.outcomes: dict[str, Outcome] = {}  # by the run's folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.sitting, self.made, self.said_over = Sitting(choice.minutes), 0, False
+        self.sitting, self.made = Sitting(choice.minutes), 0
 
     def there(self) -> list[Run]:
         return [run for run in (*self.wanted, *self.shown) if self.has(run)]
@@ -223,10 +227,8 @@ class Runs:
                 raise
 
     def _make(self, run: Run) -> None:
-        if self.sitting.limit is None or self.sitting.minutes() < self.sitting.limit:
+        if not self.sitting.is_over(self._left(), "runs"):
             self._train(run)
-        elif not self.said_over:
-            self.said_over = self.sitting.is_over(self._left(), "runs")
 
     def outcome(self, run: Run) -> Outcome:
         """Of a run that is there."""
