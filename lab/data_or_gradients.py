@@ -44,7 +44,7 @@ def samples(spec: str) -> Scheme:
 def refined(spec: str, codec: str) -> Scheme:
     """All compute, and send what their own gradient lacks in few bits."""
     words = ["--algorithm", "quantised-data:refine=1", "--samples", spec, "--codec", codec]
-    return Scheme([*words, "--exact", "none"], sends_data=True, more=1)
+    return Scheme(words, sends_data=True, more=1)
 
 
 def skipping(spec: str, options: str) -> Scheme:

@@ -30,7 +30,7 @@ OF_SUMMARY = ("test_accuracy", "test_loss", "nmse", "steps", "skipped_steps", "b
 OF_SUMMARY += ("steps_per_epoch", "world_size", "seconds", "weights_hash")
 OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
-ON_DEVICE = Path(__file__).resolve().parent / "on_device.py"
+ON_DEVICE = Path(__file__).resolve().parent / "on_device"
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 

@@ -19,9 +19,12 @@ from safetensors.torch import load_file
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from elastiquant_testbed import on_device
-from elastiquant_testbed.images import DEVIATION, MEAN, RECORD, SHIFT, Images
-from elastiquant_testbed.networks import NETWORKS
+from elastiquant_testbed.on_device.__main__ import main
+from elastiquant_testbed.on_device.allreduce import AllReduce
+from elastiquant_testbed.on_device.images import DEVIATION, MEAN, RECORD, SHIFT, Images
+from elastiquant_testbed.on_device.networks import NETWORKS
+from elastiquant_testbed.on_device.options import parse
+from elastiquant_testbed.on_device.rounds import LocalRounds
 
 TRAIN, TEST = 320, 100  # images
 
@@ -64,7 +67,7 @@ class OnDeviceTest(unittest.TestCase):
         out = self.folder / "run"
         words = self.options(device="cpu", out=out, **named)
         with contextlib.redirect_stdout(io.StringIO()):
-            self.assertEqual(on_device.main([*words, "--quiet"]), 0)
+            self.assertEqual(main([*words, "--quiet"]), 0)
         return json.loads((out / "summary.json").read_text())
 
     def test_networks_have_the_layers_of_train(self):
@@ -91,7 +94,7 @@ class OnDeviceTest(unittest.TestCase):
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        training = on_device.Training(on_device.parse(self.options(**named, device="cpu")))
+        training = AllReduce(parse(self.options(**named, device="cpu")))
         stored = load_file(out / "checkpoint-2.safetensors")
         kept = {name: stored[name] for name in training.network.state_dict()}
         training.network.load_state_dict(kept)
@@ -122,8 +125,8 @@ class OnDeviceTest(unittest.TestCase):
         self.assertNotEqual(first["test_loss"], other["test_loss"])
 
     def test_only_worker_0_moves_the_running_statistics(self):
-        named = on_device.parse(self.options(device="cpu", out=self.folder, codec="fp32"))
-        training = on_device.Training(named)
+        named = parse(self.options(device="cpu", out=self.folder, codec="fp32"))
+        training = AllReduce(named)
         norm = training.network.bn1
         images, labels = training.images.batch(torch.arange(32))
         images = images.clone()
@@ -156,22 +159,79 @@ class OnDeviceTest(unittest.TestCase):
 
     def test_the_rate_rises_and_then_falls_to_nothing(self):
         named = self.options(device="cpu", out=self.folder, steps=20, warmup=5)
-        training = on_device.Training(on_device.parse(named))
-        rates = []
-        for training.step in range(20):
-            rates.append(training._rate())
+        training = AllReduce(parse(named))
+        rates = [training.rate(step) for step in range(20)]
         self.assertAlmostEqual(rates[0], 0.02)
         self.assertAlmostEqual(rates[5], 0.1)
         self.assertAlmostEqual(rates[-1], 0.05 * (1 + math.cos(math.pi * 14 / 15)))
 
     def test_a_codec_with_momentum_leaves_it_to_the_optimiser_for_what_is_exact(self):
         named = self.options(device="cpu", out=self.folder, codec="dgc:ratio=0.02", momentum=0)
-        training = on_device.Training(on_device.parse(named))
+        training = AllReduce(parse(named))
         by = {group["momentum"]: group["params"] for group in training.optimizer.param_groups}
         self.assertEqual(len(by), 2)
         self.assertAlmostEqual(max(by), 0.9, 6)
         self.assertTrue(all(p.dim() == 1 for p in by[max(by)]))
         self.assertTrue(all(p.dim() > 1 for p in by[0]))
+
+    def test_a_round_of_one_step_is_an_all_reduce(self):
+        named = {"device": "cpu", "out": self.folder, "codec": "fp32", "momentum": 0}
+        named |= {"steps": 2, "warmup": 2}  # soon, roundings would grow to a difference
+        both = []
+        for algorithm, make in (("allreduce", AllReduce), ("local-sgd", LocalRounds)):
+            options = parse(self.options(**named, algorithm=algorithm, every=1))
+            both.append(make(options))
+            with contextlib.redirect_stdout(io.StringIO()):
+                both[-1].run()
+        alone = dict(both[1].evaluated().named_parameters())
+        for name, wanted in both[0].network.named_parameters():
+            torch.testing.assert_close(alone[name], wanted, rtol=1e-4, atol=1e-6)
+
+    def test_the_anchor_moves_as_sgd_with_nesterovs_momentum_moves_it(self):
+        named = {"device": "cpu", "out": self.folder, "codec": "fp32", "exact": "none"}
+        options = self.options(**named, algorithm="diloco:lr=0.9,momentum=0.5")
+        training = LocalRounds(parse(options))
+        wanted = torch.nn.Parameter(training.anchor.clone())
+        outer = torch.optim.SGD([wanted], lr=0.9, momentum=0.5, nesterov=True)
+        for _ in range(3):
+            moved = torch.randn_like(training.weights)
+            training.weights -= moved
+            training._end_round()
+            wanted.grad = moved.mean(0)
+            outer.step()
+            torch.testing.assert_close(training.anchor, wanted.detach())
+            self.assertTrue((training.weights == training.anchor).all())
+
+    def test_rounds_learn_and_count_as_those_of_train_do(self):
+        named = {"lr": 0.05, "codec": "dither:bits=2", "epochs": 3, "every": 4}
+        named |= {"algorithm": "diloco:lr=0.9,momentum=0.5"}
+        ours = self.train(**named)
+        out = self.folder / "rounds"
+        command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *self.options(**named, out=out)]
+        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        theirs = json.loads((out / "summary.json").read_text())
+        for key in ("algorithm", "steps", "rounds"):
+            self.assertEqual(ours[key], theirs[key], key)
+        # `train` also averages its running statistics after each epoch, with its loss.
+        self.assertLess(abs(ours["bytes_up"] / theirs["bytes_up"] - 1), 0.1)
+        losses = [epoch["train_loss"] for epoch in ours["epochs"]]
+        self.assertLess(losses[-1], 0.9 * losses[0])
+
+    def test_gossip_learns_and_counts_as_that_of_train_does(self):
+        named = {"lr": 0.05, "codec": "dither:bits=2", "epochs": 3, "workers": 3}
+        named |= {"batch": 8, "algorithm": "choco", "graph": "ring", "gossip-step": 0.7}
+        ours = self.train(**named)
+        out = self.folder / "gossip"
+        command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *self.options(**named, out=out)]
+        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        theirs = json.loads((out / "summary.json").read_text())
+        for key in ("algorithm", "steps", "world_size"):
+            self.assertEqual(ours[key], theirs[key], key)
+        self.assertLess(abs(ours["bytes_up"] / theirs["bytes_up"] - 1), 0.1)
+        self.assertEqual(ours["gossip_step"], 0.7)
+        self.assertGreater(ours["consensus_distance"], 0)
+        losses = [epoch["train_loss"] for epoch in ours["epochs"]]
+        self.assertLess(losses[-1], 0.9 * losses[0])
 
     def test_what_is_wrong_is_told(self):
         out = io.StringIO()
@@ -180,10 +240,13 @@ class OnDeviceTest(unittest.TestCase):
             ({"codec": "qsdg"}, "qsdg"),
             ({"data": "/nowhere"}, "/nowhere"),
             ({"lr": 1e30, "codec": "dither:bits=2"}, "gave up"),
+            ({"algorithm": "local-sgd", "every": 0}, "--every 0"),
+            ({"algorithm": "choco", "graph": "rnig"}, "rnig"),
+            ({"algorithm": "dpsgd", "lr": 1e38, "codec": "fp32"}, "gave up"),
         ):
             words = self.options(device="cpu", out=self.folder / "bad", epochs=2, **named)
             with contextlib.redirect_stderr(out), self.subTest(said):
-                self.assertEqual(on_device.main([*words, "--quiet"]), 1)
+                self.assertEqual(main([*words, "--quiet"]), 1)
             self.assertIn(said, out.getvalue())
 
 

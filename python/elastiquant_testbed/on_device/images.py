@@ -28,7 +28,9 @@ def read(files: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
 class Images:
     """The images of a folder, with its own random numbers for what is drawn."""
 
-    def __init__(self, folder: Path, device: torch.device, seed: int):
+    def __init__(self, folder: Path, device: torch.device, seed: int, rank: int | None = None):
+        """rank: of the one worker whose batches are drawn here. All have the same order then,
+        and augment their images each in its own way. None: the batches of all are drawn."""
         train = sorted(folder.glob("data_batch_*.bin")) or [folder / "train.bin"]
         test = [f for f in (folder / "test_batch.bin", folder / "test.bin") if f.exists()]
         if not test:
@@ -39,6 +41,9 @@ class Images:
         self._labels = labels.to(device)
         self._test = tuple(t.to(device) for t in read(test[:1]))
         self._random = torch.Generator(device).manual_seed(seed)
+        self._draws = self._random
+        if rank is not None:
+            self._draws = torch.Generator(device).manual_seed(1000 * seed + rank + 1)
         self._pixels = torch.arange(SIDE, device=device)
 
     def __len__(self) -> int:
@@ -52,13 +57,13 @@ class Images:
         """These training images, augmented, of shape (n, 3, 32, 32), and their labels."""
         rows, columns = (
             torch.randint(
-                2 * SHIFT + 1, (len(chosen), 1), generator=self._random, device=chosen.device
+                2 * SHIFT + 1, (len(chosen), 1), generator=self._draws, device=chosen.device
             )
             + self._pixels
             for _ in range(2)
         )
         mirrored = torch.randint(
-            2, (len(chosen), 1), generator=self._random, device=chosen.device
+            2, (len(chosen), 1), generator=self._draws, device=chosen.device
         )
         columns = torch.where(mirrored == 1, columns.flip(1), columns)
         images = self._padded[chosen[:, None, None], rows[:, :, None], columns[:, None, :]]
