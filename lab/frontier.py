@@ -20,6 +20,10 @@ OUT/rows.json and OUT/frontier.png of all schemes that were asked for and have r
 Seconds at --links are computed: of a step's computing (the least that any run took, or
 --computing), and the bytes that were sent at the rate of the link. With --measure they are
 measured, over emulated links, in about --measure seconds for each scheme and link.
+
+With --device cuda a GPU trains instead, with all workers in one process and the package's
+VirtualWorkers (python/elastiquant_testbed/on_device). It has DDP, local and DiLoCo, for images,
+and tells no seconds: give --links without any. --jobs 6 trains as many at a time.
 """
 
 import argparse
@@ -30,6 +34,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import atlas_plan
 import frontier_plot
@@ -38,10 +43,11 @@ import frontier_schemes
 import namespaces
 import settings
 from frontier_rows import Row
-from frontier_schemes import BITS, FP32, METHODS, Bits, Scheme
+from frontier_schemes import BITS, FP32, METHODS, ON_GPU, Bits, Scheme
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
+ON_DEVICE = ROOT / "python/elastiquant_testbed/on_device"
 LINKS = ["1mbit,50ms", "10mbit,50ms", "50mbit,50ms", "200mbit,50ms"]
 ADAMW = ["--optimizer", "adamw", "--beta2", "0.95", "--clip-norm", "1"]
 ADAMW += ["--weight-decay", "0.1", "--no-decay-1d"]
@@ -50,6 +56,8 @@ GPT = (ADAMW, [4e-3, 8e-3, 16e-3], 4, "generated-text")
 IMAGES = ([], [0.05, 0.1, 0.2], 16, "generated")
 # At a rate that moves next to nothing, steps are timed.
 STILL = 1e-6
+SUMMARY, FAILED = "summary.json", "failed.txt"
+ENDED = (SUMMARY, FAILED)  # a run's folder has one of these
 
 
 class Lab:
@@ -63,7 +71,10 @@ class Lab:
 
     def command(self, scheme: Scheme, rate: float, steps: int, out: pathlib.Path) -> list[str]:
         args = self.args
-        words = [args.program, "train", "--quiet", "--overwrite", "--out", out]
+        on_cpu = args.device == "cpu"
+        trainer = [args.program, "train"]
+        words = trainer if on_cpu else [sys.executable, ON_DEVICE, "--device", args.device]
+        words += ["--quiet", "--overwrite", "--out", out]
         words += ["--model", args.model, "--data", args.data, "--precision", args.precision]
         words += ["--workers", args.workers, "--batch", args.batch, "--eval-every", 0]
         words += ["--steps", steps, "--warmup", steps // 10, "--lr", rate]
@@ -72,7 +83,7 @@ class Lab:
 
     def run(self, command: list[str], out: pathlib.Path) -> dict | None:
         """A run's summary, {"failed": why}, or None if it is not there under --table-only."""
-        summary, failed = out / "summary.json", out / "failed.txt"
+        summary, failed = out / SUMMARY, out / FAILED
         if failed.exists():
             return {"failed": failed.read_text()}
         if not summary.exists():
@@ -90,14 +101,27 @@ class Lab:
 
     def train(self, scheme: Scheme, rate: float, seed: int) -> dict | None:
         out = self.runs / f"{folder(scheme)}_lr{rate:g}_seed{seed}"
-        words = self.command(scheme, rate, self.args.steps, out)
-        words += ["--seed", str(seed), "--generated-test", str(self.args.tested)]
-        before = self.done
+        words = [*self.command(scheme, rate, self.args.steps, out), "--seed", str(seed)]
+        if self.args.device == "cpu":
+            words += ["--generated-test", str(self.args.tested)]
+        is_there = any((out / ended).exists() for ended in ENDED)
         summary = self.run(words, out)
-        if self.done > before:
+        if summary is not None and not is_there:
             said = "FAILED" if "failed" in summary else f"{frontier_rows.loss_of(summary):.4f}"
             print(f"{scheme.name}, lr {rate:g}, seed {seed}: {said}{self.left()}", flush=True)
         return summary
+
+    def train_at_once(self) -> None:
+        """Makes all runs, so many at a time; what comes after finds them there."""
+        with ThreadPoolExecutor(self.args.jobs) as pool:
+            firsts = [(s, rate, 1) for s in self.schemes for rate in self.args.rates]
+            made = zip(firsts, pool.map(lambda run: self.train(*run), firsts), strict=True)
+            by: dict[Scheme, dict[float, dict]] = {}
+            for (scheme, rate, _), summary in made:
+                by.setdefault(scheme, {})[rate] = summary
+            seeds = range(2, self.args.seeds + 1)
+            others = [(s, frontier_rows.best_rate(by[s]), n) for n in seeds for s in by]
+            list(pool.map(lambda run: self.train(*run), others))
 
     def left(self) -> str:
         """What is left to do, going by how long runs have taken so far."""
@@ -105,7 +129,7 @@ class Lab:
         there = sum(
             1
             for scheme in self.schemes
-            for ended in ("summary.json", "failed.txt")
+            for ended in ENDED
             for _ in self.runs.glob(f"{folder(scheme)}_*/{ended}")
         )
         seconds = (time.monotonic() - self.began) / self.done * max(0, runs - there)
@@ -177,8 +201,9 @@ def check_settings(args: argparse.Namespace) -> None:
     """Raises LabError if OUT has runs that are not like those asked for."""
     common = {key: getattr(args, key) for key in ("model", "data", "workers", "batch")}
     common |= {key: getattr(args, key) for key in ("steps", "precision", "options")}
+    common |= {"device": args.device}
     common |= {"codecs": {bits: codec.codec for bits, codec in (BITS | args.codecs).items()}}
-    settings.keep(args.out, common, adopt=args.table_only)
+    settings.keep(args.out, common, adopt=args.table_only, before={"device": "cpu"})
 
 
 def folder(scheme: Scheme) -> str:
@@ -227,7 +252,7 @@ def describe(args: argparse.Namespace) -> str:
 
 
 def write(args: argparse.Namespace, lab: Lab, rows: list[Row]) -> None:
-    computing = lab.computing(rows)
+    computing = lab.computing(rows) if args.links else 0.0
     seconds = lab.seconds(rows, computing)
     text = frontier_rows.table(
         rows, args.rates, args.links, seconds, accuracy=args.optimizer is not ADAMW
@@ -283,6 +308,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--computing", type=float, help="seconds of a step's computing")
     parser.add_argument("--measure", type=float, help="seconds for measuring each link")
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
+    parser.add_argument(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="cuda: on a GPU, see below"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     parser.add_argument("options", nargs="*", help="more for `elastiquant train`, after --")
     args = parser.parse_args()
@@ -294,9 +323,22 @@ def parse_arguments() -> argparse.Namespace:
             namespaces.parse_link(link)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
+    if args.device != "cpu":
+        check_device(parser, args)
     if args.schemes and args.schemes[0] != FP32:
         parser.error("the first of --schemes is what the others are compared with: fp32")
     return args
+
+
+def check_device(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with a message unless a GPU can train what is asked for."""
+    if args.links:
+        parser.error("seconds at links are computed of what `train` takes: give --links alone")
+    if args.model.startswith("gpt"):
+        parser.error("on a GPU only models for images are trained here")
+    methods = [scheme.method for scheme in args.schemes] if args.schemes else args.methods
+    if others := [m for m in dict.fromkeys(methods) if m not in ON_GPU]:
+        parser.error(f"on a GPU there is no {', '.join(others)}, only {', '.join(ON_GPU)}")
 
 
 def main() -> None:
@@ -308,6 +350,8 @@ def main() -> None:
     lab = Lab(args, schemes)
     try:
         check_settings(args)
+        if args.jobs > 1 and not args.table_only:
+            lab.train_at_once()
         rows = [row for row in map(lab.row, schemes) if row]
         if not rows or rows[0].scheme != FP32 or rows[0].loss == math.inf:
             sys.exit("frontier: there is no run of fp32, with which the others are compared")

@@ -44,6 +44,8 @@ METHODS = {
     SPARSE_LOCO: "sparseloco",
 }
 
+ON_GPU = (DDP, "local", "DiLoCo", "DiLoCo .5")  # what --device cuda has
+
 
 class Scheme(NamedTuple):
     """What is sent, and how often."""

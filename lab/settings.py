@@ -8,15 +8,16 @@ import pathlib
 import namespaces
 
 
-def keep(out: pathlib.Path, settings: dict, adopt: bool) -> dict:
+def keep(out: pathlib.Path, settings: dict, adopt: bool, before: dict | None = None) -> dict:
     """Writes settings to OUT/settings.json, or compares them with those that are there.
 
-    Returns those that hold: with `adopt` what is there, whatever `settings` says. Raises
-    LabError if what is there differs.
+    Returns those that hold: with `adopt` what is there, whatever `settings` says. `before` has
+    what holds where it says nothing, as settings had fewer keys once. Raises LabError if what
+    is there differs.
     """
     path = out / "settings.json"
     if path.exists():
-        there = json.loads(path.read_text())
+        there = (before or {}) | json.loads(path.read_text())
         if adopt:
             return there
         for key, value in settings.items():

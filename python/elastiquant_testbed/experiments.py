@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from elastiquant_testbed import curves, dagc, levels_show, table3_show, table4
+from elastiquant_testbed import choco_show, curves, dagc, levels_show, table3_show, table4
+from elastiquant_testbed.choco import Choco
 from elastiquant_testbed.curves import Curves
 from elastiquant_testbed.dagc import Dagc
 from elastiquant_testbed.levels import Levels
@@ -16,6 +17,7 @@ EXPERIMENTS = {
     "curves": (Curves, curves),
     "dagc": (Dagc, dagc),
     "levels": (Levels, levels_show),
+    "choco": (Choco, choco_show),
 }
 
 

@@ -28,9 +28,11 @@ GENERATED, CIFAR = "generated", "CIFAR-10"
 # metrics.jsonl: enough for all experiments, and little enough to be kept in the tree.
 OF_SUMMARY = ("test_accuracy", "test_loss", "nmse", "steps", "skipped_steps", "bytes_up")
 OF_SUMMARY += ("steps_per_epoch", "world_size", "seconds", "weights_hash")
+OF_SUMMARY += ("gossip_step", "consensus_distance", "diverged")
 OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
 ON_DEVICE = Path(__file__).resolve().parent / "on_device"
+GAVE_UP = "gave up"  # what both trainers say of steps that are not finite
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 
@@ -43,6 +45,9 @@ class Run(NamedTuple):
     # Codecs whose error is measured on the gradients that the run dumps. In its outcome are
     # the means over these, as "errors" of the summary, by codec.
     measured: tuple[str, ...] = ()
+    # Whether it is a result, and not the end of the experiment, that training gives up because
+    # numbers are no longer finite. "diverged" in its summary is what the trainer said then.
+    may_diverge: bool = False
 
     @property
     def folder(self) -> str:
@@ -249,9 +254,11 @@ class Runs:
         begun = time.monotonic()
         try:
             _call(run, [*words, "--overwrite", "--quiet"])
-        except TestbedError:
+        except TestbedError as error:
             shutil.rmtree(out, ignore_errors=True)
-            raise
+            if not (run.may_diverge and GAVE_UP in str(error)):
+                raise
+            _write_diverged(out, str(error))
         if run.measured:
             (out / ERRORS).write_text(json.dumps(_errors(run, out)))
         self.outcomes.pop(run.folder, None)  # one that lacked errors
@@ -265,6 +272,13 @@ class Runs:
         if self.choice.device == "cpu":
             return [emulation.program(), "train"]
         return [sys.executable, ON_DEVICE]
+
+
+def _write_diverged(out: Path, said: str) -> None:
+    """The outcome of a run that has no other."""
+    out.mkdir(parents=True)
+    (out / "metrics.jsonl").write_text("")
+    (out / "summary.json").write_text(json.dumps({"diverged": said}))
 
 
 def _end_children() -> None:

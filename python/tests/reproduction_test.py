@@ -10,6 +10,7 @@ from pathlib import Path
 
 from elastiquant_testbed import (
     checks,
+    choco,
     curves,
     dagc,
     levels,
@@ -24,6 +25,8 @@ from elastiquant_testbed import (
     training,
 )
 from elastiquant_testbed.testbed import TestbedError
+
+SOME = training.Outcome({"test_accuracy": 50.0, "bytes_up": 1}, [])
 
 
 def claims_of_all() -> dict[str, set[str]]:
@@ -41,6 +44,7 @@ def claims_of_all() -> dict[str, set[str]]:
         "curves": curves.claims(dict.fromkeys(curves.SCHEMES, line)),
         "dagc": dagc.claims(rounds),
         "levels": levels_claims.claims(rows_of_levels()),
+        "choco": choco.claims([choco.row_of(scheme, [SOME]) for scheme in choco.SCHEMES]),
     }
     return {name: {claim.claim for claim in claims} for name, claims in found.items()}
 
