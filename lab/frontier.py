@@ -22,8 +22,9 @@ Seconds at --links are computed: of a step's computing (the least that any run t
 measured, over emulated links, in about --measure seconds for each scheme and link.
 
 With --device cuda a GPU trains instead, with all workers in one process and the package's
-VirtualWorkers (python/elastiquant_testbed/on_device). It has DDP, local and DiLoCo, for images,
-and tells no seconds: give --links without any. --jobs 6 trains as many at a time.
+VirtualWorkers (python/elastiquant_testbed/on_device). It has DDP, local and DiLoCo, for images.
+Give the seconds of a step's computing on your boards as --computing, or --links without any.
+--jobs 6 trains as many at a time.
 """
 
 import argparse
@@ -244,10 +245,12 @@ def notes(args: argparse.Namespace, rows: list[Row], computing: float) -> str:
 def describe(args: argparse.Namespace) -> str:
     optimizer = "AdamW" if args.optimizer is ADAMW else "SGD"
     seeds = f"up to {args.seeds} seeds" if args.seeds > 1 else "1 seed"
+    rates = f"a learning rate of {args.rates[0]:g}"
+    if len(args.rates) > 1:
+        rates = f"each scheme at the best of {len(args.rates)} learning rates"
     return (
         f"{args.model} under {optimizer}, {args.workers} workers with batches of {args.batch}, "
-        f"{args.steps} steps, each scheme at the best of {len(args.rates)} learning rates, "
-        f"{seeds}"
+        f"{args.steps} steps, {rates}, {seeds}"
     )
 
 
@@ -309,7 +312,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--measure", type=float, help="seconds for measuring each link")
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
     parser.add_argument(
-        "--device", default="cpu", choices=["cpu", "cuda"], help="cuda: on a GPU, see below"
+        "--device", default="cpu", choices=["cpu", "cuda"], help="cuda: on a GPU, see above"
     )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
@@ -332,8 +335,13 @@ def parse_arguments() -> argparse.Namespace:
 
 def check_device(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Ends with a message unless a GPU can train what is asked for."""
-    if args.links:
-        parser.error("seconds at links are computed of what `train` takes: give --links alone")
+    if args.links and not args.computing:
+        parser.error(
+            "a GPU's time for a step says nothing of a board's: give --computing SECONDS for "
+            "those at links, or --links without any"
+        )
+    if args.measure:
+        parser.error("links are measured with `train` alone: leave out --measure")
     if args.model.startswith("gpt"):
         parser.error("on a GPU only models for images are trained here")
     methods = [scheme.method for scheme in args.schemes] if args.schemes else args.methods

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"
 # How near fp32's loss, in per cent, at how many times fewer bytes.
 TARGETS = ((3.0, 1000), (1.0, 150))
 # Losses that are farther above full precision's than this, in per cent, are outside the plot.
-SHOWN = 10.0
+SHOWN = 25.0
 # With no more schemes than this each one is named where there is room; with more, those on the
 # frontier, those that send at every step, and the lowest loss of each method.
 NAMED = 20
@@ -99,7 +99,7 @@ def draw(rows: list[Row], how: str, path: pathlib.Path) -> None:
     best = frontier(shown)
     outside = len(rows) - len(shown)
     if outside:
-        how += f"; outside the plot, more than {SHOWN:g} % above fp32: {outside} schemes"
+        how += f"; outside the plot, more than {SHOWN:g} % above fp32: {outside} of {len(rows)}"
     with look.style():
         fig, (axes,) = look.figure(title(rows), f"{how}. Green: the targets.", height=6.2)
         marks = draw_points(axes, shown, look)

@@ -69,7 +69,7 @@ RESNET_110 = [
 NAMES = {"resnet20": "ResNet-20", "resnet18-32px": "ResNet-18", "resnet110": "ResNet-110"}
 # By device: what an H100 trains in half an hour, and two cores in a day.
 EPOCHS = {
-    "cuda": {"resnet20": 30, "resnet18-32px": 3, "resnet110": 10},
+    "cuda": {"resnet20": 30, "resnet18-32px": 2, "resnet110": 10},
     "cpu": {"resnet20": 30, "resnet18-32px": 2, "resnet110": 2},
 }
 DEVICES = tuple(EPOCHS)  # those that are preferred first

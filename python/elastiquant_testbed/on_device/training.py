@@ -86,7 +86,7 @@ class Training:
             "steps": self.step,
             "steps_per_epoch": self.steps_per_epoch,
             **stats,
-            "bits_per_coordinate": 8 * stats["bytes_up"] / (self._parameters() * self.step),
+            "bits_per_coordinate": self._bits(stats["bytes_up"]),
             "world_size": self.o.workers,
             "seconds": time.monotonic() - begun,
             "device_machine": self._machine(),
@@ -141,8 +141,11 @@ class Training:
             self.step += 1
         return float(sums) / steps
 
-    def _parameters(self) -> int:
-        return sum(p.numel() for p in self.network.parameters())
+    def _bits(self, sent: int) -> float:
+        """Bits for each 32 of an all-reduce of fp32 at every step."""
+        parameters = sum(p.numel() for p in self.network.parameters())
+        whole = 2 * (self.o.workers - 1) / self.o.workers * 4 * parameters * self.step
+        return 32 * sent / whole if whole else 0.0
 
     def _machine(self) -> str:
         if self.device.type != "cuda":
