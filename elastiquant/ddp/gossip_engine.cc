@@ -17,7 +17,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
   SetModel(shapes, &options);
   std::unique_ptr<GossipEngine> engine(
-      new GossipEngine(std::move(shapes), options.codec, std::move(end)));
+      new GossipEngine(std::move(shapes), options, std::move(end)));
   EQ_RETURN_IF_ERROR(engine->Check(start));
   engine->rank_ = communicator.rank;
   engine->world_size_ = communicator.world_size;
@@ -26,11 +26,11 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->Read(start, &engine->start_);
   EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
-  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *options.graph));
+  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *engine->graph_));
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();
-  engine->neighbours_ = options.graph->senders(engine->rank_);
+  engine->neighbours_ = engine->graph_->senders(engine->rank_);
   comm.SetActivity("between two rounds");
   return engine;
 }

@@ -12,6 +12,7 @@
 
 #include "elastiquant/ddp/ddp_stats.h"
 #include "elastiquant/ddp/enduring_group.h"
+#include "elastiquant/graph/graph.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
@@ -52,6 +53,7 @@ class GossipEngine {
   Result<double> Average(std::span<const at::Tensor> tensors);
 
   double step() const { return step_; }
+  const Graph& graph() const { return *graph_; }
   // Those that are there.
   std::vector<int> neighbours() const;
   // Those of all workers that were lost, while this one goes on.
@@ -71,8 +73,11 @@ class GossipEngine {
   void Close(const std::string& farewell, const Status& error);
 
  private:
-  GossipEngine(std::vector<ParameterShape> shapes, std::string spec, End end)
-      : shapes_(std::move(shapes)), spec_(std::move(spec)), end_(std::move(end)) {}
+  GossipEngine(std::vector<ParameterShape> shapes, const GossipOptions& options, End end)
+      : shapes_(std::move(shapes)),
+        spec_(options.codec),
+        graph_(options.graph),
+        end_(std::move(end)) {}
   Status CheckOpen() const;
   Status Check(std::span<const at::Tensor> tensors) const;
   void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
@@ -84,7 +89,8 @@ class GossipEngine {
   void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;
-  const std::string spec_;
+  const std::string spec_;  // of the codec
+  const std::shared_ptr<const Graph> graph_;
   const End end_;
   int rank_ = 0, world_size_ = 1;  // at the beginning
   double step_ = 1;

@@ -86,6 +86,7 @@ void BindGossip(py::module_& module) {
             .gap;
       },
       py::arg("graph"), py::arg("nodes"), py::arg("seed"));
+  module.def("_is_edge_file", &IsEdgeFile, py::arg("graph"));
   py::class_<GossipEngine, HeldGossip> engine(module, "_GossipEngine",
                                               "What runs behind Gossip.");
   engine.def(py::init(&MakeGossipEngine), py::kw_only(), py::arg("meeting"),
@@ -114,6 +115,7 @@ void BindGossip(py::module_& module) {
     return ValueOrThrow(e.Average(tensors));
   });
   engine.def("step", &GossipEngine::step);
+  engine.def("graph_digest", [](const GossipEngine& e) { return e.graph().Digest(); });
   engine.def("neighbours", &GossipEngine::neighbours);
   engine.def("lost", &GossipEngine::lost);
   engine.def("rounds", &GossipEngine::rounds);

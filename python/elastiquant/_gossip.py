@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import types
 import weakref
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -141,7 +139,7 @@ class Gossip(Rounds):
             "number of workers": meeting.world_size,
             "algorithm": algorithm,
             "delay": int(delay),
-            "graph": _told(graph),
+            "graph": _told(graph, engine.graph_digest()),
             "set of neighbours": engine.neighbours(),
             "gossip step": engine.step(),
         }
@@ -335,13 +333,12 @@ class Gossip(Rounds):
         return f"<elastiquant.Gossip on {self._graph}: {self.summary()}>"
 
 
-def _told(graph: str) -> str:
-    """How a state tells its graph: a file of edges by what is in it, as it may lie elsewhere
-    when training goes on. Files are those whose names have a dot or a slash."""
-    if not {".", "/"} & set(graph.split(":")[0]):
+def _told(graph: str, digest: int) -> str:
+    """How a state tells its graph: a file of edges by its edges and weights, as it may lie
+    elsewhere, or have its lines in another order, when training goes on."""
+    if not _core._is_edge_file(graph):
         return graph
-    digest = hashlib.sha256(Path(graph).read_bytes()).hexdigest()
-    return f"a file of edges, sha256 {digest[:16]}"
+    return f"a file of edges with the digest {digest:016x}"
 
 
 def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]) -> None:
