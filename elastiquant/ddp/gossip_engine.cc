@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -60,6 +61,14 @@ std::vector<int> GossipEngine::neighbours() const {
   const std::vector<int> gone = lost();
   std::erase_if(there, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
   return there;
+}
+
+GraphParts GossipEngine::parts() const {
+  std::vector<int> left(static_cast<size_t>(world_size_));
+  std::iota(left.begin(), left.end(), 0);
+  const std::vector<int> gone = lost();
+  std::erase_if(left, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
+  return PartsOf(*graph_, std::move(left));
 }
 
 void GossipEngine::Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const {

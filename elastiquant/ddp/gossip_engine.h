@@ -13,6 +13,7 @@
 #include "elastiquant/ddp/ddp_stats.h"
 #include "elastiquant/ddp/enduring_group.h"
 #include "elastiquant/graph/graph.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
@@ -58,6 +59,8 @@ class GossipEngine {
   std::vector<int> neighbours() const;
   // Those of all workers that were lost, while this one goes on.
   std::vector<int> lost() const { return group_ ? group_->lost() : std::vector<int>(); }
+  // Into which the graph falls without the lost workers.
+  GraphParts parts() const;
   uint64_t rounds() const { return exchange_ ? exchange_->rounds() : 0; }
   DdpStats stats();
   void ResetStats();

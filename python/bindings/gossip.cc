@@ -118,6 +118,7 @@ void BindGossip(py::module_& module) {
   engine.def("graph_digest", [](const GossipEngine& e) { return e.graph().Digest(); });
   engine.def("neighbours", &GossipEngine::neighbours);
   engine.def("lost", &GossipEngine::lost);
+  engine.def("parts", &GossipEngine::parts);
   engine.def("rounds", &GossipEngine::rounds);
   engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &GossipEngine::ResetStats);

@@ -167,6 +167,13 @@ class Gossip(Rounds):
         return self._engine.neighbours()
 
     @property
+    def parts(self) -> list[list[int]]:
+        """The workers that are left, in the parts into which the graph has fallen by losses:
+        in one each reaches each other one, by way of others too. A graph that is whole is one.
+        """
+        return self._engine.parts()
+
+    @property
     def spectral_gap(self) -> float:
         """1 less what a step multiplies differences between workers by, without compression."""
         return _core._spectral_gap(self._graph, self._world_size, self._seed)
@@ -180,6 +187,18 @@ class Gossip(Rounds):
         for p, tensor in zip(self._parameters, tensors, strict=True):
             if p.data_ptr() != tensor.data_ptr():
                 p.copy_(tensor)
+
+    def _tell_losses(self) -> None:
+        known = self._known_lost
+        super()._tell_losses()
+        if self._known_lost == known or len(self.parts) == 1:
+            return
+        _log.warning(
+            "the graph has fallen into %d parts, %s: models of different parts do not come "
+            "together before finish()",
+            len(self.parts),
+            " | ".join(", ".join(map(str, part)) for part in self.parts),
+        )
 
     def _ends_round(self) -> bool:
         return (self._steps + 1) % self._every == 0

@@ -14,8 +14,10 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import diloco_faults
@@ -61,6 +63,18 @@ class Gossip(Training):
         self.steps, self.weights, self.session = job.steps, job.weights, job.gossip
 
 
+def on_a_path() -> Training:
+    """With the one that is lost in the middle, so that the others reach nobody any more."""
+    with tempfile.TemporaryDirectory() as own:
+        folder = [own]
+        dist.broadcast_object_list(folder)
+        path = Path(folder[0], "path.txt")
+        if dist.get_rank() == 0:
+            path.write_text("".join(f"{worker} {LAST}\n" for worker in range(LAST)))
+        dist.barrier()
+        return Gossip(algorithm="choco", graph=str(path), codec="fp32")
+
+
 class Rounds(Training):
     def __init__(self, **options):
         options |= {"timeout": TIMEOUT, "on_loss": "go-on", "weight": 1.0 + dist.get_rank()}
@@ -73,6 +87,7 @@ KINDS: dict[str, Callable[[], Training]] = {
     "choco": lambda: Gossip(algorithm="choco", graph="ring", codec="dither:bits=2"),
     "sgp": lambda: Gossip(algorithm="sgp", graph="exponential", codec="fp32"),
     "ad-psgd": lambda: Gossip(algorithm="ad-psgd", graph="star", codec="fp32"),
+    "on-a-path": on_a_path,
     "diloco": lambda: Rounds(every=3),
     "fragments": lambda: Rounds(every=2, fragments=2, codec="topk:ratio=0.1|ef"),
     "local-sgd": lambda: Rounds(kind=elastiquant.LocalSGD, every=5, codec="fp32"),
@@ -88,7 +103,10 @@ def train(fault: str, kind: str, moment: str) -> None:
     session = training.session
     session.finish()
     weights = hashlib.sha256(training.weights().numpy().tobytes()).hexdigest()
-    print(json.dumps({"weights": weights, "lost": session.lost, "rounds": session.rounds}))
+    end = {"weights": weights, "lost": session.lost, "rounds": session.rounds}
+    if isinstance(session, elastiquant.Gossip):
+        end["parts"] = session.parts
+    print(json.dumps(end))
     session.close()
 
 
