@@ -124,9 +124,31 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
   EQ_RETURN_IF_ERROR(PauseTogether());
-  exchange_->CopyWeights(start_);
-  Write(start_, weights);
+  CatchUp(weights);
   return {};
+}
+
+// Others have moved this worker's weights since the round began that the optimiser moves them
+// in. Where nobody has, they stay what they are to the bit.
+void GossipEngine::CatchUp(std::span<const at::Tensor> weights) {
+  Read(weights, &moved_);
+  std::vector<float> now(start_.size());
+  exchange_->CopyWeights(now);
+  for (size_t e = 0; e < now.size(); ++e) {
+    if (now[e] != start_[e]) moved_[e] = now[e] + (moved_[e] - start_[e]);
+  }
+  start_ = std::move(now);
+  Write(moved_, weights);
+}
+
+Result<std::string> GossipEngine::OddReplicas() {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> agreed,
+                      group_->Agree(Ties(), [this]() -> Result<std::vector<uint8_t>> {
+                        EQ_ASSIGN_OR_RETURN(const std::string odd, exchange_->OddReplicas());
+                        return std::vector<uint8_t>(odd.begin(), odd.end());
+                      }));
+  return std::string(agreed.begin(), agreed.end());
 }
 
 Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {

@@ -46,8 +46,11 @@ class GossipEngine {
   // that have not moved: *moved tells.
   Status Finish(std::span<const at::Tensor> weights, bool* moved);
   // Collective, between two rounds, of which workers may have made different numbers in
-  // AD-PSGD: returns when nothing is under way any more, with the weights as they are then.
+  // AD-PSGD: returns when nothing is under way any more. The weights, which the optimiser may
+  // have moved since the last round, become what AD-PSGD has made of them meanwhile.
   Status Pause(std::span<const at::Tensor> weights);
+  // Collective, after Pause: returns what GossipExchange::OddReplicas does.
+  Result<std::string> OddReplicas();
 
   // Collective: dense floats of the host become their mean over all workers. Returns the root
   // of the mean of the squared distances from it.
@@ -85,6 +88,7 @@ class GossipEngine {
   Status Check(std::span<const at::Tensor> tensors) const;
   void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
   void Write(const std::vector<float>& values, std::span<const at::Tensor> tensors) const;
+  void CatchUp(std::span<const at::Tensor> weights);
   StateIdentity Identity() const;
   EnduringGroup::Ties Ties();
   Status Persist(const std::function<Status()>& act);

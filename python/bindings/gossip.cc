@@ -110,6 +110,10 @@ void BindGossip(py::module_& module) {
     const py::gil_scoped_release released;
     ThrowIfError(e.Pause(weights));
   });
+  engine.def(
+      "odd_replicas", [](GossipEngine& e) { return ValueOrThrow(e.OddReplicas()); },
+      "Returns edges on which replicas differ, as '1 > 2, 0 > 3'.",
+      py::call_guard<py::gil_scoped_release>());
   engine.def("average", [](GossipEngine& e, const std::vector<at::Tensor>& tensors) {
     const py::gil_scoped_release released;
     return ValueOrThrow(e.Average(tensors));

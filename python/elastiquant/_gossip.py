@@ -235,11 +235,10 @@ class Gossip(Rounds):
 
     @torch.no_grad()
     def _pause(self) -> None:
-        if self._steps % self._every == 0:
-            tensors = self._host()
-            self._engine.pause(tensors)
-            self._take(tensors)
-            self._tell_losses()
+        tensors = self._host()
+        self._engine.pause(tensors)
+        self._take(tensors)
+        self._tell_losses()
 
     @torch.no_grad()
     def consensus_distance(self) -> float:
@@ -247,6 +246,21 @@ class Gossip(Rounds):
         with x_i all parameters of worker i."""
         self._pause()
         return self._engine.average([t.clone() for t in self._host()])
+
+    def check_replicas(self) -> None:
+        """Collective, between two rounds: compares what each worker has shown its neighbours
+        with the replicas that these have of it, by hashes. Raises RuntimeError on all workers
+        if they differ in any bit, and names the edges. Nothing is compared where workers keep
+        no such replicas: under "fp32" on a graph that changes, where each message replaces what
+        was known."""
+        self._pause()
+        odd = self._engine.odd_replicas()
+        self._tell_losses()
+        if odd:
+            raise RuntimeError(
+                f"after step {self._steps} the copies on edge(s) {odd} differ: what the second "
+                "worker has of the first must be to the bit what that one has"
+            )
 
     @torch.no_grad()
     def finish(self) -> None:

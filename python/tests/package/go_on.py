@@ -101,6 +101,8 @@ def train(fault: str, kind: str, moment: str) -> None:
         FAULTS[fault]()
     training.steps(MOMENTS[moment], STEPS)
     session = training.session
+    if isinstance(session, elastiquant.Gossip):
+        session.check_replicas()
     session.finish()
     weights = hashlib.sha256(training.weights().numpy().tobytes()).hexdigest()
     end = {"weights": weights, "lost": session.lost, "rounds": session.rounds}

@@ -131,6 +131,57 @@ def goes_on_exactly_from_what_was_saved() -> None:
             job.gossip.close()
 
 
+@check
+def replicas_are_the_same_on_both_ends_of_each_edge() -> None:
+    for case in CASES:
+        job = Job(**case)
+        job.gossip.check_replicas()
+        for first in range(0, 9, 3):  # also where every=4 has a round under way
+            job.steps(first, first + 3)
+            job.gossip.check_replicas()
+        job.gossip.finish()
+        job.gossip.check_replicas()
+        job.gossip.close()
+
+
+def flip_a_bit_of_a_replica(gossip: elastiquant.Gossip) -> None:
+    """Of what the first one that this worker takes from has shown it."""
+    state = gossip.state_dict()
+    replicas = f"rank{dist.get_rank()}/memory/gossip/in/"
+    values = next(state[key] for key in sorted(state) if key.startswith(replicas))
+    values.view(torch.int32)[0] ^= 1
+    gossip.load_state_dict(state)
+
+
+@check
+def replicas_that_differ_by_a_bit_are_named_on_all_workers() -> None:
+    last = dist.get_world_size() - 1
+    for case in (
+        {"algorithm": "choco", "codec": "dither:bits=2", "graph": "complete"},
+        {"algorithm": "choco", "codec": "dither:bits=2", "graph": "complete", "delay": 1},
+        {"algorithm": "gradient-tracking", "codec": "dither:bits=2", "graph": "complete"},
+        {"algorithm": "ad-psgd", "codec": "dither:bits=2", "graph": "star"},
+    ):
+        job = Job(**case)
+        job.steps(0, 3)
+        if job.rank == last:
+            flip_a_bit_of_a_replica(job.gossip)
+        else:
+            job.gossip.state_dict()
+        words = f"^after step 3 the copies on edge.s. 0 > {last} differ: what the second"
+        with raises(RuntimeError, words):
+            job.gossip.check_replicas()
+        job.gossip.close()
+
+
+@check
+def replicas_are_not_compared_where_there_are_none() -> None:
+    job = Job(algorithm="dpsgd", codec="fp32", graph="one-peer-exponential")
+    job.steps(0, 4)
+    assert job.gossip.check_replicas() is None
+    job.gossip.close()
+
+
 def saved_by(**options) -> dict[str, Any]:
     job = Job(**options)
     job.steps(0, 2)
@@ -247,6 +298,22 @@ def workers_that_wait_for_nobody_may_make_different_numbers_of_steps() -> None:
         job.gossip.finish()
         ends = everyones(job.weights())
         assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
+        job.gossip.close()
+
+
+@check
+def workers_that_wait_for_nobody_may_meet_within_a_round() -> None:
+    for first_is_ahead in (False, True):  # the one that asks, or that answers
+        job = Job(algorithm="ad-psgd", codec="fp32", graph="star", every=3)
+        job.steps(0, 5 - job.rank % 3 if first_is_ahead else 3 + job.rank % 3)
+        before = job.weights()
+        distance = job.gossip.consensus_distance()
+        mean = torch.stack(everyones(job.weights())).double().mean(0)
+        apart = torch.stack(everyones(job.weights())).double() - mean
+        assert abs(distance - float(apart.square().sum(1).mean().sqrt())) < 1e-4
+        job.gossip.finish()
+        assert torch.allclose(job.weights().double(), mean, atol=1e-6)
+        assert not torch.equal(job.weights(), before)
         job.gossip.close()
 
 
