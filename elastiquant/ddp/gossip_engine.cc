@@ -226,6 +226,7 @@ Result<Sections> GossipEngine::SaveState() {
 Status GossipEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_) return InvalidArgument("a round is under way: load before the first forward");
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause("loaded a state"); }));
   EQ_RETURN_IF_ERROR(TakeIdentity(Identity(), &sections));
   if (sections.contains(kLostSection)) {
     return CorruptData(

@@ -64,14 +64,18 @@ class GossipEngine {
   std::vector<int> lost() const { return group_ ? group_->lost() : std::vector<int>(); }
   // Into which the graph falls without the lost workers.
   GraphParts parts() const;
+  // The one that a state which was just loaded goes on with.
+  uint64_t next_round() const { return exchange_ ? exchange_->next_round() : 0; }
   uint64_t rounds() const { return exchange_ ? exchange_->rounds() : 0; }
   DdpStats stats();
   void ResetStats();
 
   // Collective in AD-PSGD, as Pause is. No round may be under way.
   Result<Sections> SaveState();
-  // Fails with CorruptData, which names what differs, and for a state that was saved when
-  // workers had been lost; nothing has changed then.
+  // Collective once rounds have been made here: what the neighbours have sent ahead is taken
+  // away first. Fails with CorruptData, which names what differs, and for a state that was
+  // saved when workers had been lost; nothing has changed then. Fails with kUnavailable if a
+  // neighbour does not load, but goes on.
   Status LoadState(Sections sections);
 
   // Ends communication. An error ends that of all workers, and so does closing within a round

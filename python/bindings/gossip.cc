@@ -123,6 +123,7 @@ void BindGossip(py::module_& module) {
   engine.def("neighbours", &GossipEngine::neighbours);
   engine.def("lost", &GossipEngine::lost);
   engine.def("parts", &GossipEngine::parts);
+  engine.def("next_round", &GossipEngine::next_round);
   engine.def("rounds", &GossipEngine::rounds);
   engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &GossipEngine::ResetStats);
@@ -135,7 +136,9 @@ void BindGossip(py::module_& module) {
     return DictOf(sections);
   });
   engine.def("load_state", [](GossipEngine& e, const py::dict& state) {
-    ThrowIfError(e.LoadState(SectionsOf(state)));
+    Sections sections = SectionsOf(state);
+    const py::gil_scoped_release released;
+    ThrowIfError(e.LoadState(std::move(sections)));
   });
   engine.def(
       "close",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +146,11 @@ def replicas_are_the_same_on_both_ends_of_each_edge() -> None:
         job.gossip.close()
 
 
-def flip_a_bit_of_a_replica(gossip: elastiquant.Gossip) -> None:
+def flip_a_bit_of_a_replica(state: dict[str, Any]) -> None:
     """Of what the first one that this worker takes from has shown it."""
-    state = gossip.state_dict()
     replicas = f"rank{dist.get_rank()}/memory/gossip/in/"
     values = next(state[key] for key in sorted(state) if key.startswith(replicas))
     values.view(torch.int32)[0] ^= 1
-    gossip.load_state_dict(state)
 
 
 @check
@@ -164,10 +164,10 @@ def replicas_that_differ_by_a_bit_are_named_on_all_workers() -> None:
     ):
         job = Job(**case)
         job.steps(0, 3)
+        state = job.gossip.state_dict()
         if job.rank == last:
-            flip_a_bit_of_a_replica(job.gossip)
-        else:
-            job.gossip.state_dict()
+            flip_a_bit_of_a_replica(state)
+        job.gossip.load_state_dict(state)
         words = f"^after step 3 the copies on edge.s. 0 > {last} differ: what the second"
         with raises(RuntimeError, words):
             job.gossip.check_replicas()
@@ -182,12 +182,134 @@ def replicas_are_not_compared_where_there_are_none() -> None:
     job.gossip.close()
 
 
-def saved_by(**options) -> dict[str, Any]:
+def saved_by(steps: int = 2, **options) -> dict[str, Any]:
     job = Job(**options)
-    job.steps(0, 2)
+    job.steps(0, steps)
     state = job.gossip.state_dict()
     job.gossip.close()
     return state
+
+
+def check_all_are_told(job: Job, train: Callable[[], Any], words: str) -> None:
+    """Every worker gets an error, be it its own or another's that it is told of."""
+    with raises(RuntimeError, words):
+        train()
+    job.gossip.close()
+    dist.barrier()
+
+
+def workers_but(one: int) -> str:
+    """All others, as messages name them."""
+    others = [str(worker) for worker in range(dist.get_world_size()) if worker != one]
+    return f"worker{'s' if len(others) > 1 else ''} {', '.join(others)}"
+
+
+@check
+def workers_that_go_on_from_different_rounds_are_told() -> None:
+    for options, early, late, words in (
+        ({}, 4, 8, r"worker 0 from round 4 \(after 4 steps\), {} from round 8"),
+        ({"algorithm": "dpsgd", "codec": "fp32"}, 4, 5, "worker 0 from round 4 .*, {} from "),
+        ({"delay": 1}, 3, 4, "worker 0 from round 3 .*, {} from round 4"),
+        ({"every": 4}, 5, 6, r"worker 0 from round 1 \(after 5 steps\), {} .* \(after 6"),
+        ({"graph": "one-peer-exponential"}, 0, 2, "worker 0 from round 0 .*, {} from round 2"),
+        ({"on_loss": "go-on"}, 4, 8, "worker 0 from round 4 .*, {} from round 8"),
+    ):
+        options = {"algorithm": "choco", "graph": "ring", "step": 0.5} | options
+        states = [saved_by(steps, **options) for steps in (early, late)]
+        job = Job(**options)
+        job.gossip.load_state_dict(states[0 if job.rank == 0 else 1])
+        words = "workers go on from different rounds, " + words.format(workers_but(0))
+        check_all_are_told(job, lambda job=job: job.steps(0, 4), words)
+
+
+@check
+def a_worker_that_alone_has_loaded_a_state_is_told() -> None:
+    last = dist.get_world_size() - 1
+    for options, loaded, not_loaded in (
+        ({"algorithm": "choco", "graph": "ring", "step": 0.5}, "round 2 .*", "round 0 .*"),
+        ({"algorithm": "ad-psgd", "graph": "star"}, "a state", "the beginning"),
+    ):
+        for which, other in ((0, last), (last, 0)):
+            state = saved_by(**options)
+            job = Job(**options)
+            if job.rank == which:
+                job.gossip.load_state_dict(state)
+            place = {which: loaded, other: not_loaded}
+            words = f"worker.* 0.* from {place[0]}, worker.* {last} from {place[last]}"
+            meet = job.gossip.consensus_distance  # before any step
+            check_all_are_told(job, meet if which else lambda job=job: job.steps(0, 4), words)
+
+
+@check
+def a_worker_that_alone_loads_between_two_steps_is_told() -> None:
+    last = dist.get_world_size() - 1
+    job = Job(algorithm="choco", graph="ring", codec="fp32")
+    job.steps(0, 3)
+    state = copy.deepcopy(job.gossip.state_dict())
+    job.steps(3, 5)
+    if job.rank == last:
+
+        def train() -> None:
+            job.gossip.load_state_dict(state)
+    else:
+
+        def train() -> None:
+            job.steps(5, 8)
+
+    words = f"worker {last} has loaded a state after fewer rounds than this one|goes on, where"
+    check_all_are_told(job, train, words + "|closed its gossip")
+
+
+@check
+def a_worker_that_alone_loads_of_the_same_round_is_told_when_all_meet() -> None:
+    last = dist.get_world_size() - 1
+    job = Job(algorithm="choco", graph="ring", codec="fp32")
+    job.steps(0, 3)
+    state = job.gossip.state_dict()
+    if job.rank == last:
+        job.gossip.load_state_dict(state)
+    job.steps(3, 5)
+    words = f"{workers_but(last)} loaded no state when the others did, .* from round 3 .after 3"
+
+    def train() -> None:
+        job.gossip.consensus_distance()  # where it finds out
+        job.steps(5, 9)
+
+    check_all_are_told(job, train, words)
+
+
+@check
+def workers_that_wait_for_nobody_go_on_from_different_steps() -> None:
+    like = {"algorithm": "ad-psgd", "codec": "fp32", "graph": "star"}
+    first = Job(**like)
+    first.steps(0, 3 + 2 * first.rank)
+    state = first.gossip.state_dict()
+    first.gossip.close()
+    job = Job(**like)
+    job.gossip.load_state_dict(state)
+    job.steps(0, 6 - job.rank)
+    job.gossip.finish()
+    ends = everyones(job.weights())
+    assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
+    job.gossip.close()
+
+
+@check
+def workers_go_back_together() -> None:
+    for case in CASES:
+        job = Job(**case)
+        job.steps(0, 4)
+        parts = (job.model, job.optimizer, job.gossip)
+        saved = [copy.deepcopy(part.state_dict()) for part in parts]
+        ends = []
+        for _ in range(2):
+            for part, state in zip(parts, saved, strict=True):
+                part.load_state_dict(copy.deepcopy(state))
+            job.steps(4, 9)  # which sends ahead what nobody takes any more
+            ends.append(job.weights())
+        assert case["algorithm"] == "ad-psgd" or torch.equal(*ends), case
+        job.gossip.finish()
+        job.gossip.close()
 
 
 def write_edges(path: str, weight: float, backwards: bool = False) -> str:
