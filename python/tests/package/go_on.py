@@ -22,7 +22,7 @@ from typing import Any
 
 import diloco_faults
 import diloco_training
-import gossip_checks
+import gossip_training
 import torch
 import torch.distributed as dist
 from forked_jobs import WORKERS, Job, run
@@ -59,7 +59,7 @@ class Training:
 
 class Gossip(Training):
     def __init__(self, **options):
-        job = gossip_checks.Job(timeout=TIMEOUT, on_loss="go-on", **options)
+        job = gossip_training.Job(timeout=TIMEOUT, on_loss="go-on", **options)
         self.steps, self.weights, self.session = job.steps, job.weights, job.gossip
 
 
