@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -17,7 +18,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   if (shapes.empty()) return InvalidArgument("the model has no parameters to train");
   SetModel(shapes, &options);
   std::unique_ptr<GossipEngine> engine(
-      new GossipEngine(std::move(shapes), options.codec, std::move(end)));
+      new GossipEngine(std::move(shapes), options, std::move(end)));
   EQ_RETURN_IF_ERROR(engine->Check(start));
   engine->rank_ = communicator.rank;
   engine->world_size_ = communicator.world_size;
@@ -26,11 +27,11 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->Read(start, &engine->start_);
   EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
-  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *options.graph));
+  EQ_RETURN_IF_ERROR(CheckSameGraph(&comm, *engine->graph_));
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();
-  engine->neighbours_ = options.graph->senders(engine->rank_);
+  engine->neighbours_ = engine->graph_->senders(engine->rank_);
   comm.SetActivity("between two rounds");
   return engine;
 }
@@ -60,6 +61,14 @@ std::vector<int> GossipEngine::neighbours() const {
   const std::vector<int> gone = lost();
   std::erase_if(there, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
   return there;
+}
+
+GraphParts GossipEngine::parts() const {
+  std::vector<int> left(static_cast<size_t>(world_size_));
+  std::iota(left.begin(), left.end(), 0);
+  const std::vector<int> gone = lost();
+  std::erase_if(left, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
+  return PartsOf(*graph_, std::move(left));
 }
 
 void GossipEngine::Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const {
@@ -115,9 +124,31 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   if (has_begun_)
     return InvalidArgument("a round is under way: take the optimiser's step first");
   EQ_RETURN_IF_ERROR(PauseTogether());
-  exchange_->CopyWeights(start_);
-  Write(start_, weights);
+  CatchUp(weights);
   return {};
+}
+
+// Others have moved this worker's weights since the round began that the optimiser moves them
+// in. Where nobody has, they stay what they are to the bit.
+void GossipEngine::CatchUp(std::span<const at::Tensor> weights) {
+  Read(weights, &moved_);
+  std::vector<float> now(start_.size());
+  exchange_->CopyWeights(now);
+  for (size_t e = 0; e < now.size(); ++e) {
+    if (now[e] != start_[e]) moved_[e] = now[e] + (moved_[e] - start_[e]);
+  }
+  start_ = std::move(now);
+  Write(moved_, weights);
+}
+
+Result<std::string> GossipEngine::OddReplicas() {
+  EQ_RETURN_IF_ERROR(CheckOpen());
+  EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> agreed,
+                      group_->Agree(Ties(), [this]() -> Result<std::vector<uint8_t>> {
+                        EQ_ASSIGN_OR_RETURN(const std::string odd, exchange_->OddReplicas());
+                        return std::vector<uint8_t>(odd.begin(), odd.end());
+                      }));
+  return std::string(agreed.begin(), agreed.end());
 }
 
 Result<double> GossipEngine::Average(std::span<const at::Tensor> tensors) {
@@ -195,6 +226,7 @@ Result<Sections> GossipEngine::SaveState() {
 Status GossipEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_) return InvalidArgument("a round is under way: load before the first forward");
+  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause("loaded a state"); }));
   EQ_RETURN_IF_ERROR(TakeIdentity(Identity(), &sections));
   if (sections.contains(kLostSection)) {
     return CorruptData(

@@ -12,6 +12,8 @@
 
 #include "elastiquant/ddp/ddp_stats.h"
 #include "elastiquant/ddp/enduring_group.h"
+#include "elastiquant/graph/graph.h"
+#include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_exchange.h"
 #include "elastiquant/layers/state_identity.h"
 #include "elastiquant/net/communicator.h"
@@ -44,26 +46,36 @@ class GossipEngine {
   // that have not moved: *moved tells.
   Status Finish(std::span<const at::Tensor> weights, bool* moved);
   // Collective, between two rounds, of which workers may have made different numbers in
-  // AD-PSGD: returns when nothing is under way any more, with the weights as they are then.
+  // AD-PSGD: returns when nothing is under way any more. The weights, which the optimiser may
+  // have moved since the last round, become what AD-PSGD has made of them meanwhile.
   Status Pause(std::span<const at::Tensor> weights);
+  // Collective, after Pause: returns what GossipExchange::OddReplicas does.
+  Result<std::string> OddReplicas();
 
   // Collective: dense floats of the host become their mean over all workers. Returns the root
   // of the mean of the squared distances from it.
   Result<double> Average(std::span<const at::Tensor> tensors);
 
   double step() const { return step_; }
+  const Graph& graph() const { return *graph_; }
   // Those that are there.
   std::vector<int> neighbours() const;
   // Those of all workers that were lost, while this one goes on.
   std::vector<int> lost() const { return group_ ? group_->lost() : std::vector<int>(); }
+  // Into which the graph falls without the lost workers.
+  GraphParts parts() const;
+  // The one that a state which was just loaded goes on with.
+  uint64_t next_round() const { return exchange_ ? exchange_->next_round() : 0; }
   uint64_t rounds() const { return exchange_ ? exchange_->rounds() : 0; }
   DdpStats stats();
   void ResetStats();
 
   // Collective in AD-PSGD, as Pause is. No round may be under way.
   Result<Sections> SaveState();
-  // Fails with CorruptData, which names what differs, and for a state that was saved when
-  // workers had been lost; nothing has changed then.
+  // Collective once rounds have been made here: what the neighbours have sent ahead is taken
+  // away first. Fails with CorruptData, which names what differs, and for a state that was
+  // saved when workers had been lost; nothing has changed then. Fails with kUnavailable if a
+  // neighbour does not load, but goes on.
   Status LoadState(Sections sections);
 
   // Ends communication. An error ends that of all workers, and so does closing within a round
@@ -71,12 +83,16 @@ class GossipEngine {
   void Close(const std::string& farewell, const Status& error);
 
  private:
-  GossipEngine(std::vector<ParameterShape> shapes, std::string spec, End end)
-      : shapes_(std::move(shapes)), spec_(std::move(spec)), end_(std::move(end)) {}
+  GossipEngine(std::vector<ParameterShape> shapes, const GossipOptions& options, End end)
+      : shapes_(std::move(shapes)),
+        spec_(options.codec),
+        graph_(options.graph),
+        end_(std::move(end)) {}
   Status CheckOpen() const;
   Status Check(std::span<const at::Tensor> tensors) const;
   void Read(std::span<const at::Tensor> tensors, std::vector<float>* values) const;
   void Write(const std::vector<float>& values, std::span<const at::Tensor> tensors) const;
+  void CatchUp(std::span<const at::Tensor> weights);
   StateIdentity Identity() const;
   EnduringGroup::Ties Ties();
   Status Persist(const std::function<Status()>& act);
@@ -84,7 +100,8 @@ class GossipEngine {
   void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;
-  const std::string spec_;
+  const std::string spec_;  // of the codec
+  const std::shared_ptr<const Graph> graph_;
   const End end_;
   int rank_ = 0, world_size_ = 1;  // at the beginning
   double step_ = 1;

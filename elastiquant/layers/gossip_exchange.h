@@ -94,6 +94,9 @@ class GossipExchange {
   ReducerStats TakeStats();
   uint64_t rounds() const { return rounds_; }  // that have ended here since Make
   double step() const { return step_; }        // gamma
+  // Between two rounds, and after Pause in AD-PSGD: the one that comes next, from 0, counted in
+  // earlier runs too.
+  uint64_t next_round() const { return node_->round(); }
 
   Result<GossipState> Save() { return node_->Save(); }
   Status Load(const GossipState& state);

@@ -86,6 +86,7 @@ void BindGossip(py::module_& module) {
             .gap;
       },
       py::arg("graph"), py::arg("nodes"), py::arg("seed"));
+  module.def("_is_edge_file", &IsEdgeFile, py::arg("graph"));
   py::class_<GossipEngine, HeldGossip> engine(module, "_GossipEngine",
                                               "What runs behind Gossip.");
   engine.def(py::init(&MakeGossipEngine), py::kw_only(), py::arg("meeting"),
@@ -109,13 +110,20 @@ void BindGossip(py::module_& module) {
     const py::gil_scoped_release released;
     ThrowIfError(e.Pause(weights));
   });
+  engine.def(
+      "odd_replicas", [](GossipEngine& e) { return ValueOrThrow(e.OddReplicas()); },
+      "Returns edges on which replicas differ, as '1 > 2, 0 > 3'.",
+      py::call_guard<py::gil_scoped_release>());
   engine.def("average", [](GossipEngine& e, const std::vector<at::Tensor>& tensors) {
     const py::gil_scoped_release released;
     return ValueOrThrow(e.Average(tensors));
   });
   engine.def("step", &GossipEngine::step);
+  engine.def("graph_digest", [](const GossipEngine& e) { return e.graph().Digest(); });
   engine.def("neighbours", &GossipEngine::neighbours);
   engine.def("lost", &GossipEngine::lost);
+  engine.def("parts", &GossipEngine::parts);
+  engine.def("next_round", &GossipEngine::next_round);
   engine.def("rounds", &GossipEngine::rounds);
   engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &GossipEngine::ResetStats);
@@ -128,7 +136,9 @@ void BindGossip(py::module_& module) {
     return DictOf(sections);
   });
   engine.def("load_state", [](GossipEngine& e, const py::dict& state) {
-    ThrowIfError(e.LoadState(SectionsOf(state)));
+    Sections sections = SectionsOf(state);
+    const py::gil_scoped_release released;
+    ThrowIfError(e.LoadState(std::move(sections)));
   });
   engine.def(
       "close",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import types
 import weakref
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,10 +16,13 @@ import torch.distributed as dist
 from elastiquant import _core, _group, _model, _options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._buffers import Buffers
+from elastiquant._same_round import SameRound, place_of
 from elastiquant._session import Rounds
 from elastiquant._stats import LayerStats
 
 _log = logging.getLogger("elastiquant")
+
+_Found = TypeVar("_Found")
 
 
 class Gossip(Rounds):
@@ -72,9 +73,10 @@ class Gossip(Rounds):
     which names one that does, an optimizer that another Gossip, DiLoCo or LocalSGD follows, or
     a codec with momentum, the learning rate or levels of its own (dgc, efsign|ef, alq, amq);
     TypeError for an argument of another type and for parameters that are no dense fp32;
-    RuntimeError if workers differ in their arguments. Unless the others go on, a lost worker
-    raises torch.distributed.DistBackendError, which names it, from optimizer.step() of all
-    others. If they do, one that was only frozen raises it when it wakes up.
+    RuntimeError if workers differ in their arguments or, from the forward before an exchange or
+    its optimizer.step(), go on from states of different rounds. Unless the others go on, a lost
+    worker raises torch.distributed.DistBackendError, which names it, from optimizer.step() of
+    all others. If they do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell = "it closed its gossip"
@@ -141,17 +143,19 @@ class Gossip(Rounds):
             "number of workers": meeting.world_size,
             "algorithm": algorithm,
             "delay": int(delay),
-            "graph": _told(graph),
+            "graph": _told(graph, engine.graph_digest()),
             "set of neighbours": engine.neighbours(),
             "gossip step": engine.step(),
         }
         self._every, self._steps, self._finished = every, 0, False
+        self._has_rounds = algorithm != "ad-psgd"  # that all workers make together
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
             module.register_forward_pre_hook(AfterStep(self._before_forward)),
         ]
         self._follow(optimizer, hooks)
         self._open(engine)
+        self._same_round = SameRound(meeting, self._place(is_loaded=False))
 
     @property
     def rounds(self) -> int:
@@ -169,6 +173,13 @@ class Gossip(Rounds):
         return self._engine.neighbours()
 
     @property
+    def parts(self) -> list[list[int]]:
+        """The workers that are left, in the parts into which the graph has fallen by losses:
+        in one each reaches each other one, by way of others too. A graph that is whole is one.
+        """
+        return self._engine.parts()
+
+    @property
     def spectral_gap(self) -> float:
         """1 less what a step multiplies differences between workers by, without compression."""
         return _core._spectral_gap(self._graph, self._world_size, self._seed)
@@ -183,6 +194,18 @@ class Gossip(Rounds):
             if p.data_ptr() != tensor.data_ptr():
                 p.copy_(tensor)
 
+    def _tell_losses(self) -> None:
+        known = self._known_lost
+        super()._tell_losses()
+        if self._known_lost == known or len(self.parts) == 1:
+            return
+        _log.warning(
+            "the graph has fallen into %d parts, %s: models of different parts do not come "
+            "together before finish()",
+            len(self.parts),
+            " | ".join(", ".join(map(str, part)) for part in self.parts),
+        )
+
     def _ends_round(self) -> bool:
         return (self._steps + 1) % self._every == 0
 
@@ -191,11 +214,11 @@ class Gossip(Rounds):
         if module is None or not (module.training and torch.is_grad_enabled()):
             return
         if self._ends_round():
-            self._begin()
+            # Between two exchanges the optimiser has moved the weights.
+            self._begin(self._host() if self._every == 1 else [])
 
-    def _begin(self) -> None:
-        # Between two exchanges the optimiser has moved the weights.
-        tensors = self._host() if self._every == 1 else []
+    def _begin(self, tensors: list[torch.Tensor]) -> None:
+        self._compare(self._same_round.tell)
         self._engine.begin(tensors)
         if tensors:
             self._take(tensors)
@@ -203,7 +226,7 @@ class Gossip(Rounds):
     @torch.no_grad()
     def _after_step(self) -> None:
         if self._ends_round():
-            self._engine.begin([])  # if no forward has begun the round
+            self._begin([])  # if no forward has begun the round
             tensors = self._host()
             moved = self._engine.finish(tensors)
             if not moved:
@@ -218,18 +241,39 @@ class Gossip(Rounds):
 
     @torch.no_grad()
     def _pause(self) -> None:
-        if self._steps % self._every == 0:
-            tensors = self._host()
-            self._engine.pause(tensors)
-            self._take(tensors)
-            self._tell_losses()
+        tensors = self._host()
+        self._engine.pause(tensors)
+        self._take(tensors)
+        self._tell_losses()
+
+    def _meet(self, find: Callable[[], _Found]) -> _Found:
+        """What all workers find together, between two rounds. They have told by then where they
+        started."""
+        self._compare(self._same_round.tell)
+        self._pause()
+        found = find()
+        self._tell_losses()
+        self._compare(lambda: self._same_round.check(self.lost))
+        return found
 
     @torch.no_grad()
     def consensus_distance(self) -> float:
         """Collective, between two rounds: the root of the mean of |x_i - mean|^2 over workers,
         with x_i all parameters of worker i."""
-        self._pause()
-        return self._engine.average([t.clone() for t in self._host()])
+        return self._meet(lambda: self._engine.average([t.clone() for t in self._host()]))
+
+    def check_replicas(self) -> None:
+        """Collective, between two rounds: compares what each worker has shown its neighbours
+        with the replicas that these have of it, by hashes. Raises RuntimeError on all workers
+        if they differ in any bit, and names the edges. Nothing is compared where workers keep
+        no such replicas: under "fp32" on a graph that changes, where each message replaces what
+        was known."""
+        odd = self._meet(self._engine.odd_replicas)
+        if odd:
+            raise RuntimeError(
+                f"after step {self._steps} the copies on edge(s) {odd} differ: what the second "
+                "worker has of the first must be to the bit what that one has"
+            )
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -241,15 +285,18 @@ class Gossip(Rounds):
         """
         if self._finished:
             return
-        self._pause()
-        tensors, buffers = self._host(), self._buffers.read()
-        self._engine.average(tensors)
-        self._take(tensors)
+        self._take(self._meet(self._mean))
+        buffers = self._buffers.read()
         self._engine.average(buffers)
         self._buffers.write(buffers, 0.0)
         self._tell_losses()
         self._finished = True
         self._detach()
+
+    def _mean(self) -> list[torch.Tensor]:
+        tensors = self._host()
+        self._engine.average(tensors)
+        return tensors
 
     def layers(self) -> list[LayerStats]:
         """None: the parameters are shown as one vector."""
@@ -275,6 +322,13 @@ class Gossip(Rounds):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what state_dict() gave. Load the model's and the optimiser's too.
 
+        All workers load, between the same steps, what they have saved after the same step. They
+        compare that before the next exchange: if they differ, RuntimeError names their rounds,
+        on all of them (as DistBackendError where another one has found it). Under "ad-psgd",
+        where each has made as many steps as it could, they compare only that all have loaded a
+        state or none has. Collective if exchanges have been made already; a worker that goes on
+        meanwhile raises DistBackendError on all.
+
         Errors: CorruptFrameError naming what differs (rank, number of workers, parameters,
         their shapes, codec, graph, neighbours on it, algorithm, delay, gossip step), is
         missing, or is there and unknown; nothing has changed then. RuntimeError after finish().
@@ -290,6 +344,13 @@ class Gossip(Rounds):
         steps = self._steps_of(own)
         self._engine.load_state(sections)
         self._steps = steps
+        self._same_round.start(self._place(is_loaded=True))
+
+    def _place(self, is_loaded: bool) -> str:
+        """From where this worker goes on, in words that are the same for all that may."""
+        if self._has_rounds:
+            return place_of(self._steps, self._engine.next_round())
+        return "a state" if is_loaded else "the beginning"
 
     def _steps_of(self, own: Mapping[str, Any]) -> int:
         """The steps that a state has counted; raises CorruptFrameError unless its settings are
@@ -335,13 +396,12 @@ class Gossip(Rounds):
         return f"<elastiquant.Gossip on {self._graph}: {self.summary()}>"
 
 
-def _told(graph: str) -> str:
-    """How a state tells its graph: a file of edges by what is in it, as it may lie elsewhere
-    when training goes on. Files are those whose names have a dot or a slash."""
-    if not {".", "/"} & set(graph.split(":")[0]):
+def _told(graph: str, digest: int) -> str:
+    """How a state tells its graph: a file of edges by its edges and weights, as it may lie
+    elsewhere, or have its lines in another order, when training goes on."""
+    if not _core._is_edge_file(graph):
         return graph
-    digest = hashlib.sha256(Path(graph).read_bytes()).hexdigest()
-    return f"a file of edges, sha256 {digest[:16]}"
+    return f"a file of edges with the digest {digest:016x}"
 
 
 def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]) -> None:

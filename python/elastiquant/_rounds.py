@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
 from elastiquant._outer import Outer
 from elastiquant._progress import Checkpoint, Progress
-from elastiquant._same_round import SameRound
+from elastiquant._same_round import SameRound, place_of
 from elastiquant._session import Rounds
 
 _log = logging.getLogger("elastiquant")
@@ -137,7 +137,7 @@ class DiLoCo(Rounds):
         if meeting.world_size > 1:
             _model.start_alike(module, group)
         engine = _engine(o, named, self._buffers.size, meeting, weights)
-        self._same_round = SameRound(meeting)
+        self._same_round = SameRound(meeting, place_of(0, 0))
         self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
@@ -237,15 +237,6 @@ class DiLoCo(Rounds):
         self._compare(lambda: self._same_round.check(self.lost))
         self._progress.arrived[fragment] = (tensors, skipped)
 
-    def _compare(self, compare: Callable[[], None]) -> None:
-        """Ends communication if workers go on from different rounds, so that all are told why
-        and none waits for a message of this worker."""
-        try:
-            compare()
-        except RuntimeError as e:
-            self._close("it goes on from another round", f"RuntimeError: {e}")
-            raise
-
     def _apply(self, fragment: int) -> None:
         self._arrive(fragment)
         progress, members = self._progress, self._members[fragment]
@@ -333,7 +324,7 @@ class DiLoCo(Rounds):
         self._checkpoint.check(own, self._progress, self._outer)
         self._engine.load_state(sections)
         self._checkpoint.load(own, self._progress, self._outer)
-        self._same_round.start(self._progress.step, self._progress.rounds)
+        self._same_round.start(place_of(self._progress.step, self._progress.rounds))
 
     def close(self) -> None:
         """Removes the hook and ends communication, after what is under way has arrived. The
@@ -348,7 +339,6 @@ class DiLoCo(Rounds):
         except (RuntimeError, ValueError):
             pass  # another worker was lost, or this is closed: nobody waits for the mean
         super()._close(farewell, error)
-        self._same_round.close()
 
 
 def _alike(o: types.SimpleNamespace, named: _Named, outer: Outer) -> dict[str, Any]:

@@ -18,18 +18,19 @@ class SameRound:
     before the first one after each load.
 
     A worker tells the others by tell() before it sends anything, waits a little until all have
-    told, and reads what they have. Of two workers that differ at least one sees it, whoever is
+    told, and reads what they have. A place is a text, which is the same for workers that may go
+    on together. Of two workers that differ at least one sees it, whoever is
     first, before either has the other's message; so no round of theirs ends, and none waits for
     a message that never comes, as would happen if they sent different fragments. Both see it if
     they come within _PATIENCE; otherwise the second one does, and the first is told by its loss
-    (under on_loss="go-on" it goes on without that one). check(), when a round has ended and so
-    all must have told, finds those that were left behind, and those that have loaded nothing
+    (under on_loss="go-on" it goes on without that one). check(), when all must have told, finds
+    those that were left behind, and those that have loaded nothing
     while this worker has.
     """
 
-    def __init__(self, meeting: _group.Meeting):
+    def __init__(self, meeting: _group.Meeting, place: str):
         """To be called when the engine is connected: only then worker 0 keeps its store until
-        all have left."""
+        all have left. `place` is where one starts that loads nothing."""
         self._rank, self._world_size = meeting.rank, meeting.world_size
         self._timeout = meeting.timeout
         self._store: dist.Store | None = None
@@ -41,13 +42,13 @@ class SameRound:
                 timeout=timedelta(seconds=meeting.timeout),
                 wait_for_workers=False,
             )
-        self._start = (0, 0)  # step and round
+        self._place = place
         self._count = 0  # of starts that were told
         self._is_told = self._is_checked = False
 
-    def start(self, step: int, rounds: int) -> None:
+    def start(self, place: str) -> None:
         """This worker goes on from here, and has sent nothing since."""
-        self._start = step, rounds
+        self._place = place
         self._is_told = self._is_checked = False
 
     def tell(self) -> None:
@@ -57,13 +58,14 @@ class SameRound:
             return
         self._is_told = True
         self._count += 1
-        told = self._ask(json.dumps([self._rank, *self._start]) + "\n", _PATIENCE)
+        told = self._ask(json.dumps([self._rank, self._place]) + "\n", _PATIENCE)
         if told is not None:
             _check_equal(told)
 
     def check(self, lost: list[int]) -> None:
-        """Must be called when a round that was sent has ended; `lost` are the workers that had
-        no part in it. Raises RuntimeError as tell() does, and if one has told nothing."""
+        """Must be called when something has ended that all workers have a part in, before which
+        they must have told; `lost` are those that had none. Raises RuntimeError as tell() does,
+        and if one has told nothing."""
         if self._is_checked:
             return
         self._is_checked = True
@@ -75,19 +77,19 @@ class SameRound:
         if silent:
             raise RuntimeError(
                 f"{_workers(silent)} loaded no state when the others did, which go on from "
-                f"{_place(self._start)}: {_ADVICE}"
+                f"{self._place}: {_ADVICE}"
             )
 
     def close(self) -> None:
         self._store = None
 
-    def _ask(self, line: str = "", patience: float = 0) -> dict[int, tuple[int, int]] | None:
+    def _ask(self, line: str = "", patience: float = 0) -> dict[int, str] | None:
         """Adds a line to what workers have told of this start, and returns all of it, by
         worker, once all have told something or after so many seconds. None if there is no
         answer: worker 0, which has the store, is alone, gone or frozen, and the round itself
         tells of a lost worker, with the reason."""
         store, key = self._store, f"elastiquant/start/{self._count}"
-        answers: list[dict[int, tuple[int, int]]] = []
+        answers: list[dict[int, str]] = []
 
         def ask() -> None:
             until = time.monotonic() + min(patience, self._timeout)
@@ -121,29 +123,29 @@ class SameRound:
 # Seconds that a worker waits for the others to tell where they start, and between two looks.
 _PATIENCE, _PAUSE = 5.0, 0.02
 _ADVICE = (
-    "load on each worker the state that it has saved itself, all after the same step, or load "
-    "none on any"
+    "load on each worker the state that it has saved itself, when the others saved theirs, or "
+    "load none on any"
 )
 
 
-def _parse(lines: bytes) -> dict[int, tuple[int, int]]:
-    said = map(json.loads, lines.decode().splitlines())
-    return {worker: (step, rounds) for worker, step, rounds in said}
+def place_of(step: int, rounds: int) -> str:
+    """Where workers start whose steps and rounds must be the same."""
+    return f"round {rounds} (after {step} steps)"
 
 
-def _check_equal(told: dict[int, tuple[int, int]]) -> None:
+def _parse(lines: bytes) -> dict[int, str]:
+    return dict(map(json.loads, lines.decode().splitlines()))
+
+
+def _check_equal(told: dict[int, str]) -> None:
     """Raises RuntimeError unless all workers start from the same place."""
-    workers: dict[tuple[int, int], list[int]] = {}
+    workers: dict[str, list[int]] = {}
     for worker in sorted(told):
         workers.setdefault(told[worker], []).append(worker)
     if len(workers) > 1:
-        places = ", ".join(f"{_workers(w)} from {_place(at)}" for at, w in workers.items())
+        places = ", ".join(f"{_workers(w)} from {place}" for place, w in workers.items())
         raise RuntimeError(f"workers go on from different rounds, {places}: {_ADVICE}")
 
 
 def _workers(numbers: list[int]) -> str:
     return f"worker{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
-def _place(start: tuple[int, int]) -> str:
-    return f"round {start[1]} (after {start[0]} steps)"

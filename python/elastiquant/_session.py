@@ -8,12 +8,14 @@ import logging
 import os
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from elastiquant import _group
 from elastiquant._record import Record
+from elastiquant._same_round import SameRound
 from elastiquant._stats import LayerStats, Stats, layer_stats
 
 _log = logging.getLogger("elastiquant")
@@ -82,6 +84,7 @@ class Session(Measured):
 class Rounds(Session):
     """One that follows the steps of an optimiser by hooks, and meets others between some."""
 
+    _same_round: SameRound
     _known_lost: frozenset[int] = frozenset()
     _lost_in_a_row = 0
 
@@ -89,6 +92,19 @@ class Rounds(Session):
     def lost(self) -> list[int]:
         """Workers of the group that were lost, while the others go on."""
         return self._engine.lost()
+
+    def _compare(self, compare: Callable[[], None]) -> None:
+        """Ends communication if workers go on from different rounds, so that all are told why
+        and none waits for a message of this worker."""
+        try:
+            compare()
+        except RuntimeError as e:
+            self._close("it goes on from another round", f"RuntimeError: {e}")
+            raise
+
+    def _close(self, farewell: str, error: str) -> None:
+        super()._close(farewell, error)
+        self._same_round.close()
 
     def _count_lost(self, is_lost: bool, what: str) -> None:
         """Raises RuntimeError once as many in a row are lost as `train` skips steps by default.

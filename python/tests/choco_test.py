@@ -110,9 +110,9 @@ class DivergingRunTest(unittest.TestCase):
 
     @unittest.skipUnless("ELASTIQUANT_PROGRAM" in os.environ, "trains")
     def test_another_error_is_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(TestbedError, "qsdg"):
-                self.make(True, folder, codec="qsdg")
+        wanted = self.assertRaisesRegex(TestbedError, "qsdg")
+        with tempfile.TemporaryDirectory() as folder, wanted:
+            self.make(True, folder, codec="qsdg")
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import diloco_faults
 import diloco_training
-import gossip_checks
+import gossip_training
 import torch
 import torch.distributed as dist
 from forked_jobs import WORKERS, Job, run
@@ -57,8 +59,20 @@ class Training:
 
 class Gossip(Training):
     def __init__(self, **options):
-        job = gossip_checks.Job(timeout=TIMEOUT, on_loss="go-on", **options)
+        job = gossip_training.Job(timeout=TIMEOUT, on_loss="go-on", **options)
         self.steps, self.weights, self.session = job.steps, job.weights, job.gossip
+
+
+def on_a_path() -> Training:
+    """With the one that is lost in the middle, so that the others reach nobody any more."""
+    with tempfile.TemporaryDirectory() as own:
+        folder = [own]
+        dist.broadcast_object_list(folder)
+        path = Path(folder[0], "path.txt")
+        if dist.get_rank() == 0:
+            path.write_text("".join(f"{worker} {LAST}\n" for worker in range(LAST)))
+        dist.barrier()
+        return Gossip(algorithm="choco", graph=str(path), codec="fp32")
 
 
 class Rounds(Training):
@@ -73,6 +87,7 @@ KINDS: dict[str, Callable[[], Training]] = {
     "choco": lambda: Gossip(algorithm="choco", graph="ring", codec="dither:bits=2"),
     "sgp": lambda: Gossip(algorithm="sgp", graph="exponential", codec="fp32"),
     "ad-psgd": lambda: Gossip(algorithm="ad-psgd", graph="star", codec="fp32"),
+    "on-a-path": on_a_path,
     "diloco": lambda: Rounds(every=3),
     "fragments": lambda: Rounds(every=2, fragments=2, codec="topk:ratio=0.1|ef"),
     "local-sgd": lambda: Rounds(kind=elastiquant.LocalSGD, every=5, codec="fp32"),
@@ -86,9 +101,14 @@ def train(fault: str, kind: str, moment: str) -> None:
         FAULTS[fault]()
     training.steps(MOMENTS[moment], STEPS)
     session = training.session
+    if isinstance(session, elastiquant.Gossip):
+        session.check_replicas()
     session.finish()
     weights = hashlib.sha256(training.weights().numpy().tobytes()).hexdigest()
-    print(json.dumps({"weights": weights, "lost": session.lost, "rounds": session.rounds}))
+    end = {"weights": weights, "lost": session.lost, "rounds": session.rounds}
+    if isinstance(session, elastiquant.Gossip):
+        end["parts"] = session.parts
+    print(json.dumps(end))
     session.close()
 
 

@@ -35,6 +35,19 @@ class GoOnTest(unittest.TestCase):
                 self.assertEqual({end["rounds"] for end in ends}, {ends[0]["rounds"]})
                 self.assertTrue(all(end["lost"] == [go_on.LAST] for end in ends))
 
+    def test_a_graph_that_falls_into_parts_is_told(self):
+        told = "the graph has fallen into 2 parts, 0 | 1: models of different parts do not come"
+        gossip = {case for case in self.workers if case.split("/")[1] in ("choco", "on-a-path")}
+        split = {case for case in gossip if "on-a-path" in case}
+        self.assertEqual(len(split), len(go_on.MOMENTS))
+        for case in gossip:
+            parts = [[0], [1]] if case in split else [[0, 1]]
+            for worker in self.workers[case][: go_on.LAST]:
+                with self.subTest(case, worker=worker["rank"]):
+                    said = worker["output"]
+                    self.assertEqual(said.count(told), case in split, said)
+                    self.assertIn(f'"parts": {json.dumps(parts)}', said)
+
     def test_who_was_frozen_is_told_that_it_cannot_go_on(self):
         frozen = [case for case in self.workers if case.startswith("freezes")]
         self.assertEqual(len(frozen), 2)

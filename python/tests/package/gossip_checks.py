@@ -1,67 +1,15 @@
-"""Checks of elastiquant.Gossip in a group of workers, for gossip_test.py."""
+"""How workers of elastiquant.Gossip train, in a group: see gossip_test.py."""
 
 from __future__ import annotations
 
-import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from checking import check, logged, main, raises
-from torch import nn
+from gossip_training import CASES, Job, everyones, model_of
 
 import elastiquant
-
-
-def model_of(seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
-
-
-class Job:
-    """A worker that trains on data of its own; all see other classes."""
-
-    def __init__(self, rate: float = 0.05, **options):
-        self.rank = dist.get_rank()
-        self.model = model_of(self.rank)  # which are made alike
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9)
-        options = {"timeout": 30.0} | options
-        self.gossip = elastiquant.Gossip(self.optimizer, self.model, **options)
-
-    def step(self, number: int) -> float:
-        random = torch.Generator().manual_seed(1000 * number + self.rank)
-        inputs = torch.randn(16, 8, generator=random)
-        targets = (inputs[:, : 1 + self.rank % 4].sum(1) > 0).long() + self.rank % 2
-        loss = nn.functional.cross_entropy(self.model(inputs), targets)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return float(loss.detach())
-
-    def steps(self, first: int, last: int) -> None:
-        for number in range(first, last):
-            self.step(number)
-
-    def weights(self) -> torch.Tensor:
-        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
-
-
-def everyones(values: torch.Tensor) -> list[torch.Tensor]:
-    found = [torch.empty_like(values) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, values)
-    return found
-
-
-CASES = (
-    {"algorithm": "dpsgd", "codec": "fp32", "graph": "ring"},
-    {"algorithm": "choco", "codec": "dither:bits=2", "graph": "one-peer-exponential"},
-    {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "delay": 1},
-    {"algorithm": "gradient-tracking", "codec": "fp32", "graph": "complete"},
-    {"algorithm": "noloco", "codec": "fp32", "graph": "random-pairs", "every": 4},
-    {"algorithm": "ad-psgd", "codec": "fp32", "graph": "star"},
-)
 
 
 @check
@@ -109,106 +57,52 @@ def few_bits_are_few_bytes() -> None:
 
 
 @check
-def goes_on_exactly_from_what_was_saved() -> None:
+def replicas_are_the_same_on_both_ends_of_each_edge() -> None:
     for case in CASES:
-        if case["algorithm"] == "ad-psgd":
-            continue
-        whole = Job(**case)
-        whole.steps(0, 12)
-        first = Job(**case)
-        first.steps(0, 8)
-        parts = ("model", "optimizer", "gossip")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "state.pt")
-            torch.save({part: getattr(first, part).state_dict() for part in parts}, path)
-            saved = torch.load(path)
-        then = Job(**case)
-        for part in parts:
-            getattr(then, part).load_state_dict(saved[part])
-        then.steps(8, 12)
-        assert torch.equal(then.weights(), whole.weights()), case
-        for job in (whole, first, then):
-            job.gossip.close()
+        job = Job(**case)
+        job.gossip.check_replicas()
+        for first in range(0, 9, 3):  # also where every=4 has a round under way
+            job.steps(first, first + 3)
+            job.gossip.check_replicas()
+        job.gossip.finish()
+        job.gossip.check_replicas()
+        job.gossip.close()
 
 
-def saved_by(**options) -> dict[str, Any]:
-    job = Job(**options)
-    job.steps(0, 2)
-    state = job.gossip.state_dict()
+def flip_a_bit_of_a_replica(state: dict[str, Any]) -> None:
+    """Of what the first one that this worker takes from has shown it."""
+    replicas = f"rank{dist.get_rank()}/memory/gossip/in/"
+    values = next(state[key] for key in sorted(state) if key.startswith(replicas))
+    values.view(torch.int32)[0] ^= 1
+
+
+@check
+def replicas_that_differ_by_a_bit_are_named_on_all_workers() -> None:
+    last = dist.get_world_size() - 1
+    for case in (
+        {"algorithm": "choco", "codec": "dither:bits=2", "graph": "complete"},
+        {"algorithm": "choco", "codec": "dither:bits=2", "graph": "complete", "delay": 1},
+        {"algorithm": "gradient-tracking", "codec": "dither:bits=2", "graph": "complete"},
+        {"algorithm": "ad-psgd", "codec": "dither:bits=2", "graph": "star"},
+    ):
+        job = Job(**case)
+        job.steps(0, 3)
+        state = job.gossip.state_dict()
+        if job.rank == last:
+            flip_a_bit_of_a_replica(state)
+        job.gossip.load_state_dict(state)
+        words = f"^after step 3 the copies on edge.s. 0 > {last} differ: what the second"
+        with raises(RuntimeError, words):
+            job.gossip.check_replicas()
+        job.gossip.close()
+
+
+@check
+def replicas_are_not_compared_where_there_are_none() -> None:
+    job = Job(algorithm="dpsgd", codec="fp32", graph="one-peer-exponential")
+    job.steps(0, 4)
+    assert job.gossip.check_replicas() is None
     job.gossip.close()
-    return state
-
-
-def write_edges(path: str, weight: float) -> str:
-    """Worker 0 writes a graph in which all average with all, and all know that it is there."""
-    workers = range(dist.get_world_size())
-    if dist.get_rank() == 0:
-        lines = (f"{a} {b} {weight}\n" for a in workers for b in workers if a < b)
-        Path(path).write_text("".join(lines))
-    dist.barrier()
-    return path
-
-
-@check
-def a_state_of_something_else_is_refused() -> None:
-    like = {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "step": 0.5}
-    state = saved_by(**like)
-    for options, words in (
-        ({"algorithm": "d2", "graph": "complete"}, "another algorithm: 'choco', .* has 'd2'"),
-        ({"algorithm": "dcd", "step": None}, "another algorithm: 'choco', .* has 'dcd'"),
-        ({"graph": "complete"}, "another graph: 'ring', and this Gossip has 'complete'"),
-        ({"step": 0.25}, "another gossip step: 0.5, .* has 0.25. .*, and step=0.5"),
-        ({"codec": "dither:bits=3"}, "codec"),
-        ({"delay": 1}, "another delay: 0, and this Gossip has 1"),
-    ):
-        other = Job(**like | options)
-        before = other.weights()
-        with raises(elastiquant.CorruptFrameError, words):
-            other.gossip.load_state_dict(state)
-        assert torch.equal(before, other.weights())
-        other.steps(0, 2)
-        other.gossip.close()
-
-
-@check
-def a_damaged_state_is_refused() -> None:
-    like = {"algorithm": "choco", "codec": "dither:bits=2", "graph": "ring", "step": 0.5}
-    state, own = saved_by(**like), f"rank{dist.get_rank()}/own/"
-    other = Job(**like)
-    settings = json.loads(state[f"{own}settings"]) | {"set of neighbours": [7]}
-    for values, words in (
-        ({"settings": "{"}, "own/settings or own/steps of the state is damaged"),
-        ({"steps": "two"}, "own/settings or own/steps of the state is damaged"),
-        ({"settings": json.dumps(settings)}, r"another set of neighbours: \[7\]"),
-        ({"more": "of it"}, "more.* does not know"),
-    ):
-        with raises(elastiquant.CorruptFrameError, words):
-            other.gossip.load_state_dict(state | {own + k: v for k, v in values.items()})
-    for key in ("steps", "settings"):
-        less = {k: v for k, v in state.items() if k != own + key}
-        with raises(elastiquant.CorruptFrameError, f"lacks {own}{key}: it may be of an older"):
-            other.gossip.load_state_dict(less)
-    other.gossip.load_state_dict(state)  # nothing has changed by what was refused
-    other.gossip.close()
-
-
-@check
-def a_file_of_edges_is_known_by_what_is_in_it() -> None:
-    like = {"algorithm": "dpsgd", "codec": "fp32"}
-    share = 1 / dist.get_world_size()
-    with tempfile.TemporaryDirectory() as own:
-        folder = [own]
-        dist.broadcast_object_list(folder)
-        one, moved = f"{folder[0]}/one.txt", f"{folder[0]}/moved.txt"
-        state = saved_by(graph=write_edges(one, share), **like)
-        same = Job(graph=write_edges(moved, share), **like)
-        same.gossip.load_state_dict(state)
-        same.gossip.close()
-        other = Job(graph=write_edges(one, share / 2), **like)
-        with raises(elastiquant.CorruptFrameError, "another graph: 'a file of edges, sha256"):
-            other.gossip.load_state_dict(state)
-        other.gossip.close()
-        dist.barrier()
 
 
 @check
@@ -244,6 +138,22 @@ def workers_that_wait_for_nobody_may_make_different_numbers_of_steps() -> None:
         job.gossip.finish()
         ends = everyones(job.weights())
         assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
+        job.gossip.close()
+
+
+@check
+def workers_that_wait_for_nobody_may_meet_within_a_round() -> None:
+    for first_is_ahead in (False, True):  # the one that asks, or that answers
+        job = Job(algorithm="ad-psgd", codec="fp32", graph="star", every=3)
+        job.steps(0, 5 - job.rank % 3 if first_is_ahead else 3 + job.rank % 3)
+        before = job.weights()
+        distance = job.gossip.consensus_distance()
+        mean = torch.stack(everyones(job.weights())).double().mean(0)
+        apart = torch.stack(everyones(job.weights())).double() - mean
+        assert abs(distance - float(apart.square().sum(1).mean().sqrt())) < 1e-4
+        job.gossip.finish()
+        assert torch.allclose(job.weights().double(), mean, atol=1e-6)
+        assert not torch.equal(job.weights(), before)
         job.gossip.close()
 
 

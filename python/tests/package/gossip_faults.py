@@ -13,7 +13,7 @@ import sys
 
 from diloco_faults import FAULTS, TIMEOUT
 from forked_jobs import WORKERS, Job, run
-from gossip_checks import Job as Trained
+from gossip_training import Job as Trained
 
 # On graphs of any size. Of AD-PSGD one side asks and the other answers.
 ALGORITHMS = {"choco": "ring", "ad-psgd": "star"}

@@ -13,16 +13,17 @@ LIMIT = 400  # seconds, on a busy machine
 
 
 class GossipTest(unittest.TestCase):
-    def check(self, workers: int) -> None:
-        done = torchrun(workers, HERE / "gossip_checks.py")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.count("ok "), 12 * workers, done.stdout)
+    def check(self, script: str, checks: int) -> None:
+        for workers in (2, 4):
+            done = torchrun(workers, HERE / script)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count("ok "), checks * workers, done.stdout)
 
-    def test_of_two_workers(self):
-        self.check(2)
+    def test_trains(self):
+        self.check("gossip_checks.py", 12)
 
-    def test_of_four_workers(self):
-        self.check(4)
+    def test_saves_and_loads(self):
+        self.check("gossip_state_checks.py", 10)
 
 
 class FaultsTest(unittest.TestCase):
