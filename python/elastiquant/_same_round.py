@@ -19,13 +19,12 @@ class SameRound:
 
     A worker tells the others by tell() before it sends anything, waits a little until all have
     told, and reads what they have. A place is a text, which is the same for workers that may go
-    on together. Of two workers that differ at least one sees it, whoever is
-    first, before either has the other's message; so no round of theirs ends, and none waits for
-    a message that never comes, as would happen if they sent different fragments. Both see it if
-    they come within _PATIENCE; otherwise the second one does, and the first is told by its loss
-    (under on_loss="go-on" it goes on without that one). check(), when all must have told, finds
-    those that were left behind, and those that have loaded nothing
-    while this worker has.
+    on together. Of two workers that differ at least one sees it, whoever is first, before
+    either has the other's message; so no round of theirs ends, and none waits for a message
+    that never comes, as would happen if they sent different fragments. Both see it if they come
+    within _PATIENCE; otherwise the second one does, and the first is told by its loss (under
+    on_loss="go-on" it goes on without that one). check(), when all must have told, finds those
+    that were left behind, and those that have loaded nothing while this worker has.
     """
 
     def __init__(self, meeting: _group.Meeting, place: str):
