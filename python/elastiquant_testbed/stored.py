@@ -65,6 +65,10 @@ def _less(result: dict, there: dict) -> str:
             f"it does not judge {left} of {len(judged[1])} claims that are judged by what is "
             "stored, which `testbed run --known` extends"
         )
+    for what in ("cells", "rows", "series", "seeds"):
+        ours, theirs = (len(of.get(what, [])) for of in (result, there))
+        if ours < theirs:
+            return f"it has {ours} {what}, and what is stored has {theirs}"
     return ""
 
 

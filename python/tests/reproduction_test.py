@@ -202,6 +202,17 @@ class TakeTest(unittest.TestCase):
         self.assertIn(f"does not judge 1 of {len(checks)} claims", said)
         self.assertIn("testbed run --known", said)
 
+    def test_a_result_of_fewer_rows_does_not_replace_one_of_more(self):
+        rows = stored.load()["dagc"]["rows"]
+        names, said = self.lesser(rows=rows[1:])
+        self.assertNotIn("dagc", names)
+        self.assertIn(f"it has {len(rows) - 1} rows, and what is stored has {len(rows)}", said)
+
+    def test_a_result_of_fewer_seeds_does_not_replace_one_of_more(self):
+        names, said = self.lesser(seeds=[])
+        self.assertEqual(names, [])
+        self.assertIn("dagc is not stored: it has 0 seeds", said)
+
     def test_a_lesser_result_replaces_one_that_is_no_better(self):
         self.lesser()
         quick = {**stored.load()["dagc"], "quick": True, "data": "generated"}
