@@ -1,0 +1,208 @@
+"""The experiments of elastiquant_testbed that train: their runs, rows and claims."""
+
+import json
+import os
+import tempfile
+import unittest
+from pathlib import Path
+
+from elastiquant_testbed import (
+    curves,
+    dagc,
+    levels,
+    levels_claims,
+    levels_show,
+    table4,
+    training,
+)
+
+
+def outcome(accuracies, sent, per_epoch=20, workers=10, steps=None):
+    """Of a run whose workers send so much in each epoch."""
+    epochs = [{"test_accuracy": a, "bytes_up": sent, "train_loss": 1 / a} for a in accuracies]
+    summary = {"epochs": epochs, "steps_per_epoch": per_epoch, "world_size": workers}
+    summary["steps"] = per_epoch * len(accuracies) if steps is None else steps
+    return training.Outcome(summary, [])
+
+
+class DagcTest(unittest.TestCase):
+    def test_rounds_are_counted_until_the_accuracy_that_all_reach(self):
+        setting = dagc.Setting(100, 0.05)
+        of = {scheme: [outcome([10, 20, 30, 50], 100)] for scheme in dagc.SCHEMES}
+        of[dagc.UNIFORM] = [outcome([10, 20, 25, 40], 100)]
+        of[dagc.DAGC_R] = [outcome([20, 40, 60, 60], 100)]
+        rows = {row["scheme"]: row for row in dagc.rows_of(setting, of)}
+        # An epoch is two rounds of ten steps.
+        self.assertEqual(rows[dagc.UNIFORM]["target"], 40)
+        self.assertEqual(rows[dagc.UNIFORM]["rounds"], 8)
+        self.assertEqual(rows[dagc.UNIFORM]["bytes"], 4 * 100 * 10)
+        self.assertEqual(rows[dagc.DAGC_R]["rounds"], 4)
+        self.assertAlmostEqual(rows[dagc.DAGC_A]["rounds"], 7)  # half of the fourth epoch
+        self.assertEqual(dagc.sooner(list(rows.values()), dagc.DAGC_R), [50])
+        held = {c.claim: c.holds for c in dagc.claims(list(rows.values()))}
+        self.assertTrue(held["DAGC-R needs up to 25.43 % fewer rounds than uniform ratios"])
+        self.assertFalse(held["DAGC-A needs up to 16.65 % fewer rounds than uniform ratios"])
+
+    def test_rounds_of_a_last_epoch_that_is_cut_short_are_its_own(self):
+        points = dagc.curve(outcome([10, 20, 30], 100, steps=50))
+        self.assertEqual([rounds for rounds, _, _ in points], [2, 4, 5])
+
+    def test_an_accuracy_that_is_never_reached_is_an_error(self):
+        with self.assertRaises(ValueError):
+            dagc.reached([(1, 1, 10)], 20)
+
+    def test_every_scheme_is_run_as_it_was_published(self):
+        experiment = dagc.Dagc(None, Path("unused"), training.Choice(True))
+        words = experiment.one("ACCORDION", dagc.Setting(10, 0.1), 2).options
+        pairs = dict(zip(words[::2], words[1::2], strict=True))
+        for name, value in (("every", "10"), ("batch", "64"), ("lr", "0.01"), ("ratio", "0.1")):
+            self.assertEqual(pairs["--" + name], value)
+        self.assertNotIn("--ratio", experiment.one("none", dagc.Setting(10, 0.1), 2).options)
+
+
+class Table4Test(unittest.TestCase):
+    def cells(self, **accuracies):
+        both = table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
+        return [
+            {
+                "network": table4.NAMES[c.network],
+                "scheme": c.scheme,
+                "devices": c.devices,
+                "accuracy": accuracies.get(c.scheme.replace("-", "_"), c.printed or 10.0),
+                "epochs": 5,
+            }
+            for c in both
+        ]
+
+    def test_the_printed_cells_are_as_their_claims_say(self):
+        for claim in table4.claims(self.cells()):
+            self.assertTrue(claim.holds, claim)
+
+    def test_a_scheme_that_converges_breaks_the_claim_that_it_does_not(self):
+        wrong = [c.claim for c in table4.claims(self.cells(TernGrad=85)) if not c.holds]
+        self.assertIn("ResNet-20: TernGrad does not converge", wrong)
+
+    def test_cells_of_other_epochs_are_not_compared(self):
+        cells = self.cells()
+        claims = len(table4.claims(cells))
+        cells[0]["epochs"] = 6
+        self.assertEqual(len(table4.claims(cells)), claims - 1)
+
+    def test_runs_have_one_global_batch(self):
+        experiment = table4.Table4(None, Path("unused"), training.Choice(False, "cifar"))
+        for cell in experiment.cells:
+            words = experiment.one(cell, "cpu", 1).options
+            pairs = dict(zip(words[::2], words[1::2], strict=True))
+            self.assertLessEqual(int(pairs["--batch"]) * cell.devices, table4.GLOBAL_BATCH)
+            self.assertGreater((int(pairs["--batch"]) + 1) * cell.devices, table4.GLOBAL_BATCH)
+
+
+class CurvesTest(unittest.TestCase):
+    def series(self, loss, accuracy, variance):
+        return {"loss": [loss], "accuracy": [accuracy], "variance": [variance]}
+
+    def test_claims_are_about_4_bits_and_qsgd(self):
+        series = {
+            "FP-SGD": self.series(1.0, 90.0, 1.0),
+            "QSGD": self.series(1.1, 87.0, 1.2),
+            "QSGD-V": self.series(1.05, 89.0, 1.1),
+            "4-bit": self.series(1.05, 89.5, 1.1),
+        }
+        self.assertTrue(all(claim.holds for claim in curves.claims(series)))
+        series["QSGD"] = self.series(1.0, 90.0, 10.0)
+        self.assertFalse(any(claim.holds for claim in curves.claims(series)))
+
+    def test_a_scheme_whose_variance_was_never_finite_is_shown_without(self):
+        summary = {"steps_per_epoch": 10, "epochs": [{"train_loss": 1, "test_accuracy": 50}]}
+        lines = [{"step": 5, "variance": {"compressed": 2.0, "exact": 1.0}}]
+        series = {
+            scheme: curves.series_of(
+                training.Outcome(summary, lines if scheme != "QSGD" else [])
+            )
+            | {"seconds": [1.0]}
+            for scheme in curves.SCHEMES
+        }
+        found = curves.claims(series)
+        self.assertEqual(len(found), 3)
+        self.assertFalse(any("variance" in claim.claim for claim in found))
+        result = {"series": series, "data": "generated", "quick": True, "left_out": []}
+        result["checks"] = [claim._asdict() for claim in found]
+        self.assertIn("| QSGD | 1.0000 | 50.00 |  |  | 1 |", curves.text(result))
+        with tempfile.TemporaryDirectory() as folder:
+            curves.draw(result, Path(folder) / "curves")
+            self.assertGreater(os.path.getsize(Path(folder) / "curves.png"), 10000)
+
+
+class LevelsTest(unittest.TestCase):
+    def rows(self, **better):
+        """Of all schemes; those that are named have a tenth of the error and 9 points more."""
+        rows = []
+        for network in levels.NETWORKS:
+            for scheme in levels.SCHEMES:
+                good = better.get(scheme.name.replace("-", "_"), 0)
+                told = {"test_accuracy": 50 + 9 * good, "nmse": 0.5, "steps": 9}
+                told["skipped_steps"] = 0
+                outcomes = [training.Outcome(told, [])] * 2
+                full = training.Outcome({"errors": {scheme.spec: 0.1**good}}, [])
+                rows.append(levels.row_of(network, scheme, outcomes, [full]))
+        return rows
+
+    def test_claims_hold_where_the_published_schemes_are_better(self):
+        published_order = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1)
+        for claim in levels_claims.claims(published_order):
+            self.assertTrue(claim.holds, claim)
+        self.assertFalse(any(claim.holds for claim in levels_claims.claims(self.rows())))
+
+    def test_one_better_rival_breaks_a_claim(self):
+        rows = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1, QSGD=2)
+        wrong = [c for c in levels_claims.claims(rows) if not c.holds]
+        self.assertEqual(len(wrong), 2 * 2 * len(levels_claims.LEVELS))
+        self.assertIn("ORQ-3 59.00 ± 0.00 %; Linear-3 50.00", wrong[1].seen)
+
+    def test_a_scheme_that_diverges_has_no_error(self):
+        told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 3}
+        outcomes = [training.Outcome(told, [])]
+        scheme = levels.SCHEMES[1]
+        full = training.Outcome({"errors": {scheme.spec: 0.25}}, [])
+        row = levels.row_of(levels.NETWORKS[0], scheme, outcomes, [full])
+        self.assertIsNone(row["nmse"])
+        self.assertEqual(levels_claims.own_error_of(row), "diverged")
+        self.assertEqual(levels_claims.error_of(row), "0.25")
+
+    def test_without_full_precision_there_are_no_errors_and_all_else_is_shown(self):
+        rows = [row | {"error": None} for row in self.rows(ORQ=1) if row["levels"]]
+        found = levels_claims.claims(rows)
+        self.assertGreater(len(found), 5)
+        self.assertFalse(any("error" in claim.claim for claim in found))
+        with tempfile.TemporaryDirectory() as folder:
+            levels_show.draw({"rows": rows}, Path(folder) / "levels")
+            self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
+
+    def test_evenly_spaced_levels_are_as_many_as_asked_for(self):
+        for scheme in levels.SCHEMES:
+            if scheme.name in ("Linear", "QSGD"):
+                spec = dict(part.split("=") for part in scheme.codec.split(":")[1].split(","))
+                above = spec["levels"].split("/")
+                self.assertEqual(2 * len(above) + 1, scheme.levels)
+                self.assertEqual(above[-1], "1")
+
+    def test_full_runs_have_every_way_of_every_scheme_and_quick_ones_no_memory(self):
+        full = levels.Levels(None, Path("unused"), training.Choice(False, "cifar"))
+        ways = {(s.clipped, s.memory) for s in full.schemes if s.name == "ORQ"}
+        self.assertEqual(len(ways), 4)
+        quick = levels.Levels(None, Path("unused"), training.Choice(True))
+        self.assertFalse(any(s.memory for s in quick.schemes))
+        words = quick.one(quick.networks[0], quick.schemes[1], 1).options
+        pairs = dict(zip(words[::2], words[1::2], strict=True))
+        self.assertEqual((pairs["--exchange"], pairs["--exact"]), ("all-gather", "none"))
+
+    def test_the_table_and_the_plot_show_all_of_it(self):
+        rows = self.rows(ORQ=1)
+        result = {"rows": rows, "data": "generated", "quick": True, "left_out": []}
+        result["checks"] = [claim._asdict() for claim in levels_claims.claims(rows)]
+        text = levels_show.text(json.loads(json.dumps(result)))
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes |  | 0.1 | 0.5 | 59.00 ± 0.00 |", text)
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes |  | 0.5 | 59.00 ± 0.00 |", text)
+        with tempfile.TemporaryDirectory() as folder:
+            levels_show.draw(result, Path(folder) / "levels")
+            self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)
