@@ -21,6 +21,7 @@ except ImportError as error:
         f"training on a GPU needs the package elastiquant in {sys.executable}, which cannot "
         f"import it ({error}): install it there (docs/pytorch.md), or name another --python"
     )
+from elastiquant_testbed import stopping
 from elastiquant_testbed.on_device import gossip, options
 from elastiquant_testbed.on_device.allreduce import AllReduce
 from elastiquant_testbed.on_device.rounds import LocalRounds
@@ -46,6 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 1
     (o.out / "metrics.jsonl").write_text("")
     # In one move: who sees the file takes the run for made.
     new = o.out / "summary.json.new"
@@ -55,4 +59,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stopping.on_signals()  # the workers of gossip must not be left behind
     sys.exit(main())

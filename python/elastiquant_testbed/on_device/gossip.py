@@ -87,8 +87,11 @@ def run(o: argparse.Namespace) -> dict:
             for worker in workers:
                 worker.join()
         finally:
-            for worker in workers:
+            started = [worker for worker in workers if worker.pid is not None]
+            for worker in started:
                 worker.terminate()
+            for worker in started:
+                worker.join()
         errors = sorted(Path(folder).glob("error*"), key=lambda path: path.stat().st_mtime_ns)
         if errors:
             raise RuntimeError(errors[0].read_text())

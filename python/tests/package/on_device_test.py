@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -234,6 +235,25 @@ class OnDeviceTest(unittest.TestCase):
         self.assertGreater(ours["consensus_distance"], 0)
         losses = [epoch["train_loss"] for epoch in ours["epochs"]]
         self.assertLess(losses[-1], 0.9 * losses[0])
+
+    def test_a_signal_ends_the_workers_of_gossip_too(self):
+        words = [sys.executable, "-B", Path(main.__code__.co_filename).parent]
+        words += self.options(device="cpu", out=self.folder / "ended", algorithm="dpsgd")
+        trainer = subprocess.Popen(
+            [*words, "--epochs", "1000", "--quiet"], stderr=subprocess.PIPE, text=True
+        )
+        self.addCleanup(trainer.kill)
+        children = Path(f"/proc/{trainer.pid}/task/{trainer.pid}/children")
+        while trainer.poll() is None and len(children.read_text().split()) < 3:
+            time.sleep(0.05)
+        started = children.read_text().split()  # one of them is multiprocessing's own
+        trainer.terminate()
+        _, said = trainer.communicate(timeout=60)
+        self.assertEqual((trainer.returncode, said.strip().splitlines()[-1]), (1, "stopped"))
+        until = time.monotonic() + 10
+        while any(Path(f"/proc/{child}").exists() for child in started):
+            self.assertLess(time.monotonic(), until, "a process was left behind")
+            time.sleep(0.05)
 
     def test_what_is_wrong_is_told(self):
         out = io.StringIO()
