@@ -38,23 +38,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import atlas_plan
+import frontier_options
 import frontier_plot
 import frontier_rows
 import frontier_schemes
 import namespaces
 import settings
 from frontier_rows import Row
-from frontier_schemes import BITS, FP32, METHODS, ON_GPU, Bits, Scheme
+from frontier_schemes import BITS, FP32, Scheme
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "build/release/bin/elastiquant"
 ON_DEVICE = ROOT / "python/elastiquant_testbed/on_device"
-LINKS = ["1mbit,50ms", "10mbit,50ms", "50mbit,50ms", "200mbit,50ms"]
-ADAMW = ["--optimizer", "adamw", "--beta2", "0.95", "--clip-norm", "1"]
-ADAMW += ["--weight-decay", "0.1", "--no-decay-1d"]
-# By kind of model: options, learning rates, samples a worker and step, data.
-GPT = (ADAMW, [4e-3, 8e-3, 16e-3], 4, "generated-text")
-IMAGES = ([], [0.05, 0.1, 0.2], 16, "generated")
 # At a rate that moves next to nothing, steps are timed.
 STILL = 1e-6
 SUMMARY, FAILED = "summary.json", "failed.txt"
@@ -243,7 +237,7 @@ def notes(args: argparse.Namespace, rows: list[Row], computing: float) -> str:
 
 
 def describe(args: argparse.Namespace) -> str:
-    optimizer = "AdamW" if args.optimizer is ADAMW else "SGD"
+    optimizer = "AdamW" if args.optimizer is frontier_options.ADAMW else "SGD"
     seeds = f"up to {args.seeds} seeds" if args.seeds > 1 else "1 seed"
     rates = f"a learning rate of {args.rates[0]:g}"
     if len(args.rates) > 1:
@@ -258,7 +252,11 @@ def write(args: argparse.Namespace, lab: Lab, rows: list[Row]) -> None:
     computing = lab.computing(rows) if args.links else 0.0
     seconds = lab.seconds(rows, computing)
     text = frontier_rows.table(
-        rows, args.rates, args.links, seconds, accuracy=args.optimizer is not ADAMW
+        rows,
+        args.rates,
+        args.links,
+        seconds,
+        accuracy=args.optimizer is not frontier_options.ADAMW,
     )
     text += notes(args, rows, computing)
     (args.out / "table.md").write_text(text)
@@ -271,86 +269,8 @@ def write(args: argparse.Namespace, lab: Lab, rows: list[Row]) -> None:
     print(text, end="")
 
 
-def codec_of(text: str) -> tuple[str, Bits]:
-    """ "1/4 bit=SPEC" as an entry of BITS, in place of its codec there."""
-    bits, _, codec = text.partition("=")
-    if bits not in BITS or not codec:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like '1/4 bit=SPEC'")
-    return bits, Bits(codec, BITS[bits].everything)
-
-
-def scheme_of(text: str) -> Scheme:
-    try:
-        return frontier_schemes.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/frontier"))
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--every", type=int, nargs="+", default=[8, 32, 128], help="H")
-    parser.add_argument("--bits", nargs="+", choices=BITS, default=list(BITS))
-    parser.add_argument("--schemes", nargs="+", type=scheme_of, help="these alone, by name")
-    parser.add_argument(
-        "--codecs", nargs="+", type=codec_of, default=[], help="others, as '1/4 bit=SPEC'"
-    )
-    parser.add_argument("--model", default="gpt", help="see `elastiquant models`")
-    parser.add_argument("--data", help="a text for gpt, a folder of images; else generated")
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--batch", type=int, help="samples a worker a step (gpt: 4, else 16)")
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--tested", type=int, default=500, help="samples of generated data")
-    parser.add_argument("--seeds", type=int, default=1, help="at the best rate (1)")
-    parser.add_argument("--rates", type=float, nargs="+", help="learning rates")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
-    parser.add_argument("--links", nargs="*", default=LINKS, help="RATE,DELAY of seconds")
-    parser.add_argument("--computing", type=float, help="seconds of a step's computing")
-    parser.add_argument("--measure", type=float, help="seconds for measuring each link")
-    parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
-    parser.add_argument(
-        "--device", default="cpu", choices=["cpu", "cuda"], help="cuda: on a GPU, see above"
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--table-only", action="store_true", help="run nothing")
-    parser.add_argument("options", nargs="*", help="more for `elastiquant train`, after --")
-    args = parser.parse_args()
-    args.optimizer, rates, batch, data = GPT if args.model.startswith("gpt") else IMAGES
-    args.rates, args.batch = args.rates or rates, args.batch or batch
-    args.data, args.codecs = args.data or data, dict(args.codecs)
-    try:
-        for link in args.links:
-            namespaces.parse_link(link)
-    except argparse.ArgumentTypeError as error:
-        parser.error(str(error))
-    if args.device != "cpu":
-        check_device(parser, args)
-    if args.schemes and args.schemes[0] != FP32:
-        parser.error("the first of --schemes is what the others are compared with: fp32")
-    return args
-
-
-def check_device(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends with a message unless a GPU can train what is asked for."""
-    if args.links and not args.computing:
-        parser.error(
-            "a GPU's time for a step says nothing of a board's: give --computing SECONDS for "
-            "those at links, or --links without any"
-        )
-    if args.measure:
-        parser.error("links are measured with `train` alone: leave out --measure")
-    if args.model.startswith("gpt"):
-        parser.error("on a GPU only models for images are trained here")
-    methods = [scheme.method for scheme in args.schemes] if args.schemes else args.methods
-    if others := [m for m in dict.fromkeys(methods) if m not in ON_GPU]:
-        parser.error(f"on a GPU there is no {', '.join(others)}, only {', '.join(ON_GPU)}")
-
-
 def main() -> None:
-    args = parse_arguments()
+    args = frontier_options.parse(__doc__)
     if not args.table_only and not args.program.exists():
         sys.exit(f"frontier: {args.program} is missing: run make build")
     args.out.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,7 @@
 """What the frontier trains, and what it makes of its runs."""
 
+import contextlib
+import io
 import json
 import math
 import pathlib
@@ -10,6 +12,7 @@ import unittest
 from unittest import mock
 
 import frontier
+import frontier_options
 import frontier_plot
 import frontier_rows
 import frontier_schemes
@@ -200,7 +203,7 @@ class CommandTest(unittest.TestCase):
     def lab(self, *words: str) -> frontier.Lab:
         command = ["frontier.py", "--out", str(self.out), *words]
         with mock.patch.object(sys, "argv", command):
-            args = frontier.parse_arguments()
+            args = frontier_options.parse("")
         return frontier.Lab(args, args.schemes)
 
     def train(self, command: list[str], **_) -> subprocess.CompletedProcess:
@@ -252,6 +255,41 @@ class CommandTest(unittest.TestCase):
         frontier.check_settings(self.lab("--schemes", "fp32").args)
         with self.assertRaisesRegex(namespaces.LabError, "with steps 1000, not 20"):
             frontier.check_settings(self.lab("--steps", "20", "--schemes", "fp32").args)
+
+    def test_several_are_trained_at_a_time_and_then_found(self):
+        words = ["--rates", ".1", ".2", "--seeds", "2", "--jobs", "3", "--schemes"]
+        lab = self.lab(*words, "fp32", "DDP, 1 bit")
+        with mock.patch("subprocess.run", self.train), mock.patch("builtins.print"):
+            lab.train_at_once()
+        self.assertEqual(len(self.trained), 6)
+        for scheme in lab.schemes:
+            self.assertEqual(self.row(lab, scheme).losses, {1: 2, 2: 2})
+        self.assertEqual(len(self.trained), 6)
+
+    def test_a_gpu_trains_what_it_has(self):
+        gpu = ["--device", "cuda", "--links", "--model", "resnet20"]
+        lab = self.lab(*gpu, "--schemes", "fp32", "DiLoCo .5 8, 1 bit")
+        command = lab.command(lab.schemes[1], 0.1, 20, self.out)
+        self.assertEqual(command[1], str(frontier.ON_DEVICE))
+        self.assertEqual(command[command.index("--device") + 1], "cuda")
+        self.assertEqual(command[command.index("--every") + 1], "8")
+        self.assertTrue((frontier.ON_DEVICE / "__main__.py").exists())
+        for words, said in (
+            ([*gpu, "--schemes", "fp32", "SparseLoCo 32"], "no SparseLoCo"),
+            (["--device", "cuda", "--schemes", "fp32", "--links"], "models for images"),
+            (["--device", "cuda", "--schemes", "fp32"], "--computing SECONDS"),
+            ([*gpu, "--schemes", "fp32", "--measure", "9"], "leave out --measure"),
+        ):
+            error = io.StringIO()
+            with contextlib.redirect_stderr(error), self.assertRaises(SystemExit):
+                self.lab(*words)
+            self.assertIn(said, error.getvalue())
+
+    def test_runs_of_a_gpu_do_not_mix_with_those_of_train(self):
+        words = ["--links", "--model", "resnet20", "--schemes", "fp32"]
+        frontier.check_settings(self.lab(*words).args)
+        with self.assertRaisesRegex(namespaces.LabError, "with device 'cpu', not 'cuda'"):
+            frontier.check_settings(self.lab("--device", "cuda", *words).args)
 
     def test_a_codec_may_be_another(self):
         lab = self.lab("--codecs", "1/4 bit=eden:bits=0.25", "--schemes", "fp32")
