@@ -49,6 +49,9 @@ install(FILES
   "${CMAKE_CURRENT_BINARY_DIR}/elastiquantConfigVersion.cmake"
   DESTINATION "${package_dir}" COMPONENT core)
 
-# The program finds libtorch where it was built against it.
-set_target_properties(elastiquant_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+# The program finds libtorch where it was built against it. INSTALL_RPATH_USE_LINK_PATH would leave
+# out what lies within the source tree, as .venv does.
+if(ELASTIQUANT_TORCH)
+  set_target_properties(elastiquant_cli PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib")
+endif()
 install(TARGETS elastiquant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -32,7 +33,7 @@ OF_SUMMARY += ("gossip_step", "consensus_distance", "diverged")
 OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
 ON_DEVICE = Path(__file__).resolve().parent / "on_device"
-GAVE_UP = "gave up"  # what both trainers say of steps that are not finite
+GAVE_UP = re.compile("gave up[^.\n]*")  # what trainers say of steps that are not finite
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 
@@ -256,9 +257,10 @@ class Runs:
             _call(run, [*words, "--overwrite", "--quiet"])
         except TestbedError as error:
             shutil.rmtree(out, ignore_errors=True)
-            if not (run.may_diverge and GAVE_UP in str(error)):
+            gave_up = GAVE_UP.search(str(error))
+            if not (run.may_diverge and gave_up):
                 raise
-            _write_diverged(out, str(error))
+            _write_diverged(out, gave_up[0])
         if run.measured:
             (out / ERRORS).write_text(json.dumps(_errors(run, out)))
         self.outcomes.pop(run.folder, None)  # one that lacked errors
