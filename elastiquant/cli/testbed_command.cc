@@ -50,9 +50,10 @@ Command MakeTestbedCommand(CLI::App& program) {
       kTestbedExample);
   app->require_subcommand(1);
   CLI::App* run = app->add_subcommand("run", "Run an experiment, or what is missing of it");
-  run->add_option("EXPERIMENT", options->experiment, "table3, table4, curves, dagc or levels")
+  run->add_option("EXPERIMENT", options->experiment,
+                  "table3, table4, curves, dagc, levels or choco")
       ->required()
-      ->check(CLI::IsMember({"table3", "table4", "curves", "dagc", "levels"}));
+      ->check(CLI::IsMember({"table3", "table4", "curves", "dagc", "levels", "choco"}));
   run->add_option("--out", options->out, "Folder to write to, which is created if need be")
       ->required();
   run->add_option(
@@ -66,7 +67,7 @@ Command MakeTestbedCommand(CLI::App& program) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   run->add_option("--device", options->device,
                   "Where models are trained: cuda needs the Python package elastiquant, and "
-                  "does table4")
+                  "does table4 and choco")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
   run->add_option("--jobs", options->jobs,

@@ -19,6 +19,7 @@ from elastiquant_testbed import (
     training,
 )
 from elastiquant_testbed.__main__ import SOURCES
+from elastiquant_testbed.experiments import EXPERIMENTS
 from fake_training import FakeTraining
 
 
@@ -193,6 +194,11 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(len(emulation.radio_watts(described.devices)), 18)
         with self.assertRaisesRegex(testbed.TestbedError, "'abacus'.*jetson-nano"):
             emulation.radio_watts(["coral", "abacus"])
+
+    def test_the_program_knows_all_experiments(self):
+        words = [os.environ["ELASTIQUANT_PROGRAM"], "testbed", "run", "it", "--out", self.out]
+        done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+        self.assertIn("{" + ",".join(EXPERIMENTS) + "}", done.stderr)
 
     def test_without_any_run_it_says_what_to_do(self):
         done = self.run_program()
