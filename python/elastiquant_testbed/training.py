@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -225,11 +225,14 @@ class Runs:
         with ThreadPoolExecutor(self.choice.jobs) as pool:
             tasks = [pool.submit(self._make, run) for run in missing]
             try:
-                for task in tasks:
+                for task in as_completed(tasks):
                     task.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                _end_children()
+                # More than once: a thread may be about to start a child.
+                while not all(task.done() for task in tasks):
+                    _end_children()
+                    time.sleep(0.05)
                 raise
 
     def _make(self, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -20,6 +21,7 @@ from elastiquant_testbed import (
     training,
 )
 from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed.testbed import TestbedError
 from fake_training import FakeTraining
 
 
@@ -237,3 +239,25 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(len(result["rows"]), len(dagc.SCHEMES))
         self.assertEqual(result["rows"][0]["skew"], 100)
         dagc.draw(result, self.out / "dagc")
+
+
+class JobsTest(unittest.TestCase):
+    def call(self, run, words):
+        """One fails at once; the other begins to train when that has been seen."""
+        del words
+        if run.name == "fails":
+            raise TestbedError("it failed")
+        time.sleep(0.3)
+        training.subprocess.run(["sleep", "60"])
+
+    def test_a_run_that_is_about_to_start_is_ended_too(self):
+        wanted = [training.Run(name, ()) for name in ("trains", "fails")]
+        with tempfile.TemporaryDirectory() as folder:
+            runs = training.Runs(Path(folder), wanted, training.Choice(jobs=2))
+            begun = time.monotonic()
+            with (
+                mock.patch.object(training, "_call", self.call),
+                self.assertRaisesRegex(TestbedError, "it failed"),
+            ):
+                runs.make()
+            self.assertLess(time.monotonic() - begun, 20)
