@@ -77,20 +77,38 @@ def draw(result: dict, stem: Path) -> None:
                     color=colour,
                     label=choco.NAMES.get(algorithm, algorithm.upper()),
                 )
-            for r in own:
+            for together in _near(own):
                 axes.annotate(
-                    r["codec"],
-                    (r["bytes_up"] / 1e6, r["accuracy"]),
-                    xytext=(5, 3),
+                    ", ".join(r["codec"].replace(", ", " ") for r in together),
+                    (together[-1]["bytes_up"] / 1e6, together[-1]["accuracy"]),
+                    xytext=(6, -10 if algorithm == "dcd" else 4),
                     textcoords="offset points",
                     fontsize=7,
+                    color=colour,
                 )
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("MB that a worker sends")
         axes.set_ylabel("test accuracy, %")
         axes.legend(frameon=False, fontsize=8)
         look.layout(fig)
         look.save(fig, stem)
+
+
+def _near(rows: list[dict]) -> list[list[dict]]:
+    """Those whose names would cover each other are named together."""
+    groups: list[list[dict]] = []
+    for r in sorted(rows, key=lambda r: r["bytes_up"]):
+        last = groups[-1][-1] if groups else None
+        if (
+            last
+            and r["bytes_up"] < 1.2 * last["bytes_up"]
+            and abs(r["accuracy"] - last["accuracy"]) < 4
+        ):
+            groups[-1].append(r)
+        else:
+            groups.append([r])
+    return groups
 
 
 def _point(result: dict) -> str:
