@@ -93,7 +93,7 @@ function(eq_test name)
   foreach(shard RANGE ${last})
     set(part ${name}.${shard})
     add_test(NAME ${part}
-      COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${CMAKE_BINARY_DIR}/tests/${part}.xml)
+      COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${CMAKE_BINARY_DIR}/test_results/${part}.xml)
     set_tests_properties(${part} PROPERTIES TIMEOUT 900 ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${ELASTIQUANT_TEST_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()

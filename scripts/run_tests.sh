@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.." || exit 1
 preset=${1:-release}
 shift || true
 results=$(pwd)/build/$preset/tests.xml
-rm -rf "$results" "build/$preset/tests"
+# Not build/$preset/tests, where CMake has what ctest is to run of the folder tests.
+rm -rf "$results" "build/$preset/test_results"
 # One more than there are cores, because some tests wait for time-outs and processes that end.
 ctest --preset "$preset" --parallel "$(($(nproc) + 1))" --no-tests=error --output-junit "$results" "$@"
 status=$?
@@ -16,5 +17,5 @@ if [ ! -s "$results" ]; then
   echo "ctest wrote no results for build/$preset: has it been built (make build)?" >&2
   exit 1
 fi
-python3 scripts/count_tests.py "$results" "build/$preset/tests"
+python3 scripts/count_tests.py "$results" "build/$preset/test_results"
 exit $status
