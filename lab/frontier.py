@@ -47,8 +47,7 @@ import settings
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, Scheme
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-ON_DEVICE = ROOT / "python/elastiquant_testbed/on_device"
+ON_DEVICE = frontier_options.ROOT / "python/elastiquant_testbed/on_device"
 # At a rate that moves next to nothing, steps are timed.
 STILL = 1e-6
 SUMMARY, FAILED = "summary.json", "failed.txt"

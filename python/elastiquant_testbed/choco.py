@@ -30,10 +30,6 @@ class Scheme(NamedTuple):
     name: str  # of the codec, for people
     printed: float | None = None  # per cent; None: not in the table
 
-    @property
-    def is_printed(self) -> bool:
-        return self.printed is not None
-
 
 DIVERGED = 0.0  # as the table prints it
 SCHEMES = (
@@ -157,7 +153,7 @@ class Rows:
         holds = not (a["diverged"] or b["diverged"])
         holds = holds and a["accuracy"] >= b["accuracy"] - points
         return Claim(
-            f"{_name(a)} is within {points:g} point{'s' * (points != 1)} of {_name(b)}",
+            f"{name_of(a)} is within {points:g} point{'s' * (points != 1)} of {name_of(b)}",
             holds,
             f"{_reached(a)} and {_reached(b)}",
         )
@@ -168,7 +164,7 @@ class Rows:
             return None
         holds = bool(a["diverged"]) or a["accuracy"] < b["accuracy"] - FELL
         return Claim(
-            f"{_name(a)} diverges, or ends {FELL:g} points below {_name(b)}",
+            f"{name_of(a)} diverges, or ends {FELL:g} points below {name_of(b)}",
             holds,
             f"{_reached(a)} and {_reached(b)}",
         )
@@ -199,7 +195,7 @@ def claims(rows: list[dict]) -> list[Claim]:
 NAMES = {"allreduce": "all-reduce", "dpsgd": "D-PSGD"}
 
 
-def _name(row: dict) -> str:
+def name_of(row: dict) -> str:
     algorithm = NAMES.get(row["algorithm"], row["algorithm"].upper())
     return f"{algorithm}, {row['codec']}" if row["algorithm"] != "allreduce" else algorithm
 

@@ -55,7 +55,7 @@ def draw(result: dict, stem: Path) -> None:
     import elastiquant_plot as look
 
     rows = [r for r in result["rows"] if not r["diverged"]]
-    gone = [choco._name(r) for r in result["rows"] if r["diverged"]]
+    gone = [choco.name_of(r) for r in result["rows"] if r["diverged"]]
     algorithms = ("allreduce", "dpsgd", "choco", "dcd", "ecd")
     with look.style():
         fig, (axes,) = look.figure(

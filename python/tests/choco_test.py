@@ -24,7 +24,7 @@ def printed_rows(**changed: float) -> list[dict]:
     return [
         choco.row_of(scheme, [outcome(changed.get(scheme.algorithm, scheme.printed))])
         for scheme in choco.SCHEMES
-        if scheme.is_printed
+        if scheme.printed is not None
     ]
 
 

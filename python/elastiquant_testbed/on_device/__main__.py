@@ -7,8 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-import torch
-
 if not __package__:  # started by the folder's path
     # At the end: beside a build the package's sources lie there, too, without their module.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
@@ -25,6 +23,7 @@ from elastiquant_testbed import stopping
 from elastiquant_testbed.on_device import gossip, options
 from elastiquant_testbed.on_device.allreduce import AllReduce
 from elastiquant_testbed.on_device.rounds import LocalRounds
+from elastiquant_testbed.on_device.training import prepare
 
 TRAINERS = {
     options.ALLREDUCE: AllReduce,
@@ -35,9 +34,7 @@ TRAINERS = {
 
 def main(arguments: list[str] | None = None) -> int:
     o = options.parse(arguments)
-    torch.set_num_threads(o.threads)
-    # fp32 is fp32 here, too: convolutions would be in TF32 otherwise.
-    torch.backends.cudnn.allow_tf32 = False
+    prepare(o)
     o.out.mkdir(parents=True, exist_ok=True)
     try:
         if o.algorithm.name in options.GOSSIP:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import elastiquant
-from elastiquant_testbed.on_device.training import Training
+from elastiquant_testbed.on_device.training import Training, prepare
 
 SUMMARY = "summary.json"  # worker 0's, in the folder that the workers share
 PATIENCE = timedelta(minutes=5)  # of a start beside many others
@@ -53,9 +53,7 @@ class GossipTraining(Training):
         self._distance = 0.0
 
     def make_step(self) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(self.step)
-        self.optimizer.step()
+        self.move(self.optimizer)
 
     def evaluates_after(self, epoch: int) -> bool:
         return self.step == self.total_steps  # workers have no mean before
@@ -101,8 +99,7 @@ def run(o: argparse.Namespace) -> dict:
 
 
 def _work(o: argparse.Namespace, rank: int, folder: Path) -> None:
-    torch.set_num_threads(o.threads)
-    torch.backends.cudnn.allow_tf32 = False
+    prepare(o)
     store = dist.FileStore(str(folder / "store"), o.workers)
     dist.init_process_group(
         "gloo", store=store, rank=rank, world_size=o.workers, timeout=PATIENCE

@@ -10,7 +10,8 @@ from elastiquant_testbed import on_device
 from elastiquant_testbed.on_device.networks import NETWORKS
 
 ALLREDUCE, LOCAL_SGD, DILOCO = "allreduce", "local-sgd", "diloco"
-# Of elastiquant.Gossip, whose workers can be told apart by nothing but their graph.
+# Those of elastiquant.Gossip whose workers all make the same number of steps, on a graph that
+# has no directions.
 GOSSIP = ("dpsgd", "d2", "gradient-tracking", "dcd", "ecd", "choco", "deepsqueeze", "noloco")
 
 

@@ -7,11 +7,10 @@ import copy
 
 import torch
 
-from elastiquant_testbed.on_device.allreduce import virtual_workers
-from elastiquant_testbed.on_device.training import Training
+from elastiquant_testbed.on_device.one_process import OneProcess
 
 
-class LocalRounds(Training):
+class LocalRounds(OneProcess):
     """Each worker has weights of its own, which are a row of one tensor.
 
     A round ends every `--every` steps and after the last one. What the workers have moved since
@@ -24,8 +23,7 @@ class LocalRounds(Training):
     def __init__(self, o: argparse.Namespace):
         if o.every < 1:
             raise ValueError(f"--every {o.every} is less than 1")
-        super().__init__(o)
-        self.workers = virtual_workers(self.network, o, measure_every=1)
+        super().__init__(o, measure_every=1)
         elements = self.workers.elements
         self.anchor = torch.empty(elements, device=self.device)
         with torch.no_grad():
@@ -34,8 +32,7 @@ class LocalRounds(Training):
         self.weights = self.anchor.repeat(o.workers, 1)
         self._momentum = torch.zeros_like(self.weights)
         self._outer = torch.zeros_like(self.anchor)
-        self._rate = torch.zeros((), device=self.device)
-        self._rows = self.workers.zeros()
+        self._rate = torch.tensor(self.rate(0), device=self.device)
         self.networks = [self._network_at(row) for row in self.weights]
         self.turns = self.make_turns(
             self.networks,
@@ -44,8 +41,6 @@ class LocalRounds(Training):
             then=self._move,
             state=(self.weights, self._momentum),
         )
-        self._lost = 0
-        self._rate.fill_(self.rate(0))
 
     def _network_at(self, row: torch.Tensor) -> torch.nn.Module:
         """A network of its own, whose weights are those of the row."""
@@ -73,14 +68,9 @@ class LocalRounds(Training):
         self._end_round()
 
     def _end_round(self) -> None:
-        self._rows.copy_(self.anchor - self.weights)  # waits for the device
-        self.workers.all_reduce(self._rows)
-        stats = self.workers.stats()
-        is_lost = stats.skipped > self._lost
-        self._lost = stats.skipped
-        self.count_skipped(is_lost, stats.skip_reason)
-        if not is_lost:
-            outer, mean = self.o.algorithm, self._rows[0].to(self.device)
+        mean = self.average(self.anchor - self.weights)
+        if mean is not None:  # otherwise the work of the round is lost
+            outer, mean = self.o.algorithm, mean.to(self.device)
             self._outer.mul_(outer.momentum).add_(mean)
             self.anchor.sub_(mean + outer.momentum * self._outer, alpha=outer.lr)
         self.weights.copy_(self.anchor.expand_as(self.weights))
@@ -103,10 +93,5 @@ class LocalRounds(Training):
         return torch.stack([network.get_buffer(name) for network in self.networks])
 
     def stats(self) -> dict:
-        stats = self.workers.stats()
-        return {
-            "nmse": stats.nmse,
-            "rounds": stats.steps,
-            "skipped_steps": 0,
-            "bytes_up": stats.bytes_up,
-        }
+        # What is skipped are rounds, and no steps.
+        return {**super().stats(), "rounds": self.workers.stats().steps, "skipped_steps": 0}

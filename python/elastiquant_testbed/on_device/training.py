@@ -18,6 +18,13 @@ from elastiquant_testbed.on_device.turns import Turns, Views
 MOST_SKIPPED = 10  # in a row, as `train` has it
 
 
+def prepare(o: argparse.Namespace) -> None:
+    """To be called once in each process that trains."""
+    torch.set_num_threads(o.threads)
+    # fp32 is fp32 here, too: convolutions would be in TF32 otherwise.
+    torch.backends.cudnn.allow_tf32 = False
+
+
 class Training:
     """A run, from its options to its summary, of one process.
 
@@ -110,6 +117,12 @@ class Training:
     def make_turns(self, networks: list, elements: int, views: Views, **more) -> Turns:
         bf16 = self.o.precision == "bf16"
         return Turns(networks, self.o.batch, elements, views, bf16=bf16, **more)
+
+    def move(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimiser's step number `step`, at its rate."""
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate(self.step)
+        optimizer.step()
 
     def rate(self, step: int) -> float:
         """A cosine, after steps in which the rate grows to its peak."""

@@ -71,6 +71,14 @@ class OnDeviceTest(unittest.TestCase):
             self.assertEqual(main([*words, "--quiet"]), 0)
         return json.loads((out / "summary.json").read_text())
 
+    def summary_of_train(self, **named) -> dict:
+        """What the program's own training has come to under the same options."""
+        with tempfile.TemporaryDirectory() as out:
+            words = [*self.options(**named, out=out), "--overwrite", "--quiet"]
+            command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *words]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            return json.loads((Path(out) / "summary.json").read_text())
+
     def test_networks_have_the_layers_of_train(self):
         for model in NETWORKS:
             command = [os.environ["ELASTIQUANT_PROGRAM"], "train", "--steps", "1", "--quiet"]
@@ -107,10 +115,7 @@ class OnDeviceTest(unittest.TestCase):
     def test_it_learns_and_counts_as_train_does(self):
         named = {"lr": 0.05, "codec": "dither:bits=2", "epochs": 3, "measure-every": 1}
         ours = self.train(**named)
-        out = self.folder / "train"
-        command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *self.options(**named, out=out)]
-        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        theirs = json.loads((out / "summary.json").read_text())
+        theirs = self.summary_of_train(**named)
         for key in ("steps", "steps_per_epoch", "world_size", "skipped_steps"):
             self.assertEqual(ours[key], theirs[key], key)
         # `train` also averages its loss, which travels with the gradient.
@@ -208,10 +213,7 @@ class OnDeviceTest(unittest.TestCase):
         named = {"lr": 0.05, "codec": "dither:bits=2", "epochs": 3, "every": 4}
         named |= {"algorithm": "diloco:lr=0.9,momentum=0.5"}
         ours = self.train(**named)
-        out = self.folder / "rounds"
-        command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *self.options(**named, out=out)]
-        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        theirs = json.loads((out / "summary.json").read_text())
+        theirs = self.summary_of_train(**named)
         for key in ("algorithm", "steps", "rounds"):
             self.assertEqual(ours[key], theirs[key], key)
         # `train` also averages its running statistics after each epoch, with its loss.
@@ -224,10 +226,7 @@ class OnDeviceTest(unittest.TestCase):
         named = {"lr": 0.05, "codec": "dither:bits=2", "epochs": 3, "workers": 3}
         named |= {"batch": 8, "algorithm": "choco", "graph": "ring", "gossip-step": 0.7}
         ours = self.train(**named)
-        out = self.folder / "gossip"
-        command = [os.environ["ELASTIQUANT_PROGRAM"], "train", *self.options(**named, out=out)]
-        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        theirs = json.loads((out / "summary.json").read_text())
+        theirs = self.summary_of_train(**named)
         for key in ("algorithm", "steps", "world_size"):
             self.assertEqual(ours[key], theirs[key], key)
         self.assertLess(abs(ours["bytes_up"] / theirs["bytes_up"] - 1), 0.1)
