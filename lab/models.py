@@ -10,7 +10,7 @@ from torch import nn
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
-from elastiquant_testbed.networks import resnet18, resnet20
+from elastiquant_testbed.on_device.networks import resnet18, resnet20
 
 
 def mlp() -> nn.Module:

@@ -41,6 +41,10 @@ class SameRound:
                 timeout=timedelta(seconds=meeting.timeout),
                 wait_for_workers=False,
             )
+            # A worker 0 that leaves without a round, as nobody's messages need it, would take
+            # the store along before the others have come.
+            until = time.monotonic() + self._timeout
+            self._await_all(self._store, "elastiquant/start/connected", until)
         self._place = place
         self._count = 0  # of starts that were told
         self._is_told = self._is_checked = False
@@ -101,7 +105,8 @@ class SameRound:
                         break
                     time.sleep(_PAUSE)
                 if patience:
-                    self._await_readers(store, key, until)
+                    # If worker 0 raises, the others cannot read any more.
+                    self._await_all(store, f"{key}/read", until)
 
         if store is not None:
             # PyTorch waits for ever for the answer of a host that is frozen.
@@ -110,13 +115,13 @@ class SameRound:
             asking.join(self._timeout + min(patience, self._timeout))
         return answers[-1] if answers else None
 
-    def _await_readers(self, store: dist.Store, key: str, until: float) -> None:
-        """Says that this worker has read. Worker 0 waits for all to say so: if it raises, its
-        store goes, and the others could not read any more."""
-        read = store.add(f"{key}/read", 1)
-        while self._rank == 0 and read < self._world_size and time.monotonic() < until:
+    def _await_all(self, store: dist.Store, key: str, until: float) -> None:
+        """Says that this worker has come to here. Worker 0, with which the store goes, waits
+        for all to say so."""
+        come = store.add(key, 1)
+        while self._rank == 0 and come < self._world_size and time.monotonic() < until:
             time.sleep(_PAUSE)
-            read = store.add(f"{key}/read", 0)
+            come = store.add(key, 0)
 
 
 # Seconds that a worker waits for the others to tell where they start, and between two looks.

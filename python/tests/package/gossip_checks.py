@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -10,6 +12,17 @@ from checking import check, logged, main, raises
 from gossip_training import CASES, Job, everyones, model_of
 
 import elastiquant
+
+
+@check
+def worker_0_closes_at_once_and_leaves_nobody_behind() -> None:
+    def late(*args, connect=dist.TCPStore, **kwargs) -> dist.TCPStore:
+        time.sleep(1 if dist.get_rank() else 0)
+        return connect(*args, **kwargs)
+
+    with mock.patch.object(dist, "TCPStore", late):
+        job = Job(graph="one-peer-exponential", timeout=3.0)
+    job.gossip.close()
 
 
 @check
