@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.nn import functional as F
-from train_command_test import summary, train
+from train_reference import train
+from train_testing import summary
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
 from models import resnet18, resnet20

@@ -1,0 +1,87 @@
+"""What befalls workers of `elastiquant train`: signals, silence, NaN and weights that drift.
+
+usage: train_mishap_test.py PROGRAM [unittest arguments]
+"""
+
+import time
+import unittest
+
+from train_reference import ReferenceTest, alive, metrics, start, steps_done, train, workers_of
+from train_testing import summary
+
+
+class TrainMishapTest(ReferenceTest):
+    def test_workers_die_with_their_launcher(self):
+        with start(self.out(), steps=5000) as process:
+            self.wait_until(lambda: steps_done(self.out()) >= 1)
+            workers = workers_of(process)
+            self.assertEqual(sorted(workers), [0, 1])
+            process.kill()
+            process.communicate()
+        self.wait_until(lambda: not any(map(alive, workers.values())), 10)
+
+    def test_sigterm_to_the_launcher_ends_the_workers(self):
+        with start(self.out(), steps=5000) as process:
+            self.wait_until(lambda: steps_done(self.out()) >= 1)
+            workers = workers_of(process)
+            process.terminate()
+            _, said = process.communicate(timeout=20)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("SIGTERM", said)
+        self.assertFalse(any(map(alive, workers.values())))
+
+    def test_a_silent_worker_is_lost_within_the_time_out(self):
+        begin = time.monotonic()
+        broken = train(self.out(), inject="stop@step=2,rank=1", timeout=3)
+        self.assertEqual(broken.returncode, 3, broken.stderr)
+        self.assertIn("worker 1", broken.stderr)
+        self.assertLess(time.monotonic() - begin, 45)
+
+    def test_a_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), inject="nan@step=3,rank=1,times=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = summary(self.out())
+        self.assertEqual(told["skipped_steps"], 2)
+        self.assertIs(told["replicas_identical"], True)
+        lines = metrics(self.out())
+        self.assertEqual([line["step"] for line in lines if line.get("skipped")], [4, 5])
+        self.assertEqual(lines[:3], metrics(self.reference)[:3])
+        self.assertIsNotNone(told["test_accuracy"])
+        self.assertGreater(lines[-1]["loss"], 0)
+
+    def test_terngrads_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), codec="terngrad", inject="nan@step=3,rank=1,times=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = summary(self.out())
+        self.assertEqual(told["skipped_steps"], 2)
+        self.assertIs(told["replicas_identical"], True)
+
+    def test_a_lazy_step_with_nan_is_skipped_by_all(self):
+        done = train(self.out(), inject="nan@step=2,rank=0", algorithm="laq", codec=None)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([m["loss"] for m in metrics(self.out())].count(None), 1)
+        self.assertIs(summary(self.out())["replicas_identical"], True)
+
+    def test_a_local_step_with_nan_is_left_out_by_its_worker_alone(self):
+        options = {"algorithm": "diloco", "every": 4}
+        done = train(self.out(), inject="nan@step=2,rank=0", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([m["loss"] for m in metrics(self.out())].count(None), 1)
+        self.assertIs(summary(self.out())["replicas_identical"], True)
+
+    def test_too_many_nans_in_a_row_stop_the_run_with_the_layers_name(self):
+        broken = train(self.out(), inject="nan@step=2,rank=1,times=9", max_skipped=3)
+        self.assertEqual(broken.returncode, 5, broken.stderr)
+        self.assertRegex(
+            broken.stderr, r"step 5 after 3 skipped steps in a row.*layer fc\.bias on worker 1"
+        )
+
+    def test_a_replica_that_drifts_is_named(self):
+        broken = train(self.out(), inject="drift@step=2,rank=1", check_replicas="every")
+        self.assertEqual(broken.returncode, 1, broken.stderr)
+        self.assertRegex(broken.stderr, r"after step 3 the weights of worker\(s\) 1 differ")
+        self.assertIs(summary(self.out())["replicas_identical"], False)
+
+
+if __name__ == "__main__":
+    unittest.main()
