@@ -30,6 +30,19 @@ def make_model(dtype: torch.dtype = torch.float32) -> nn.Module:
     ).to(dtype)
 
 
+class Branches(nn.Module):
+    """Parameters of which a step uses some."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.never, self.last = nn.Linear(24, 24), nn.Linear(24, 5)
+
+    def forward(self, inputs: torch.Tensor, second: bool) -> torch.Tensor:
+        return self.last(self.second(inputs) if second else self.first(inputs))
+
+
 def make_ddp(model: nn.Module | None = None, **options) -> DistributedDataParallel:
     """In several of DDP's buckets, after the first step."""
     options.setdefault("bucket_cap_mb", 0.005)

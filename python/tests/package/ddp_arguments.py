@@ -1,0 +1,103 @@
+"""What compress() says of its arguments: see ddp_checks.py."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from checking import check, compress, raises
+from ddp_training import (
+    check_same_everywhere,
+    make_ddp,
+    make_model,
+    train,
+    weights,
+)
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+import elastiquant
+
+
+@check
+def policies_choose_codecs():
+    def codecs(**options):
+        with compress(make_ddp(), **options) as compression:
+            return compression.codecs
+
+    first, bias, norm = "0.weight", "0.bias", "3.weight"
+    default = codecs()
+    assert default[first].startswith("dither"), default
+    assert default[bias] == default[norm] == "fp32"
+    assert codecs(exact="none")[bias] == default[first]
+    kept = codecs(exact="1d,5.*")
+    assert (kept["5.weight"], kept[bias], kept[first]) == ("fp32", "fp32", default[first])
+    named = codecs(policy={"0.*": "fp16", "*.weight": "natural"})
+    assert (named[first], named[bias], named[norm]) == ("fp16", "fp16", "natural"), named
+    by_size = codecs(policy=lambda name, p: "fp32" if p.numel() < 500 else None)
+    assert (by_size["5.weight"], by_size["2.weight"]) == ("fp32", default[first])
+    model = make_ddp()
+    compress(model, policy={"0.*": "topk:ratio=0.1|ef", "2.*": "powersgd:rank=1|ef"})
+    train(model, range(5))
+    check_same_everywhere(weights(model))
+
+
+@check
+def wrong_arguments_are_refused():
+    for options, words in (
+        ({"codec": "dithr"}, "valid: fp32"),
+        ({"policy": {"none.*": "fp32"}}, "no parameter's name matches 'none"),
+        ({"policy": {"0.*": "nonsense"}}, "nonsense"),
+        ({"exact": "1d,conv*"}, "no parameter's name matches 'conv"),
+        ({"bucket_kib": 0}, "bucket_kib"),
+        ({"threads": 0}, "threads"),
+        ({"seed": -1}, "seed"),
+        ({"timeout": 0.2}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"link": "fast"}, "fast"),
+    ):
+        with raises(ValueError, words):
+            compress(make_ddp(), **options)
+    with raises(TypeError, "DistributedDataParallel"):
+        elastiquant.compress(make_model())
+    with raises(ValueError, "dithr"):  # after which the model may be compressed
+        model = make_ddp()
+        compress(model, "dithr")
+    compress(model)
+    train(model, range(2))
+
+
+@check
+def a_second_hook_is_refused():
+    model = make_ddp()
+    compress(model)
+    with raises(RuntimeError, "hook"):
+        compress(model)
+    train(model, range(3))  # by the first
+    check_same_everywhere(weights(model))
+    assert model._elastiquant.stats().steps == 3
+    hooked = make_ddp()
+    hooked.register_comm_hook(None, allreduce_hook)
+    with raises(RuntimeError, "hook"):
+        compress(hooked)
+    train(hooked, range(2))
+
+
+@check
+def workers_that_differ_are_refused():
+    last = dist.get_rank() == dist.get_world_size() - 1
+    for options, words in (
+        ({"codec": "dither:bits=3" if last else "dither:bits=2"}, "codec of '0.weight'"),
+        ({"exact": "none" if last else "1d"}, "codec of '0.bias' is 'dither.* and 'fp32'"),
+        ({"bucket_kib": 128 if last else None}, "bucket_kib is 128 and 384"),
+        ({"seed": int(last)}, "seed is 1 and 0"),
+    ):
+        with raises(RuntimeError, f"workers {dist.get_world_size() - 1} and 0 .*{words}"):
+            compress(make_ddp(), **options)
+    why = "dithr" if last else r"cannot call compress\(\): ValueError: .*dithr"
+    with raises(ValueError if last else RuntimeError, why):
+        compress(make_ddp(), "dithr" if last else "dither")
+    for options in ({"link": "fast" if last else None}, {"timeout": 0.2 if last else 20}):
+        with raises(ValueError if last else RuntimeError, "fast|timeout"):
+            compress(make_ddp(), **options)
+    model = make_ddp()
+    compress(model)
+    train(model, range(2))
+    check_same_everywhere(weights(model))
