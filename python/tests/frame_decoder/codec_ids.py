@@ -1,0 +1,4 @@
+"""Section 2: the numbers of the codecs."""
+
+FP32, FP16, BF16, ELASTIC, DITHER, LEVELS, TERNARY, SIGN = range(1, 9)
+NATURAL, ZEROLESS, INNOVATION, EDEN, SPARSE, LOW_RANK, ROTATED, CHUNKS = range(9, 17)
