@@ -143,6 +143,10 @@ class StoppingTest(unittest.TestCase):
                 self.assertEqual(process.returncode, 1)
                 self.assertIn("stopped; what was measured is kept", said)
                 self.assertNotIn("Traceback", said)
+                # What was killed still needs a moment of a core to end.
+                end = time.monotonic() + 20
+                while is_running(child) and time.monotonic() < end:
+                    time.sleep(0.01)
                 self.assertFalse(is_running(child))
 
     def test_a_signal_that_is_ignored_stays_so(self):

@@ -8,6 +8,7 @@
 
 #include "elastiquant/data/own_share.h"
 #include "elastiquant/train/fingerprint.h"
+#include "elastiquant/train/loop/freed_memory.h"
 #include "elastiquant/train/loop/initial_weights.h"
 #include "elastiquant/train/loop/share_table.h"
 #include "elastiquant/train/loop/training_run.h"
@@ -182,6 +183,7 @@ Status TrainingRun::ShareStart() {
 
 Status TrainingRun::SetUp() {
   at::set_num_threads(ChooseThreads(options_, info_.workers_here));
+  KeepFreedMemory();
   comm_.SetActivity("preparing the run");
   if (is_newcomer()) {
     EQ_RETURN_IF_ERROR(SetUpHere());
