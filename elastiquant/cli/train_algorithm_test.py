@@ -27,10 +27,7 @@ class TrainAlgorithmTest(ReferenceTest):
         self.assertEqual((said["optimizer"], said["metric"]), ("adamw", "adam"))
         self.assertIs(said["replicas_identical"], True)
         self.assertEqual(said["validation_loss"], said["test_loss"])
-        killed = train(broken, inject="kill@step=7,rank=1", **same)
-        self.assertEqual(killed.returncode, 3, killed.stderr)
-        resumed = train(broken, "--resume", **same)
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.kill_and_resume(broken, **same)
         self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
         self.assertEqual(train(plain, metric="plain", **same).returncode, 0)
         self.assertEqual(summary(plain)["metric"], "plain")
@@ -59,10 +56,7 @@ class TrainAlgorithmTest(ReferenceTest):
                 self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
                 self.assertEqual(said["codec"], codec)
                 self.assertIs(said["replicas_identical"], True)
-                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
-                self.assertEqual(killed.returncode, 3, killed.stderr)
-                resumed = train(broken, "--resume", **same)
-                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.kill_and_resume(broken, **same)
                 self.assertEqual(metrics(broken), metrics(whole))
                 self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
 
@@ -85,10 +79,7 @@ class TrainAlgorithmTest(ReferenceTest):
                 self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
                 self.assertIs(said["replicas_identical"], True)
                 self.assertEqual((said["rounds"], said["uploads"]), (rounds, [rounds] * 2))
-                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
-                self.assertEqual(killed.returncode, 3, killed.stderr)
-                resumed = train(broken, "--resume", **same)
-                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.kill_and_resume(broken, **same)
                 self.assertEqual(
                     [line["loss"] for line in metrics(broken)],
                     [line["loss"] for line in metrics(whole)],
@@ -122,12 +113,7 @@ class TrainAlgorithmTest(ReferenceTest):
                 self.assertEqual(said["rounds"], STEPS)
                 self.assertGreaterEqual(min(said["uploads"]), 1)
                 self.assertLess(sum(said["uploads"]), STEPS * 2)
-                killed = train(
-                    broken, "--overwrite", "--no-augment", inject="kill@step=7,rank=1", **same
-                )
-                self.assertEqual(killed.returncode, 3, killed.stderr)
-                resumed = train(broken, "--resume", "--no-augment", **same)
-                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                self.kill_and_resume(broken, "--no-augment", **same)
                 self.assertEqual(metrics(broken), metrics(whole))
                 again = summary(broken)
                 for field in ("weights_hash", "rounds", "uploads", "test_loss"):

@@ -37,10 +37,7 @@ class TrainPartitionTest(ReferenceTest):
         done = train(whole, "--quiet", **same)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("lie on", done.stderr)
-        killed = train(broken, inject="kill@step=7,rank=1", **same)
-        self.assertEqual(killed.returncode, 3, killed.stderr)
-        resumed = train(broken, "--resume", **same)
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.kill_and_resume(broken, **same)
         self.assertEqual(metrics(broken), metrics(whole))
         for key in ("partition", "weights_hash"):
             self.assertEqual(summary(broken)[key], summary(whole)[key])

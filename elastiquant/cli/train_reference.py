@@ -107,6 +107,15 @@ class ReferenceTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "nothing happened in time")
             time.sleep(0.05)
 
+    def kill_and_resume(self, out, *flags, **options):
+        """The finished run, which a kill in its step 7 has broken off before."""
+        inject = "kill@step=7,rank=1"
+        killed = train(out, "--overwrite", *flags, inject=inject, **options)
+        self.assertEqual(killed.returncode, 3, killed.stderr)
+        resumed = train(out, "--resume", *flags, **options)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        return resumed
+
     def expect_same_certificate(self, lines, expected):
         """But for the order in which threads add up."""
         self.assertEqual(len(lines), len(expected))

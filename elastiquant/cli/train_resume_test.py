@@ -47,10 +47,7 @@ class TrainResumeTest(ReferenceTest):
                 done = train(whole, "--overwrite", **same)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIs(summary(whole)["replicas_identical"], True)
-                killed = train(broken, "--overwrite", inject="kill@step=7,rank=1", **same)
-                self.assertEqual(killed.returncode, 3, killed.stderr)
-                resumed = train(broken, "--resume", **same)
-                self.assertEqual(resumed.returncode, 0, resumed.stderr)
+                resumed = self.kill_and_resume(broken, **same)
                 self.assertIn("after step 4", resumed.stderr)
                 self.assertEqual(metrics(broken), metrics(whole))
                 self.assertEqual(
@@ -61,10 +58,7 @@ class TrainResumeTest(ReferenceTest):
         same = {"codec": "alq", "adapt_every": 3}
         whole, broken = self.out() / "whole", self.out() / "broken"
         self.assertEqual(train(whole, **same).returncode, 0)
-        killed = train(broken, inject="kill@step=7,rank=1", **same)
-        self.assertEqual(killed.returncode, 3, killed.stderr)
-        resumed = train(broken, "--resume", **same)
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.kill_and_resume(broken, **same)
         self.assertEqual(metrics(broken), metrics(whole))
         never = self.out() / "never"
         self.assertEqual(train(never, codec="alq").returncode, 0)
