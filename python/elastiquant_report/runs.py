@@ -30,7 +30,7 @@ _NOT_COMPARED = {"--model", "--data", "--workers", "--batch", "--link", "--seed"
 _NOT_COMPARED |= {"--epochs", "--algorithm", "--partition", "--codec"}
 _NOT_COMPARED |= {"--out", "--overwrite", "--quiet", "--port", "--resume"}
 # What `train` chooses by the codec, if nobody asks for anything else.
-_OF_CODECS = {"--exchange"}
+_OF_CODECS = {"--exchange", "--metric"}
 
 
 class RunError(Exception):

@@ -264,12 +264,15 @@ class NumbersTest(unittest.TestCase):
         )
 
     def test_what_follows_from_the_codec_or_the_algorithm_is_not_named_again(self):
-        codec = {"--codec": "fp32", "--exchange": "two-phase"}
-        other = {"--codec": "qsgd", "--exchange": "all-gather"}
+        codec = {"--codec": "fp32", "--exchange": "two-phase", "--metric": "plain"}
+        other = {"--codec": "qsgd", "--exchange": "all-gather", "--metric": "adam"}
         self.assertEqual(self.differing((codec, ""), (other, "")), [])
         self.assertEqual(
             self.differing((codec, "--exchange two-phase"), (other, "")),
             ["--exchange (two-phase, all-gather)"],
+        )
+        self.assertEqual(
+            self.differing((codec, ""), (other, "--metric adam")), ["--metric (plain, adam)"]
         )
         self.assertEqual(self.differing(({"--every": 32}, ""), ({}, "")), [])
         self.assertEqual(
