@@ -34,20 +34,24 @@ class SameRound:
         self._timeout = meeting.timeout
         self._store: dist.Store | None = None
         if meeting.world_size > 1:
-            self._store = dist.TCPStore(
-                meeting.host,
-                meeting.port,
-                is_master=False,
-                timeout=timedelta(seconds=meeting.timeout),
-                wait_for_workers=False,
-            )
-            # A worker 0 that leaves without a round, as nobody's messages need it, would take
-            # the store along before the others have come.
-            until = time.monotonic() + self._timeout
-            self._await_all(self._store, "elastiquant/start/connected", until)
+            with contextlib.suppress(RuntimeError):  # worker 0 is gone: a round tells why
+                self._connect(meeting)
         self._place = place
         self._count = 0  # of starts that were told
         self._is_told = self._is_checked = False
+
+    def _connect(self, meeting: _group.Meeting) -> None:
+        self._store = dist.TCPStore(
+            meeting.host,
+            meeting.port,
+            is_master=False,
+            timeout=timedelta(seconds=meeting.timeout),
+            wait_for_workers=False,
+        )
+        # A worker 0 that leaves without a round, as nobody's messages need it, would take the
+        # store along before the others have come.
+        until = time.monotonic() + self._timeout
+        self._await_all(self._store, "elastiquant/start/connected", until)
 
     def start(self, place: str) -> None:
         """This worker goes on from here, and has sent nothing since."""

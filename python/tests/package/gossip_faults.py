@@ -10,18 +10,30 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from unittest import mock
 
-from diloco_faults import FAULTS, TIMEOUT
+from diloco_faults import FAULTS, TIMEOUT, is_killed
 from forked_jobs import WORKERS, Job, run
 from gossip_training import Job as Trained
 
+from elastiquant import _gossip
+
+AT_THE_START = "is_killed_at_the_start"
 # On graphs of any size. Of AD-PSGD one side asks and the other answers.
 ALGORITHMS = {"choco": "ring", "ad-psgd": "star"}
 RANKS = (0, WORKERS - 1)
 
 
+def is_killed_there(*_: object) -> None:
+    """When all are connected, and before this worker has come to the store."""
+    is_killed()
+
+
 def rounds(fault: str, algorithm: str, strikes: bool) -> None:
-    trained = Trained(algorithm=algorithm, graph=ALGORITHMS[algorithm], timeout=TIMEOUT)
+    at_the_store = strikes and fault == AT_THE_START
+    come = is_killed_there if at_the_store else _gossip.SameRound
+    with mock.patch.object(_gossip, "SameRound", come):
+        trained = Trained(algorithm=algorithm, graph=ALGORITHMS[algorithm], timeout=TIMEOUT)
     trained.steps(0, 5)
     if strikes:
         FAULTS[fault]()
@@ -42,7 +54,8 @@ def job(case: str) -> Job:
 
 
 def all_cases() -> list[str]:
-    return ["/".join(map(str, c)) for c in itertools.product(FAULTS, ALGORITHMS, RANKS)]
+    faults = (AT_THE_START, *FAULTS)
+    return ["/".join(map(str, c)) for c in itertools.product(faults, ALGORITHMS, RANKS)]
 
 
 if __name__ == "__main__":

@@ -36,9 +36,11 @@ class FaultsTest(unittest.TestCase):
         self.assertEqual(set(self.workers), set(gossip_faults.all_cases()))
         for case, workers in self.workers.items():
             fault, _, rank = case.split("/")
+            lost = f"worker {rank}.* "
+            lost += "(was lost: it has (ended|died)|not answered|not been heard of)"
             said = {
-                "is_killed": f"worker {rank}.* (was lost: it has (ended|died)|not answered"
-                "|not been heard of)",
+                "is_killed_at_the_start": lost,
+                "is_killed": lost,
                 "raises": f"worker {rank} stopped: ArithmeticError: of my own",
                 "ends": f"worker {rank} (stopped|has left).*its script ended",
             }[fault]
