@@ -17,11 +17,11 @@ import elastiquant
 @check
 def worker_0_closes_at_once_and_leaves_nobody_behind() -> None:
     def late(*args, connect=dist.TCPStore, **kwargs) -> dist.TCPStore:
-        time.sleep(1 if dist.get_rank() else 0)
+        time.sleep(1.5 if dist.get_rank() else 0)
         return connect(*args, **kwargs)
 
     with mock.patch.object(dist, "TCPStore", late):
-        job = Job(graph="one-peer-exponential", timeout=3.0)
+        job = Job(graph="one-peer-exponential", timeout=5.0)
     job.gossip.close()
 
 
