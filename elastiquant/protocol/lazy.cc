@@ -8,6 +8,7 @@
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/protocol/distance.h"
 #include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant {
@@ -37,15 +38,6 @@ Status CheckLazyOptions(const LazyOptions& o) {
 
 Status BadMessage(int from, const std::string& what) {
   return CorruptData("the message of worker " + std::to_string(from) + " " + what);
-}
-
-double SquaredDistance(std::span<const float> a, std::span<const float> b) {
-  double squares = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    squares += difference * difference;
-  }
-  return squares;
 }
 
 template <typename T>

@@ -310,6 +310,19 @@ TEST(StepSearchTest, FineCodecsMayStepFarAndCoarseOnesMayNot) {
   EXPECT_EQ(SearchGossipStep(options)->best, coarse.best);
 }
 
+// Of a random 1 % each coordinate is sent in one round of a hundred. Steps of .02 and more
+// bring workers nearer in the first 30 rounds, and swing ever wider after them.
+TEST(StepSearchTest, CodecsThatSendFewCoordinatesAreTriedForLong) {
+  GossipOptions options{.graph = GraphOf("ring", 8), .codec = "randomk:ratio=0.01"};
+  const StepSearch few = SearchGossipStep(options).value();
+  EXPECT_LE(few.best, .01);
+  EXPECT_GE(few.best, .002);
+  for (const StepTrial& trial : few.trials) {
+    EXPECT_EQ(trial.contraction < 1, trial.step < .02) << trial.step;
+  }
+  EXPECT_LT(few.trials.back().step, few.best);
+}
+
 TEST(StepSearchTest, IsForWhatIsCoarseOrLate) {
   const auto needs = [](GossipKind kind, const char* codec, int64_t delay) {
     return NeedsStepSearch({.kind = kind, .codec = codec, .delay = delay}).value();

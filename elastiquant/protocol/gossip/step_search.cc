@@ -4,18 +4,26 @@
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/workspace.h"
 #include "elastiquant/codec/codec.h"
+#include "elastiquant/protocol/distance.h"
+#include "elastiquant/protocol/gossip/replicas.h"
 
 namespace elastiquant {
 namespace {
 
 using Nodes = std::vector<std::unique_ptr<GossipNode>>;
 
-constexpr int kRounds = 30;
-constexpr size_t kValues = 65536;                       // of all workers together, at most
+constexpr double kLargeSteps[] = {1, .8, .6, .5, .4, .3, .2, .1, .05, .02};
+constexpr double kLeastStep = 1e-4;
+constexpr int kFewestRounds = 30, kMostRounds = 3000;
+constexpr double kHardlyAny = .1;                  // of a vector's square that is not shown yet
+constexpr double kLost = 1e6;                      // growth by which a trial may end
+constexpr size_t kValues = 65536 * kFewestRounds;  // of all workers and rounds, at most
 constexpr size_t kFewestEach = 1024, kMostEach = 8192;  // of one worker
 
 std::vector<float> GaussianOf(size_t elements, uint64_t seed, uint64_t worker) {
@@ -65,7 +73,26 @@ double ErrorOf(const Nodes& nodes, size_t elements) {
   return error;
 }
 
-Result<double> ContractionOf(const GossipOptions& options) {
+// How many rounds a trial takes. A step that is too large swings weights about with a period of
+// as many rounds as it takes to show neighbours a vector that stands still, so those of a codec
+// that sends few coordinates must be tried for long: 30 rounds of a random 1 % show none of it.
+Result<int> RoundsOf(const GossipOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const EdgeOptions edge, EdgeOf(options));
+  const std::vector<float> values = GaussianOf(options.elements, options.seed, 0);
+  const double whole = SquaredDistance(values, std::vector<float>(values.size()));
+  Workspace work;
+  Outlet outlet(edge, {});
+  int round = 0;
+  while (3 * round < kMostRounds) {
+    const StreamKey key = DeriveKey(options.seed, static_cast<uint64_t>(round), 0, 2);
+    EQ_RETURN_IF_ERROR(outlet.Show(values, static_cast<uint64_t>(round), key, work).status());
+    ++round;
+    if (SquaredDistance(values, outlet.replica()) <= kHardlyAny * whole) break;
+  }
+  return std::clamp(3 * round, kFewestRounds, kMostRounds);
+}
+
+Result<double> ContractionOf(const GossipOptions& options, int rounds) {
   const size_t n = options.graph->nodes();
   Nodes nodes;
   std::vector<std::vector<float>> moved(n), still(n, std::vector<float>(options.elements));
@@ -78,11 +105,33 @@ Result<double> ContractionOf(const GossipOptions& options) {
   }
   EQ_RETURN_IF_ERROR(RunRound(nodes, moved));
   const double first = ErrorOf(nodes, options.elements);
-  for (int round = 0; round < kRounds; ++round) EQ_RETURN_IF_ERROR(RunRound(nodes, still));
-  const double last = ErrorOf(nodes, options.elements);
+  double last = first;
+  int round = 0;
+  while (round < rounds && last <= kLost * first) {
+    for (const int end = round + kFewestRounds; round < std::min(end, rounds); ++round) {
+      EQ_RETURN_IF_ERROR(RunRound(nodes, still));
+    }
+    last = ErrorOf(nodes, options.elements);
+  }
   if (!(first > 0)) return 0;
   if (!std::isfinite(last)) return HUGE_VAL;
-  return std::pow(std::max(last, 0.0) / first, 1.0 / kRounds);
+  return std::pow(std::max(last, 0.0) / first, 1.0 / round);
+}
+
+// Tries a step, and takes it for the best one if it is.
+Status Try(double step, int rounds, GossipOptions* options, StepSearch* search) {
+  options->step = step;
+  const Result<double> contraction = ContractionOf(*options, rounds);
+  // A step that is too large may end where nothing can be encoded any more.
+  const bool is_lost = contraction.status().code() == StatusCode::kNonFinite ||
+                       contraction.status().code() == StatusCode::kOutOfRange;
+  if (!contraction.ok() && !is_lost) return contraction.status();
+  const double found = is_lost ? HUGE_VAL : *contraction;
+  const bool is_best = std::ranges::all_of(
+      search->trials, [&](const StepTrial& other) { return found < other.contraction; });
+  search->trials.push_back({step, found});
+  if (is_best) search->best = step;
+  return {};
 }
 
 }  // namespace
@@ -98,21 +147,16 @@ Result<StepSearch> SearchGossipStep(const GossipOptions& options) {
   trial.kind = GossipKind::kChoco;
   trial.threads = 1;
   trial.shapes.clear();
-  trial.elements = std::clamp(kValues / options.graph->nodes(), kFewestEach, kMostEach);
+  trial.elements = kMostEach;
+  EQ_ASSIGN_OR_RETURN(const int rounds, RoundsOf(trial));
+  const size_t each = kValues / (options.graph->nodes() * static_cast<size_t>(rounds));
+  trial.elements = std::clamp(each, kFewestEach, kMostEach);
   StepSearch search;
-  double least = 0;
-  for (const double step : {1.0, .8, .6, .5, .4, .3, .2, .1, .05, .02}) {
-    trial.step = step;
-    const Result<double> contraction = ContractionOf(trial);
-    // A step that is too large may end where nothing can be encoded any more.
-    const bool is_lost = contraction.status().code() == StatusCode::kNonFinite ||
-                         contraction.status().code() == StatusCode::kOutOfRange;
-    if (!contraction.ok() && !is_lost) return contraction.status();
-    search.trials.push_back({step, is_lost ? HUGE_VAL : *contraction});
-    if (search.trials.size() == 1 || search.trials.back().contraction < least) {
-      search.best = step;
-      least = search.trials.back().contraction;
-    }
+  for (const double step : kLargeSteps) {
+    EQ_RETURN_IF_ERROR(Try(step, rounds, &trial, &search));
+  }
+  while (search.best == search.trials.back().step && search.best > kLeastStep) {
+    EQ_RETURN_IF_ERROR(Try(search.best / 2, rounds, &trial, &search));
   }
   return search;
 }

@@ -24,8 +24,9 @@ struct StepSearch {
 Result<bool> NeedsStepSearch(const GossipOptions& options);
 
 // Tries steps on Gaussian vectors and without gradients, with the graph, the codec, the delay
-// and the seed of `options`, whose algorithm is CHOCO then. It takes about a second, and gives
-// the same on all workers. Fails as GossipNode::Make does.
+// and the seed of `options`, whose algorithm is CHOCO then. It takes about a second, or several
+// for codecs that send few coordinates, and gives the same on all workers. Fails as
+// GossipNode::Make does.
 Result<StepSearch> SearchGossipStep(const GossipOptions& options);
 
 }  // namespace elastiquant
