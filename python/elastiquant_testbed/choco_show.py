@@ -79,10 +79,11 @@ def draw(result: dict, stem: Path) -> None:
                 )
             for together in _near(own):
                 axes.annotate(
-                    ", ".join(r["codec"].replace(", ", " ") for r in together),
+                    "\n".join(r["codec"].replace(", ", " ") for r in together),
                     (together[-1]["bytes_up"] / 1e6, together[-1]["accuracy"]),
-                    xytext=(6, -10 if algorithm == "dcd" else 4),
+                    xytext=(6, -3 if algorithm == "dcd" else 3),
                     textcoords="offset points",
+                    va="top" if algorithm == "dcd" else "bottom",
                     fontsize=7,
                     color=colour,
                 )
