@@ -21,9 +21,9 @@ using Nodes = std::vector<std::unique_ptr<GossipNode>>;
 constexpr double kLargeSteps[] = {1, .8, .6, .5, .4, .3, .2, .1, .05, .02};
 constexpr double kLeastStep = 1e-4;
 constexpr int kFewestRounds = 30, kMostRounds = 3000;
-constexpr double kHardlyAny = .1;                  // of a vector's square that is not shown yet
-constexpr double kLost = 1e6;                      // growth by which a trial may end
-constexpr size_t kValues = 65536 * kFewestRounds;  // of all workers and rounds, at most
+constexpr double kNotShown = .1;  // of a vector's square, when nearly all of it is
+constexpr double kLost = 1e6;     // what differences have grown by where a trial may end
+constexpr size_t kValues = 65536 * kFewestRounds;       // of all workers and rounds, at most
 constexpr size_t kFewestEach = 1024, kMostEach = 8192;  // of one worker
 
 std::vector<float> GaussianOf(size_t elements, uint64_t seed, uint64_t worker) {
@@ -75,7 +75,7 @@ double ErrorOf(const Nodes& nodes, size_t elements) {
 
 // How many rounds a trial takes. A step that is too large swings weights about with a period of
 // as many rounds as it takes to show neighbours a vector that stands still, so those of a codec
-// that sends few coordinates must be tried for long: 30 rounds of a random 1 % show none of it.
+// that sends few coordinates must be tried for long: 30 rounds of a random 1 % show a quarter.
 Result<int> RoundsOf(const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(const EdgeOptions edge, EdgeOf(options));
   const std::vector<float> values = GaussianOf(options.elements, options.seed, 0);
@@ -87,7 +87,7 @@ Result<int> RoundsOf(const GossipOptions& options) {
     const StreamKey key = DeriveKey(options.seed, static_cast<uint64_t>(round), 0, 2);
     EQ_RETURN_IF_ERROR(outlet.Show(values, static_cast<uint64_t>(round), key, work).status());
     ++round;
-    if (SquaredDistance(values, outlet.replica()) <= kHardlyAny * whole) break;
+    if (SquaredDistance(values, outlet.replica()) <= kNotShown * whole) break;
   }
   return std::clamp(3 * round, kFewestRounds, kMostRounds);
 }
