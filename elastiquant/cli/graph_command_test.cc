@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "elastiquant/cli/program_testing.h"
 
@@ -38,7 +39,22 @@ TEST_F(GraphTest, SearchesForTheStepOfACodec) {
   ASSERT_EQ(run.exit_code, kExitDone) << run.err;
   const auto steps = nlohmann::json::parse(run.out).at("gossip_step");
   EXPECT_LT(steps.at("best"), .5);
-  EXPECT_EQ(steps.at("trials").size(), 10u);
+  const auto trials = steps.at("trials");
+  EXPECT_GE(trials.size(), 10u);
+  EXPECT_EQ(trials.front().at("step"), 1);
+  EXPECT_LT(trials.back().at("step"), steps.at("best"));  // smaller ones are no better
+}
+
+TEST_F(GraphTest, DoubtsAlgorithmsThatACodecMakesDiverge) {
+  const std::string ring = "graph ring --nodes 8 --codec qsgd:bits=";
+  const Outcome coarse = Run(ring + "2");
+  ASSERT_EQ(coarse.exit_code, kExitDone) << coarse.err;
+  EXPECT_THAT(coarse.out, HasSubstr("runs, but dcd under qsgd:bits=2 on ring may diverge"));
+  const Outcome told = Run(ring + "2 --json"), fine = Run(ring + "8 --json");
+  const auto doubts = nlohmann::json::parse(told.out).at("doubts");
+  EXPECT_THAT(doubts.at("ecd"), HasSubstr("models come apart"));
+  EXPECT_FALSE(doubts.contains("choco"));
+  EXPECT_TRUE(nlohmann::json::parse(fine.out).at("doubts").empty());
 }
 
 TEST_F(GraphTest, RefusesWhatIsNoGraph) {

@@ -180,6 +180,13 @@ class GossipTest(train_testing.TrainTest):
         self.assertLess(14 * few["bytes_up"], exact["bytes_up"])
         self.assertGreater(few["nmse"], 0)
 
+    def test_a_run_that_may_diverge_is_warned_of(self):
+        for codec, is_doubtful in (("qsgd:bits=2", True), ("qsgd:bits=8", False)):
+            done = self.train(codec[-1], algorithm="dcd", graph="ring", codec=codec, steps=1)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            words = f"warning: dcd under {codec} on ring may diverge"
+            self.assertEqual(done.stderr.count(words), is_doubtful, done.stderr)
+
     def test_what_does_not_go_together_is_refused(self):
         for options, words in (
             ({"algorithm": "d2", "graph": "ring"}, "'ring:lazy=1'"),

@@ -9,6 +9,7 @@
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/layers/model_mean.h"
+#include "elastiquant/protocol/gossip/doubt.h"
 
 namespace elastiquant {
 
@@ -31,6 +32,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   EQ_ASSIGN_OR_RETURN(engine->exchange_, GossipExchange::Make(&comm, options, engine->start_));
   if (engine->group_->goes_on()) engine->exchange_->KeepMessages();
   engine->step_ = engine->exchange_->step();
+  if (engine->rank_ == 0) engine->doubt_ = DoubtAbout(options);
   engine->neighbours_ = engine->graph_->senders(engine->rank_);
   comm.SetActivity("between two rounds");
   return engine;

@@ -57,6 +57,8 @@ class GossipEngine {
   Result<double> Average(std::span<const at::Tensor> tensors);
 
   double step() const { return step_; }
+  // On worker 0, why training may diverge, or nothing (protocol/gossip/doubt.h).
+  const std::string& doubt() const { return doubt_; }
   const Graph& graph() const { return *graph_; }
   // Those that are there.
   std::vector<int> neighbours() const;
@@ -105,6 +107,7 @@ class GossipEngine {
   const End end_;
   int rank_ = 0, world_size_ = 1;  // at the beginning
   double step_ = 1;
+  std::string doubt_;
   std::vector<int> neighbours_;
   std::vector<float> start_, moved_;  // of the round
   bool has_begun_ = false;

@@ -119,6 +119,7 @@ void BindGossip(py::module_& module) {
     return ValueOrThrow(e.Average(tensors));
   });
   engine.def("step", &GossipEngine::step);
+  engine.def("doubt", &GossipEngine::doubt);
   engine.def("graph_digest", [](const GossipEngine& e) { return e.graph().Digest(); });
   engine.def("neighbours", &GossipEngine::neighbours);
   engine.def("lost", &GossipEngine::lost);

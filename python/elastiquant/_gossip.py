@@ -139,6 +139,8 @@ class Gossip(Rounds):
             threads=threads,
             goes_on=on_loss == "go-on",
         )
+        if doubt := engine.doubt():  # on worker 0
+            _log.warning(doubt)
         self._settings = {
             "number of workers": meeting.world_size,
             "algorithm": algorithm,

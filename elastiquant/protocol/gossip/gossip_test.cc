@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/protocol/gossip/doubt.h"
 #include "elastiquant/protocol/gossip/message.h"
 #include "elastiquant/protocol/gossip/step_search.h"
 
@@ -321,6 +322,23 @@ TEST(StepSearchTest, CodecsThatSendFewCoordinatesAreTriedForLong) {
     EXPECT_EQ(trial.contraction < 1, trial.step < .02) << trial.step;
   }
   EXPECT_LT(few.trials.back().step, few.best);
+}
+
+// As ResNet-20 has trained on this ring, or diverged (docs/reproduction.md).
+TEST(DoubtTest, IsAboutWhatDivergesInTraining) {
+  const auto doubt = [](GossipKind kind, const char* codec) {
+    return DoubtAbout({.kind = kind, .graph = GraphOf("ring", 8), .codec = codec});
+  };
+  for (const char* codec : {"fp32", "qsgd:bits=8", "dither:bits=2", "dither:bits=1"}) {
+    EXPECT_EQ(doubt(GossipKind::kDcd, codec), "") << codec;
+  }
+  EXPECT_EQ(doubt(GossipKind::kEcd, "qsgd:bits=8"), "");
+  for (const char* codec : {"qsgd:bits=4", "qsgd:bits=2", "dither:bits=0.5"}) {
+    EXPECT_THAT(doubt(GossipKind::kDcd, codec), HasSubstr("may diverge")) << codec;
+    EXPECT_THAT(doubt(GossipKind::kEcd, codec), HasSubstr("may diverge")) << codec;
+    EXPECT_EQ(doubt(GossipKind::kChoco, codec), "") << codec;
+  }
+  EXPECT_EQ(doubt(GossipKind::kDcd, "none"), "");  // whoever makes a node is told
 }
 
 TEST(StepSearchTest, IsForWhatIsCoarseOrLate) {

@@ -1,12 +1,16 @@
 #include "elastiquant/train/runners/gossip_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_sections.h"
+#include "elastiquant/protocol/gossip/doubt.h"
 #include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
@@ -21,6 +25,11 @@ constexpr char kGossipSteps[] = "gossip_steps";
 // Rounds from one roll call to the next, for which all have to wait for each other, in a run
 // that goes on without workers that are lost.
 constexpr uint64_t kRollCallRounds = 50;
+
+void WarnOfDoubt(const GossipOptions& options) {
+  const std::string doubt = DoubtAbout(options);
+  if (!doubt.empty()) fmt::print(stderr, "warning: {}\n", doubt);
+}
 
 }  // namespace
 
@@ -65,6 +74,7 @@ Status GossipRunner::MakeExchange() {
   EQ_ASSIGN_OR_RETURN(const std::optional<double> step, GossipStepOf(options_));
   gossip_.step = step.value_or(0);
   start_ = Weights();
+  if (worker_ == 0) WarnOfDoubt(gossip_);
   EQ_ASSIGN_OR_RETURN(exchange_, GossipExchange::Make(comm_, gossip_, start_));
   if (may_lose_) exchange_->KeepMessages();
   return {};

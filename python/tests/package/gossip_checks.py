@@ -26,6 +26,15 @@ def worker_0_closes_at_once_and_leaves_nobody_behind() -> None:
 
 
 @check
+def worker_0_warns_of_training_that_may_diverge() -> None:
+    for codec, is_doubtful in (("qsgd:bits=2", True), ("qsgd:bits=8", False)):
+        with logged() as lines:
+            Job(algorithm="dcd", codec=codec, graph="complete").gossip.close()
+        told = [line for line in lines if f"dcd under {codec} on complete may diverge" in line]
+        assert len(told) == (is_doubtful and dist.get_rank() == 0), lines
+
+
+@check
 def workers_start_alike_and_come_together() -> None:
     for case in CASES:
         job = Job(**case)
