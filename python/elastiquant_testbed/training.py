@@ -13,13 +13,14 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import cifar, emulation, outcomes, provenance, words
+from elastiquant_testbed import cifar, emulation, outcomes, provenance, stopping, words
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Testbed, TestbedError
@@ -219,21 +220,28 @@ class Runs:
         """Trains what is not there. Raises TestbedError with what the trainer says."""
         missing = [run for run in self.wanted if not self.has(run)]
         if self.choice.jobs == 1:
-            for run in missing:
-                self._make(run)
-            return
-        with ThreadPoolExecutor(self.choice.jobs) as pool:
-            tasks = [pool.submit(self._make, run) for run in missing]
             try:
-                for task in as_completed(tasks):
-                    task.result()
+                for run in missing:
+                    self._make(run)
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                # More than once: a thread may be about to start a child.
-                while not all(task.done() for task in tasks):
-                    _end_children()
-                    time.sleep(0.05)
+                _end_children()  # one whose start was interrupted is left behind
                 raise
+            return
+        pool = ThreadPoolExecutor(self.choice.jobs)
+        try:
+            with stopping.afterwards():
+                tasks = {pool.submit(self._make, run) for run in missing}
+            # A signal may reach one of the pool's threads, and interrupts this one only when
+            # it wakes up.
+            while tasks:
+                done, tasks = wait(tasks, timeout=0.2, return_when=FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            _end(pool)
+            raise
+        pool.shutdown()
 
     def _make(self, run: Run) -> None:
         if not self.sitting.is_over(self._left(), "runs"):
@@ -286,8 +294,17 @@ def _write_diverged(out: Path, said: str) -> None:
     (out / "summary.json").write_text(json.dumps({"diverged": said}))
 
 
+def _end(pool: ThreadPoolExecutor) -> None:
+    """Ends what the pool's threads are waiting for, and what they were about to start."""
+    waiting = threading.Thread(target=pool.shutdown)
+    waiting.start()
+    while waiting.is_alive():
+        _end_children()
+        waiting.join(0.05)
+
+
 def _end_children() -> None:
-    """Those that other threads have started and wait for."""
+    """Those that this process has started, in any thread."""
     for listed in Path("/proc/self/task").glob("*/children"):
         for child in listed.read_text().split():
             with contextlib.suppress(ProcessLookupError):

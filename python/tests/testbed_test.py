@@ -143,7 +143,7 @@ class StoppingTest(unittest.TestCase):
                 self.assertEqual(process.returncode, 1)
                 self.assertIn("stopped; what was measured is kept", said)
                 self.assertNotIn("Traceback", said)
-                # What was killed still needs a moment of a core to end.
+                # What was ended still needs a moment of a core for that.
                 end = time.monotonic() + 20
                 while is_running(child) and time.monotonic() < end:
                     time.sleep(0.01)
