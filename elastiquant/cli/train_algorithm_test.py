@@ -48,15 +48,12 @@ class TrainAlgorithmTest(ReferenceTest):
             ("demo", {"lr": 0.001, "momentum": 0}, "threshold:value=1e-38,bits=exact"),
         ):
             with self.subTest(algorithm=algorithm):
-                whole, broken = self.out() / "whole", self.out() / "broken"
                 same = {"algorithm": algorithm, "codec": None, **options}
-                done = train(whole, "--overwrite", **same)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                whole, broken = self.train_twice(**same)
                 said = summary(whole)
                 self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
                 self.assertEqual(said["codec"], codec)
                 self.assertIs(said["replicas_identical"], True)
-                self.kill_and_resume(broken, **same)
                 self.assertEqual(metrics(broken), metrics(whole))
                 self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
 
@@ -71,15 +68,12 @@ class TrainAlgorithmTest(ReferenceTest):
             ("delayed:delay=3", {"every": 2, "optimizer": "adamw", "lr": 0.001}, STEPS // 2),
         ):
             with self.subTest(algorithm=algorithm):
-                whole, broken = self.out() / "whole", self.out() / "broken"
                 same = {"algorithm": algorithm, "codec": None, **options}
-                done = train(whole, "--overwrite", **same)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                whole, broken = self.train_twice(**same)
                 said = summary(whole)
                 self.assertEqual((said["algorithm"], said["metric"]), (algorithm, "plain"))
                 self.assertIs(said["replicas_identical"], True)
                 self.assertEqual((said["rounds"], said["uploads"]), (rounds, [rounds] * 2))
-                self.kill_and_resume(broken, **same)
                 self.assertEqual(
                     [line["loss"] for line in metrics(broken)],
                     [line["loss"] for line in metrics(whole)],
@@ -98,7 +92,6 @@ class TrainAlgorithmTest(ReferenceTest):
             ("lasg:xi=10", {"codec": "dither:bits=4"}),
         ):
             with self.subTest(algorithm=algorithm):
-                whole, broken = self.out() / "whole", self.out() / "broken"
                 same = {
                     "algorithm": algorithm,
                     "codec": None,
@@ -106,14 +99,12 @@ class TrainAlgorithmTest(ReferenceTest):
                     **calm,
                     **options,
                 }
-                done = train(whole, "--overwrite", "--no-augment", **same)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                whole, broken = self.train_twice("--no-augment", **same)
                 said = summary(whole)
                 self.assertIs(said["replicas_identical"], True)
                 self.assertEqual(said["rounds"], STEPS)
                 self.assertGreaterEqual(min(said["uploads"]), 1)
                 self.assertLess(sum(said["uploads"]), STEPS * 2)
-                self.kill_and_resume(broken, "--no-augment", **same)
                 self.assertEqual(metrics(broken), metrics(whole))
                 again = summary(broken)
                 for field in ("weights_hash", "rounds", "uploads", "test_loss"):

@@ -7,17 +7,11 @@ import json
 import unittest
 
 import train_testing
-from train_testing import PROGRAM, lines, summary
+from train_testing import PROGRAM, RESNET20, lines, summary
 
 STEPS = 8
 WORKERS = 3
-COMMON = {
-    "model": "resnet20",
-    "generated_train": "384",
-    "generated_test": "64",
-    "batch": "8",
-    "seed": "3",
-    "lr": "0.05",
+COMMON = RESNET20 | {
     "workers": str(WORKERS),
     "partition": "volumes:skew=10",
     "steps": str(STEPS),

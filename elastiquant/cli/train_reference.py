@@ -7,16 +7,10 @@ import unittest
 from pathlib import Path
 
 import train_testing
-from train_testing import lines, run, summary
+from train_testing import RESNET20, lines, run, summary
 
 STEPS = 12
-COMMON = {
-    "model": "resnet20",
-    "generated_train": "384",
-    "generated_test": "64",
-    "batch": "8",
-    "seed": "3",
-    "lr": "0.05",
+COMMON = RESNET20 | {
     "workers": "2",
     "codec": "elastic:bits=4",
     "checkpoint_every": "4",
@@ -115,6 +109,14 @@ class ReferenceTest(unittest.TestCase):
         resumed = train(out, "--resume", *flags, **options)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
         return resumed
+
+    def train_twice(self, *flags, **options):
+        """The folders of a run that nothing disturbs, and of one that is killed and resumed."""
+        whole, broken = self.out() / "whole", self.out() / "broken"
+        done = train(whole, "--overwrite", *flags, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.kill_and_resume(broken, *flags, **options)
+        return whole, broken
 
     def expect_same_certificate(self, lines, expected):
         """But for the order in which threads add up."""

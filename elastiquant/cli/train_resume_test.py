@@ -56,9 +56,7 @@ class TrainResumeTest(ReferenceTest):
 
     def test_adapted_levels_resume_exactly(self):
         same = {"codec": "alq", "adapt_every": 3}
-        whole, broken = self.out() / "whole", self.out() / "broken"
-        self.assertEqual(train(whole, **same).returncode, 0)
-        self.kill_and_resume(broken, **same)
+        whole, broken = self.train_twice(**same)
         self.assertEqual(metrics(broken), metrics(whole))
         never = self.out() / "never"
         self.assertEqual(train(never, codec="alq").returncode, 0)

@@ -23,6 +23,15 @@ SMALL = {
     "lr": "0.05",
     "threads": "1",
 }
+# One that has layers of many kinds.
+RESNET20 = {
+    "model": "resnet20",
+    "generated_train": "384",
+    "generated_test": "64",
+    "batch": "8",
+    "seed": "3",
+    "lr": "0.05",
+}
 
 
 def command_line(common, out, *flags, **options):

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "elastiquant/base/squared_distance.h"
 #include "elastiquant/codec/allocation_counter_testing.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/codec_testing.h"
@@ -505,15 +506,6 @@ struct Draws {
     EXPECT_LE(mean, bound * norm * (1 + 1e-5) + 5 * deviation + norm * 0x1p-46);
   }
 };
-
-double SquaredDistance(std::span<const float> a, std::span<const float> b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double e = static_cast<double>(a[i]) - b[i];
-    sum += e * e;
-  }
-  return sum;
-}
 
 // What a receiver may count on: the mean squared error of many draws against the bound, of the
 // message and of each run that the codec quantises apart.

@@ -4,16 +4,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "elastiquant/base/squared_distance.h"
+
 namespace elastiquant {
 namespace {
 
 Result<double> DistanceOf(Communicator* comm, std::span<const float> own,
                           std::span<const float> mean) {
-  double squares = 0;
-  for (size_t e = 0; e < own.size(); ++e) {
-    const double difference = static_cast<double>(own[e]) - static_cast<double>(mean[e]);
-    squares += difference * difference;
-  }
+  const double squares = SquaredDistance(own, mean);
   EQ_ASSIGN_OR_RETURN(const auto all, comm->AllGather(std::bit_cast<uint64_t>(squares)));
   double sum = 0;
   for (const uint64_t theirs : all) sum += std::bit_cast<double>(theirs);

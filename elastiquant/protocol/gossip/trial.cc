@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/squared_distance.h"
 #include "elastiquant/base/workspace.h"
-#include "elastiquant/protocol/distance.h"
 #include "elastiquant/protocol/gossip/replicas.h"
 
 namespace elastiquant {

@@ -63,11 +63,8 @@ class GossipTraining(Training):
         self.gossip.finish()
 
     def stats(self) -> dict:
-        stats = self.gossip.stats()
         return {
-            "nmse": stats.nmse,
-            "skipped_steps": stats.skipped,
-            "bytes_up": stats.bytes_up,
+            **self.counted(self.gossip.stats()),
             "gossip_step": self.gossip.gossip_step,
             "consensus_distance": self._distance,
         }

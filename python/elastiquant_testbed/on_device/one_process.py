@@ -42,9 +42,4 @@ class OneProcess(Training):
         return None if is_skipped else self._rows[0]
 
     def stats(self) -> dict:
-        stats = self.workers.stats()
-        return {
-            "nmse": stats.nmse,
-            "skipped_steps": stats.skipped,
-            "bytes_up": stats.bytes_up,
-        }
+        return self.counted(self.workers.stats())

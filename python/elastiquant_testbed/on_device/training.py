@@ -10,6 +10,7 @@ import time
 import torch
 from torch.nn import functional as F
 
+import elastiquant
 from elastiquant_testbed import provenance
 from elastiquant_testbed.on_device.images import Images
 from elastiquant_testbed.on_device.networks import NETWORKS, initialise
@@ -117,6 +118,15 @@ class Training:
     def make_turns(self, networks: list, elements: int, views: Views, **more) -> Turns:
         bf16 = self.o.precision == "bf16"
         return Turns(networks, self.o.batch, elements, views, bf16=bf16, **more)
+
+    @staticmethod
+    def counted(stats: elastiquant.Stats) -> dict:
+        """What the summary has of a session's statistics."""
+        return {
+            "nmse": stats.nmse,
+            "skipped_steps": stats.skipped,
+            "bytes_up": stats.bytes_up,
+        }
 
     def move(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimiser's step number `step`, at its rate."""
