@@ -10,8 +10,8 @@ shift || true
 results=$(pwd)/build/$preset/tests.xml
 # Not build/$preset/tests, where CMake has what ctest is to run of the folder tests.
 rm -rf "$results" "build/$preset/test_results"
-# A store of PyTorch's looks up the name of each address that connects to it, 127.0.0.1 too. The C
-# library waits 5 s for an answer that is lost, which many tests would do in turn.
+# PyTorch's store asks the name server about each address that connects to it, even 127.0.0.1. When
+# an answer is lost, the C library asks again only after 5 s, and tests make hundreds of connections.
 export RES_OPTIONS="${RES_OPTIONS:-timeout:1}"
 # One more than there are cores, because some tests wait for time-outs and processes that end.
 ctest --preset "$preset" --parallel "$(($(nproc) + 1))" --no-tests=error --output-junit "$results" "$@"

@@ -107,8 +107,9 @@ Status Launch(const TrainFlags& flags) {
 }
 
 // PyTorch's store looks up the name of each address that connects to it, only to log it. Where
-// no name server answers, as on an isolated network, the C library waits 10 s for each, and a
-// run begins 20 s late; so it begins 4 s late. Whoever has set RES_OPTIONS keeps it.
+// no name server answers, as on an isolated network, the C library waits 10 s for each name,
+// and a run begins 20 s late. With this it begins 4 s late. A RES_OPTIONS that the user has set
+// stays as it is.
 void WaitBrieflyForNames() { setenv("RES_OPTIONS", "timeout:1 attempts:2", /*overwrite=*/0); }
 
 Status RunTrain(const TrainFlags& flags) {

@@ -48,8 +48,8 @@ class SameRound:
             timeout=timedelta(seconds=meeting.timeout),
             wait_for_workers=False,
         )
-        # A worker 0 that leaves without a round, as nobody's messages need it, would take the
-        # store along before the others have come.
+        # Worker 0 may leave before any round, because nobody waits for a message of its. Its
+        # store would end with it, while others still connect.
         until = time.monotonic() + self._timeout
         self._await_all(self._store, "elastiquant/start/connected", until)
 
@@ -109,7 +109,7 @@ class SameRound:
                         break
                     time.sleep(_PAUSE)
                 if patience:
-                    # If worker 0 raises, the others cannot read any more.
+                    # If worker 0 raises before that, the others have no store to read from.
                     self._await_all(store, f"{key}/read", until)
 
         if store is not None:
@@ -120,8 +120,8 @@ class SameRound:
         return answers[-1] if answers else None
 
     def _await_all(self, store: dist.Store, key: str, until: float) -> None:
-        """Says that this worker has come to here. Worker 0, with which the store goes, waits
-        for all to say so."""
+        """Says that this worker has come to this point. Worker 0 waits until all have said so,
+        because the store ends with it."""
         come = store.add(key, 1)
         while self._rank == 0 and come < self._world_size and time.monotonic() < until:
             time.sleep(_PAUSE)

@@ -20,7 +20,8 @@ def on_signals() -> None:
     that are ignored already, as under nohup, stay so."""
 
     def leave(*_: object) -> None:
-        # Handlers stay where SIG_IGN would be kept by a child that starts in this moment.
+        # This handler stays for later signals, which it ignores. A child that is started just
+        # now would inherit SIG_IGN, and could not be ended by a signal; it inherits no handler.
         if not _State.has_come:
             _State.has_come = True
             if not _State.waits:
@@ -33,8 +34,9 @@ def on_signals() -> None:
 
 @contextlib.contextmanager
 def afterwards() -> Iterator[None]:
-    """Has a signal that comes meanwhile interrupt at the end: a thread whose start is
-    interrupted runs all the same, and nobody knows of it."""
+    """A signal that comes within this block raises KeyboardInterrupt at its end. It is for
+    starting threads: one whose start is interrupted may run all the same, and is not known to
+    whoever would have to end it."""
     _State.waits = True
     try:
         yield

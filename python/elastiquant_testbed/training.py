@@ -224,15 +224,15 @@ class Runs:
                 for run in missing:
                     self._make(run)
             except BaseException:
-                _end_children()  # one whose start was interrupted is left behind
+                _end_children()  # a child whose start was interrupted still runs
                 raise
             return
         pool = ThreadPoolExecutor(self.choice.jobs)
         try:
             with stopping.afterwards():
                 tasks = {pool.submit(self._make, run) for run in missing}
-            # A signal may reach one of the pool's threads, and interrupts this one only when
-            # it wakes up.
+            # The system may give a signal to another thread. Python then raises its
+            # KeyboardInterrupt here only once this thread wakes up.
             while tasks:
                 done, tasks = wait(tasks, timeout=0.2, return_when=FIRST_COMPLETED)
                 for task in done:
@@ -295,7 +295,8 @@ def _write_diverged(out: Path, said: str) -> None:
 
 
 def _end(pool: ThreadPoolExecutor) -> None:
-    """Ends what the pool's threads are waiting for, and what they were about to start."""
+    """Ends the trainings that the pool's threads wait for, and those that they still start,
+    until all threads have ended."""
     waiting = threading.Thread(target=pool.shutdown)
     waiting.start()
     while waiting.is_alive():

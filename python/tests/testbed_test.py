@@ -143,7 +143,7 @@ class StoppingTest(unittest.TestCase):
                 self.assertEqual(process.returncode, 1)
                 self.assertIn("stopped; what was measured is kept", said)
                 self.assertNotIn("Traceback", said)
-                # What was ended still needs a moment of a core for that.
+                # On a busy machine a process that was told to end does so a moment later.
                 end = time.monotonic() + 20
                 while is_running(child) and time.monotonic() < end:
                     time.sleep(0.01)

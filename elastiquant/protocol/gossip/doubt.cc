@@ -6,10 +6,12 @@
 namespace elastiquant {
 namespace {
 
-// Of what a round multiplies squared differences by. Where training diverged it was above this
-// one, and where it did not well below (docs/gossip.md).
+// A round multiplies squared differences by a factor. Under the codecs with which training
+// diverged it was above this one, and under the others it was well below (docs/gossip.md).
 constexpr double kTooNearOne = .98;
-constexpr int kTimesAsLong = 4;  // as a search: some come together first, and apart after that
+// The search for a step makes shorter trials. Under some codecs models come together in these,
+// and come apart afterwards.
+constexpr int kTimesAsLong = 4;
 
 Result<double> ContractionUnder(const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(const auto codec, MakeCodec(options.codec));

@@ -8,10 +8,10 @@
 namespace elastiquant {
 
 // Returns why a run with these options may diverge, in words that complete "warning: ", or
-// nothing. Asked are DCD and ECD, which converge under codecs of small errors only and have no
-// step that could be smaller; all others find one for any codec (SearchGossipStep). Takes a
-// fraction of a second. Returns nothing for options that are wrong, too: who makes a GossipNode
-// of them is told.
+// nothing. Only DCD and ECD are tried: they converge only under codecs of small errors, and
+// have no step that could be made smaller. All other algorithms find a step for any codec
+// (SearchGossipStep). A trial takes a fraction of a second on a few workers. For wrong options
+// it returns nothing, too, because GossipNode::Make tells what is wrong with them.
 std::string DoubtAbout(const GossipOptions& options);
 
 }  // namespace elastiquant

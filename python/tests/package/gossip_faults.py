@@ -25,7 +25,8 @@ RANKS = (0, WORKERS - 1)
 
 
 def is_killed_there(*_: object) -> None:
-    """When all are connected, and before this worker has come to the store."""
+    """In place of SameRound: all workers are connected, and this one dies before it has come
+    to the store."""
     is_killed()
 
 
