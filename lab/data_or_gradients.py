@@ -125,7 +125,7 @@ def train(args: argparse.Namespace, scheme: str) -> dict | None:
         words += ["--lr", args.lr, "--warmup", args.warmup, "--seed", args.seed]
         words += ["--precision", args.precision]
         words += [*SCHEMES[scheme].options, "--out", out, "--overwrite", "--quiet"]
-        if SCHEMES[scheme].sends_data:
+        if SCHEMES[scheme].central:
             words += ["--threads", args.threads]
         subprocess.run([str(w) for w in words], check=True, stdout=subprocess.DEVNULL)
     return json.loads(summary.read_text())

@@ -50,6 +50,21 @@ class TrainCommandTest(ReferenceTest):
         self.assertEqual([line["step"] for line in metrics(self.reference)], list(range(1, 13)))
         self.assertGreater(told["epochs"][0]["nmse"], 0)
 
+    def test_more_threads_than_cores_are_told_of(self):
+        few = {"model": "mlp", "steps": 1, "generated_train": 64, "generated_test": 16}
+        cores = os.cpu_count()
+        for threads, algorithm, told in (
+            (cores, "allreduce", True),
+            (cores, "quantised-data:central=1", False),  # worker 0 alone computes
+            (1, "allreduce", False),
+        ):
+            with self.subTest(threads=threads, algorithm=algorithm):
+                one = {"threads": threads, "algorithm": algorithm, "codec": None}
+                done = train(self.folder / "threads", "--overwrite", "--quiet", **few | one)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                warning = f"2 workers with --threads {cores} share {cores} cores"
+                self.assertEqual(warning in done.stderr, told and cores > 1, done.stderr)
+
     def test_measuring_the_variance_leaves_the_run_as_it_is(self):
         for codec, momentum in (
             ("fp32", 0.9),

@@ -112,9 +112,11 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
       a.decay = .999;
       a.block = 64;
       a.top = 32;
+      a.bits = 32;
       return {{"decay", {.share = &a.decay}},
               {"block", {.count = &a.block}},
-              {"top", {.count = &a.top}}};
+              {"top", {.count = &a.top}},
+              {"bits", {.count = &a.bits}}};
   }
   return {};
 }

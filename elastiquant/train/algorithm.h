@@ -34,6 +34,7 @@ struct Algorithm {
   int64_t growth = 0;  // updates of the second moments until they become half as frequent
   double decay = 0;    // how much of its momentum DeMo keeps in a step
   int64_t block = 0, top = 0;  // DeMo's blocks have block x block values, of which top are sent
+  int64_t bits = 0;  // of such a value: 32, 16 (bfloat16) or 1 (its sign)
 
   // Of algorithms whose workers train alone between two exchanges (protocol/local_steps.h).
   double outer_rate = 1, outer_momentum = 0;
@@ -74,7 +75,7 @@ struct Algorithm {
 
 // Parses NAME[:KEY=VALUE,...]: "allreduce" ("ddp" means the same), "onebit-adam:freeze=100",
 // "zeroone-adam:growth=16,freeze=N" (without `freeze` it never stops) or
-// "demo:decay=0.999,block=64,top=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
+// "demo:decay=0.999,block=64,top=32,bits=32", "local-sgd:delay=0,mix=0" (which is FedAvg, too),
 // "diloco:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0", "sparseloco:lr=1", "delayed:delay=4", or
 // "lag-wk:history=10,xi=0.1,silence=100" and likewise "lag-ps" (xi=1), "laq" (xi=0.08) and
 // "lasg" (xi=0.1), or "quantised-data:cache=1,refine=0,central=0,skip=0,unbiased=0", or

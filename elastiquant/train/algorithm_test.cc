@@ -46,7 +46,7 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   };
   EXPECT_THAT(error_of("adam"), HasSubstr("valid are: accordion, allreduce, dagc-a, "));
   EXPECT_THAT(error_of("demo|ef"), HasSubstr("not known"));
-  EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has block, decay, top"));
+  EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has bits, block, decay, top"));
   EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
   EXPECT_THAT(error_of("demo:top=0"), HasSubstr("whole numbers from 1 on"));
   EXPECT_THAT(error_of("demo:decay=1"), HasSubstr("numbers in [0, 1)"));
@@ -180,6 +180,27 @@ TEST(Demo, KeepsWhatItDoesNotSend) {
   EXPECT_EQ(next.count_nonzero().item<int64_t>(), 3);
   EXPECT_EQ((next * sent).abs().max().item<double>(), 0);
   EXPECT_LE(next.abs().max().item<double>(), .5 * sent.abs().max().item<double>());
+}
+
+TEST(Demo, KeepsWhatRoundingLosesAndNothingOfSigns) {
+  const auto options = [](const char* bits) {
+    return DemoOptions(("demo:block=8,top=3,decay=0.5,bits=" + std::string(bits)).c_str());
+  };
+  const at::Tensor zeros = at::zeros({8, 8}), gradient = Random({8, 8});
+  Trained whole(zeros, options("32")), half(zeros, options("16")), sign(zeros, options("1"));
+  const at::Tensor exact = whole.Sent(0, 1, gradient);
+  const at::Tensor rounded = half.Sent(0, 1, gradient), signs = sign.Sent(0, 1, gradient);
+  EXPECT_TRUE(rounded.equal(exact.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_FALSE(rounded.equal(exact));
+  EXPECT_TRUE(signs.equal(exact.sign()));
+  whole.Move(1, exact);
+  half.Move(1, rounded);
+  sign.Move(1, signs);
+  const auto left = [](const Trained& t) { return t.optimizer->own_state()[0].tensor; };
+  EXPECT_TRUE(left(sign).equal(left(whole)));
+  // The transform is orthonormal, so what is left grows by just what was rounded away.
+  EXPECT_NEAR((left(half) - left(whole)).norm().item<double>(),
+              (exact - rounded).norm().item<double>(), 1e-6);
 }
 
 TEST(Demo, BlocksHaveSidesThatDivideTheTensor) {

@@ -208,6 +208,10 @@ Status ValidateKind(const TrainOptions& o, const Algorithm& algorithm) {
                              "each block, and one of block=" + Number(algorithm.block) +
                              " squared has fewer: lower top");
     }
+    if (algorithm.bits != 32 && algorithm.bits != 16 && algorithm.bits != 1) {
+      return InvalidArgument(given + " sends values in bits=32, 16 (bfloat16) or 1 (signs), " +
+                             "not " + Number(algorithm.bits));
+    }
     if (o.optimizer != "sgd" || o.momentum != 0) {
       return InvalidArgument(given + " has momentum of its own: it needs --optimizer sgd " +
                              "--momentum 0");

@@ -298,6 +298,8 @@ TEST(TrainOptionsTest, OptionsThatWouldBeIgnoredAreRefused) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("lower top"));
   o.algorithm = "demo:block=8,top=64";
   EXPECT_EQ(ErrorOf(o), "");
+  o.algorithm = "demo:bits=8";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("bits=32, 16 (bfloat16) or 1 (signs), not 8"));
 }
 
 TEST(TrainOptionsTest, RoundsMayChange) {

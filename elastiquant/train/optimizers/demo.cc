@@ -1,7 +1,8 @@
 // DeMo (Peng, Quesnelle and Kingma, "DeMo: Decoupled Momentum Optimization", 2024, algorithm
 // 1): each worker keeps a momentum of its own and sends only what changes fast in it, the
 // largest coefficients of the cosine transform of each block, which it then takes out of the
-// momentum. The weights move by the sign of the mean.
+// momentum. The weights move by the sign of the mean. In place of a coefficient its bfloat16 or
+// its sign may travel, as in the public code of Psyche.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros_like.h>
@@ -70,6 +71,12 @@ class Blocks {
   const at::Tensor down_, across_;
 };
 
+// What travels in place of coefficients, in 32, 16 or 1 bits each.
+at::Tensor Rounded(const at::Tensor& coefficients, int64_t bits) {
+  if (bits == 1) return coefficients.sign();
+  return bits == 16 ? coefficients.to(at::kBFloat16).to(at::kFloat) : coefficients;
+}
+
 class Demo final : public Optimizer {
  public:
   Demo(std::span<const NamedTensor> parameters, const TrainOptions& options,
@@ -96,8 +103,11 @@ class Demo final : public Optimizer {
     const int64_t top = std::min(algorithm_.top, all.size(1));
     const at::Tensor where = std::get<1>(all.abs().topk(top, /*dim=*/1));
     const at::Tensor chosen = at::zeros_like(all).scatter_(1, where, all.gather(1, where));
-    m.next.sub_(m.blocks.Inverse(chosen, m.next.sizes()));
-    gradient.copy_(chosen.view(gradient.sizes()));
+    const at::Tensor sent = Rounded(chosen, algorithm_.bits);
+    // A sign stands for all of its coefficient. What bfloat16 rounds away stays.
+    const at::Tensor& gone = algorithm_.bits == 1 ? chosen : sent;
+    m.next.sub_(m.blocks.Inverse(gone, m.next.sizes()));
+    gradient.copy_(sent.view(gradient.sizes()));
   }
 
   void Step(double learning_rate) override {
