@@ -64,6 +64,7 @@ SCHEMES = {
     "4 bits a pixel": samples("pixels:bits=4"),
     "2 bits a pixel": samples("pixels:bits=2"),
     "2 bits a pixel, refined by 1/2 bit": refined("pixels:bits=2", "dither:bits=0.5"),
+    "2 bits a pixel, refined by 2 bits": refined("pixels:bits=2", "dither:bits=2"),
     "jpeg 50, a third skipped": skipping("jpeg:quality=50", "skip=0.33"),
     "jpeg 50, a third skipped by chance": skipping("jpeg:quality=50", "skip=0.33,unbiased=1"),
     "jpeg 90": samples("jpeg:quality=90"),
@@ -99,8 +100,9 @@ def row_of(scheme: str, summary: dict) -> Row:
     everywhere = total
     if messages:
         bits = messages["label_bits"] + messages["number_bits"]
-        own = messages["pixel_bytes"] + bits / 8 + 16 * summary["steps"]
-        everywhere = own * (workers - 1) * workers
+        of_those = messages["pixel_bytes"] + bits / 8 + 16 * summary["steps"] * (workers - 1)
+        # Worker 0 would send as much as each of the others, and each to all others.
+        everywhere = of_those / (workers - 1) * workers * (workers - 1)
     return Row(
         scheme,
         [epoch["test_accuracy"] for epoch in epochs],

@@ -83,6 +83,10 @@ class DataTest(train_testing.TrainTest):
         )
         self.assertEqual(central["weights_hash"], everywhere["weights_hash"])
         self.assertEqual(central["test_accuracy"], everywhere["test_accuracy"])
+        self.assertEqual(central["codec"], COMMON["samples"])  # --codec has nothing to do
+        # Worker 0 keeps its own samples.
+        self.assertEqual(central["uploads"], [0] + [STEPS] * (WORKERS - 1))
+        self.assertEqual(central["samples"]["sent"], IMAGES // WORKERS * (WORKERS - 1))
         self.assertIs(everywhere["replicas_identical"], True)
 
     def test_a_sample_travels_once_and_every_bit_is_told(self):
@@ -92,17 +96,19 @@ class DataTest(train_testing.TrainTest):
                     self.trained(f"cache{cache}", algorithm=f"quantised-data:cache={cache}")
                 )
                 samples = said["samples"]
-                self.assertEqual(samples["named"], STEPS * BATCH)
-                # Worker 0's share is 48 images, of which it reads 72.
-                share = said["partition"]["volumes"][0]
-                self.assertEqual(share, IMAGES // WORKERS)
-                self.assertEqual(samples["sent"], share if cache else STEPS * BATCH)
+                self.assertEqual(said["uploads"], [STEPS] * WORKERS)
+                self.assertEqual(samples["named"], WORKERS * STEPS * BATCH)
+                # A worker's share is 48 images, of which it reads 72.
+                self.assertEqual(said["partition"]["volumes"], [IMAGES // WORKERS] * WORKERS)
+                self.assertEqual(samples["sent"], IMAGES if cache else WORKERS * STEPS * BATCH)
                 self.assertEqual(samples["pixel_bytes"], samples["sent"] * 3 * 32 * 32 // 2)
                 bits = samples["label_bits"] + samples["number_bits"]
-                bytes_of_all = samples["pixel_bytes"] + bits / 8 + STEPS * STEP_HEADER
-                # The mean over the workers, which have shares of the same size.
+                bytes_of_all = samples["pixel_bytes"] + bits / 8 + WORKERS * STEPS * STEP_HEADER
+                # The mean over the workers.
                 self.assertAlmostEqual(
-                    said["bytes_up"], (WORKERS - 1) * bytes_of_all, delta=WORKERS * STEPS
+                    said["bytes_up"] * WORKERS,
+                    (WORKERS - 1) * bytes_of_all,
+                    delta=WORKERS * WORKERS * STEPS,
                 )
 
     def test_unimportant_samples_are_skipped(self):
@@ -111,7 +117,7 @@ class DataTest(train_testing.TrainTest):
                 algorithm = f"quantised-data:skip=0.5,unbiased={unbiased}"
                 said = summary(self.trained(f"skip{unbiased}", algorithm=algorithm))
                 named = said["samples"]["named"]
-                self.assertTrue(0.25 < named / (STEPS * BATCH) < 0.75, named)
+                self.assertTrue(0.25 < named / (WORKERS * STEPS * BATCH) < 0.75, named)
                 self.assertIs(said["replicas_identical"], True)
 
     def test_a_killed_run_resumes_exactly(self):

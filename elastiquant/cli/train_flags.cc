@@ -60,14 +60,16 @@ void AddModel(CLI::App& app, UpdateOptions& o) {
 void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
   app.add_option(
          "--algorithm", o.algorithm,
-         "What workers send each other.\n"
-         "Gradients in every step: allreduce, onebit-adam[:freeze=STEPS], zeroone-adam, "
-         "demo.\n"
+         "What workers send each other, as NAME[:KEY=VALUE,...].\n"
+         "Gradients in every step: allreduce, onebit-adam[:freeze=STEPS], "
+         "zeroone-adam[:growth=16,freeze=STEPS], demo[:decay=0.999,block=64,top=32,bits=32].\n"
          "A part of the gradients for each worker: uniform, "
          "dagc-r[:rule=published|monotone], dagc-a, accordion.\n"
-         "What they have learnt alone: local-sgd, diloco, sparseloco.\n"
-         "Gradients whose means come later: delayed.\n"
-         "Gradients that have changed enough: lag-wk, lag-ps, laq, lasg.\n"
+         "What they have learnt alone: local-sgd[:delay=0,mix=0], "
+         "diloco[:lr=0.7,momentum=0.9,delay=0,mix=0,eager=0], sparseloco[:lr=1].\n"
+         "Gradients whose means come later: delayed[:delay=4].\n"
+         "Gradients that have changed enough: lag-wk, lag-ps, laq, lasg, each with the keys "
+         "history, xi and silence.\n"
          "The samples themselves: quantised-data[:KEY=VALUE,...], with the keys cache, "
          "refine, central, skip and unbiased.\n"
          "Weights, to neighbours only: dpsgd, d2, gradient-tracking, dcd, ecd, "
@@ -177,10 +179,11 @@ void AddCompression(CLI::App& app, TrainFlags& flags) {
                  "First steps that go uncompressed in a metric other than plain, while it gets "
                  "to know the gradients")
       ->capture_default_str();
-  app.add_option("--exact", o.exact,
-                 "Gradients that stay fp32: none, 1d (biases and norms), or patterns of names, "
-                 "separated by commas")
-      ->capture_default_str();
+  flags.exact_given =
+      app.add_option("--exact", o.exact,
+                     "Gradients that stay fp32: none, 1d (biases and norms), or patterns of "
+                     "names, separated by commas; under sparseloco the default is none")
+          ->capture_default_str();
   app.add_option("--exchange", o.exchange,
                  "How the workers average: auto (by codec and number of workers), codec (as "
                  "the codec asks for), two-phase, all-gather, sparse-scatter or integer-sum")
@@ -304,6 +307,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags& flags) {
 TrainFlags WithDefaults(TrainFlags flags) {
   const std::string codec = UsualCodecOf(flags.train);
   if (flags.codec_given->count() == 0 && !codec.empty()) flags.train.codec = codec;
+  if (flags.exact_given->count() == 0) flags.train.exact = UsualExactOf(flags.train);
   if (flags.train.optimizer != "adamw") return flags;
   if (flags.rate_given->count() == 0) flags.train.learning_rate = 1e-3;
   if (flags.decay_given->count() == 0) flags.train.weight_decay = 1e-2;

@@ -11,7 +11,7 @@ namespace elastiquant::cli {
 struct TrainFlags {
   TrainOptions train;
   CLI::Option *workers_given = nullptr, *rate_given = nullptr, *decay_given = nullptr;
-  CLI::Option* codec_given = nullptr;
+  CLI::Option *codec_given = nullptr, *exact_given = nullptr;
   uint16_t port = 0;
   // Said by the launcher to its workers.
   int worker_rank = -1;

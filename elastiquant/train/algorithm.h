@@ -34,7 +34,7 @@ struct Algorithm {
   int64_t growth = 0;  // updates of the second moments until they become half as frequent
   double decay = 0;    // how much of its momentum DeMo keeps in a step
   int64_t block = 0, top = 0;  // DeMo's blocks have block x block values, of which top are sent
-  int64_t bits = 0;  // of such a value: 32, 16 (bfloat16) or 1 (its sign)
+  int64_t bits = 0;            // of such a value: 32, 16 (bfloat16) or 1 (its sign)
 
   // Of algorithms whose workers train alone between two exchanges (protocol/local_steps.h).
   double outer_rate = 1, outer_momentum = 0;

@@ -162,7 +162,8 @@ Status ValidateUnused(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument("--samples is for --algorithm quantised-data, whose workers send " +
                            std::string("samples"));
   }
-  const bool sends_all_alike = algorithm.is_gossip() || algorithm.is_lazy() || sends_data;
+  const bool sends_all_alike =
+      algorithm.is_gossip() || algorithm.is_lazy() || SendsSamplesOnly(o);
   if (o.exact != TrainOptions{}.exact && sends_all_alike) {
     return InvalidArgument(given + " sends all layers under one codec: it has no --exact");
   }
@@ -292,6 +293,11 @@ Status ValidateOnLoss(const TrainOptions& o, const Algorithm& algorithm) {
   }
   EQ_RETURN_IF_ERROR(AtLeast("--least-workers", o.least_workers, 1));
   if (algorithm.is_gossip()) return ValidateGossipLoss(o, algorithm.gossip);
+  if (algorithm.kind == AlgorithmKind::kSparsity && TrainsAlone(o)) {
+    return InvalidArgument("--on-loss go-on cannot tell a worker that comes back what " +
+                           std::string("--algorithm ") + o.algorithm +
+                           " has learnt of earlier rounds: leave one of them out");
+  }
   if (!algorithm.is_local()) {
     return InvalidArgument(
         "--on-loss go-on is for algorithms whose workers meet in rounds: "

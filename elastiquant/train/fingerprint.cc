@@ -42,6 +42,8 @@ void AddAlgorithm(const TrainOptions& o, const std::string& edges,
   if (has_fragments || algorithm.is_gossip()) all["--every"] = RoundOf(o);
   if (has_fragments) {
     all["--fragments"] = o.fragments;
+    // Those of earlier versions had the layers in turn.
+    if (o.fragments > 1) all["--fragments"] = fmt::format("{} of like size", o.fragments);
     if (o.every_growth > 0) all["--every-growth"] = o.every_growth;
     if (!o.every_later.empty()) all["--every-later"] = o.every_later;
   }

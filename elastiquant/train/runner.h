@@ -125,9 +125,9 @@ class Runner {
   // Returns what the decisions in the metrics are about, for the summary ("policy" in
   // docs/metrics.md), or null if there are none.
   virtual nlohmann::json Policy() const { return nullptr; }
-  // Returns what the messages of this worker were made of since the runner was made, where
-  // samples travel ("samples" in docs/metrics.md), or null.
-  virtual nlohmann::json Samples() const { return nullptr; }
+  // Collective: returns what the messages of all workers were made of since the runner was
+  // made, where samples travel ("samples" in docs/metrics.md), or null.
+  virtual Result<nlohmann::json> Samples() { return nlohmann::json(nullptr); }
 
   // Returns what the summary has of the graph that workers meet on ("graph" and what goes with
   // it in docs/metrics.md), or null.

@@ -62,9 +62,11 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   if (!facts.network.is_null()) summary.update(facts.network);
   summary["optimizer"] = options.optimizer;
   summary["metric"] = MetricOf(options);
-  summary["codec"] = options.codec;
   const std::shared_ptr<const Codec> codec = MakeCodec(options.codec).value();
-  summary["codec_spec"] = codec->spec();
+  // Where samples travel and nothing else, --codec has nothing to do.
+  const bool has_samples_only = SendsSamplesOnly(options);
+  summary["codec"] = has_samples_only ? options.samples : options.codec;
+  summary["codec_spec"] = has_samples_only ? options.samples : codec->spec();
   summary["exchange"] = HowExchanged(options, codec, facts.world_size);
   summary["world_size"] = facts.world_size;
   summary["batch"] = options.batch;
@@ -85,7 +87,8 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   const json& accuracy = summary["test_accuracy"];
   fmt::print(
       "{}\n{} by {}: test accuracy {}, {:.2f} bits per coordinate, {:.4f} s per step\n",
-      file.string(), options.codec, summary["exchange"].get<std::string>(),
+      file.string(), summary["codec"].get<std::string>(),
+      summary["exchange"].get<std::string>(),
       accuracy.is_null() ? "not measured" : fmt::format("{:.2f} %", accuracy.get<double>()),
       summary["bits_per_coordinate"].get<double>(),
       summary["seconds_per_step"].is_null() ? 0.0 : summary["seconds_per_step"].get<double>());

@@ -50,6 +50,18 @@ std::string UsualCodecOf(const TrainOptions& options) {
   return policy::TopKOf(policy::ParseSparsity(options.algorithm).value(), RatioOf(options));
 }
 
+std::string UsualExactOf(const TrainOptions& options) {
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  const bool all = algorithm.ok() && algorithm->kind == AlgorithmKind::kSparseLoCo;
+  return all ? "none" : options.exact;
+}
+
+bool SendsSamplesOnly(const TrainOptions& options) {
+  const auto algorithm = ParseAlgorithm(options.algorithm);
+  return algorithm.ok() && algorithm->kind == AlgorithmKind::kQuantisedData &&
+         !algorithm->refine;
+}
+
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size) {
   std::shared_ptr<const Codec> down;

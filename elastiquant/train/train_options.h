@@ -148,6 +148,14 @@ double RatioOf(const TrainOptions& options);
 // if none does. The options need not be valid.
 std::string UsualCodecOf(const TrainOptions& options);
 
+// Returns what stays uncompressed, if --exact does not say otherwise: nothing under sparseloco,
+// as published. The options need not be valid.
+std::string UsualExactOf(const TrainOptions& options);
+
+// Whether workers send samples and nothing else, so that --codec and --exact do nothing. The
+// options need not be valid.
+bool SendsSamplesOnly(const TrainOptions& options);
+
 // Chooses how the means of gradients under `codec` come about, by --exchange and --codec-down.
 Result<ExchangeChoice> ExchangeOf(const TrainOptions& options,
                                   std::shared_ptr<const Codec> codec, int world_size);

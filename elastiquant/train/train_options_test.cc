@@ -119,6 +119,9 @@ TEST(TrainOptionsTest, AlgorithmsThatSendPartsNameTheirCodec) {
   EXPECT_EQ(ErrorOf(o), "");
   EXPECT_TRUE(TrainsAlone(o));
   EXPECT_EQ(Fingerprint(o, 2)["--every"], 10);
+  o.on_loss = "go-on";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("what --algorithm accordion has learnt of earlier rounds"));
+  o.on_loss = "stop";
   o.every = 1;
   EXPECT_FALSE(TrainsAlone(o));
   EXPECT_FALSE(Fingerprint(o, 2).contains("--every"));
@@ -264,6 +267,15 @@ TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("which --algorithm demo has too"));
 }
 
+TEST(TrainOptionsTest, SparseLoCoCompressesAllUnlessItIsToldOtherwise) {
+  TrainOptions o = Valid();
+  EXPECT_EQ(UsualExactOf(o), "1d");
+  o.algorithm = "sparseloco:lr=0.5";
+  EXPECT_EQ(UsualExactOf(o), "none");
+  o.algorithm = "diloco";
+  EXPECT_EQ(UsualExactOf(o), "1d");
+}
+
 TEST(TrainOptionsTest, OptionsThatWouldBeIgnoredAreRefused) {
   TrainOptions o = Valid();
   o.samples = "quantised:bits=4";
@@ -276,6 +288,8 @@ TEST(TrainOptionsTest, OptionsThatWouldBeIgnoredAreRefused) {
     o.exact = "none";
     EXPECT_THAT(ErrorOf(o), HasSubstr("it has no --exact")) << algorithm;
   }
+  o.algorithm = "quantised-data:refine=1";
+  EXPECT_EQ(ErrorOf(o), "");  // of refinements
   o = Valid();
   o.algorithm = "quantised-data";
   o.codec = UsualCodecOf(o);

@@ -156,7 +156,11 @@ Status TrainingRun::ShareCounts() {
 // Collective, while the shared model is shown.
 Status TrainingRun::Summarise() {
   EQ_RETURN_IF_ERROR(ShareCounts());
-  return is_first() ? WriteSummary(options_, info_, Facts(), state_.record) : Status::Ok();
+  EQ_ASSIGN_OR_RETURN(nlohmann::json samples, runner_->Samples());
+  if (!is_first()) return Status::Ok();
+  RunFacts facts = Facts();
+  facts.samples = std::move(samples);
+  return WriteSummary(options_, info_, facts, state_.record);
 }
 
 RunFacts TrainingRun::Facts() const {
@@ -171,7 +175,6 @@ RunFacts TrainingRun::Facts() const {
           .rounds = state_.rounds,
           .uploads = state_.uploads,
           .policy = runner_->Policy(),
-          .samples = runner_->Samples(),
           .network = runner_->Network(),
           .losses = state_.losses,
           .shares = shares_.samples.empty() ? nullptr : &shares_};

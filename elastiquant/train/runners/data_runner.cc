@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
@@ -400,14 +401,18 @@ Status DataRunner::LoadMemory(const Checkpoint& checkpoint) {
   return replica_->LoadOwn(checkpoint);
 }
 
-nlohmann::json DataRunner::Samples() const {
-  const SampleTraffic& t = exchange_->traffic();
-  return {{"codec", options_.samples},
-          {"named", t.named},
-          {"sent", t.sent},
-          {"pixel_bytes", t.pixel_bytes},
-          {"label_bits", t.label_bits},
-          {"number_bits", t.number_bits}};
+Result<nlohmann::json> DataRunner::Samples() {
+  const SampleTraffic own = sends_samples() ? exchange_->traffic() : SampleTraffic{};
+  nlohmann::json sums = {{"codec", options_.samples}};
+  for (const auto& [name, mine] : {std::pair("named", own.named),
+                                   {"sent", own.sent},
+                                   {"pixel_bytes", own.pixel_bytes},
+                                   {"label_bits", own.label_bits},
+                                   {"number_bits", own.number_bits}}) {
+    EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> all, comm_->AllGather(mine));
+    sums[name] = std::accumulate(all.begin(), all.end(), uint64_t{0});
+  }
+  return sums;
 }
 
 }  // namespace elastiquant

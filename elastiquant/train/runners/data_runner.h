@@ -49,8 +49,8 @@ class DataRunner final : public Runner {
   Result<std::string> NonFiniteLayer(const std::string& otherwise) override {
     return pass_->NonFiniteLayer(otherwise);
   }
-  Counts counts() const override { return {rounds_, rounds_}; }
-  nlohmann::json Samples() const override;
+  Counts counts() const override { return {rounds_, sends_samples() ? rounds_ : 0}; }
+  Result<nlohmann::json> Samples() override;
 
  private:
   DataRunner(const TrainOptions& options, const RunnerPlace& place, const Algorithm& algorithm);
@@ -66,6 +66,8 @@ class DataRunner final : public Runner {
   using SamplesByWorker = std::vector<std::vector<ReceivedSample>>;
 
   bool computes() const { return !algorithm_.central || comm_->rank() == 0; }
+  // Worker 0 keeps its own where it alone computes.
+  bool sends_samples() const { return !algorithm_.central || comm_->rank() != 0; }
   std::vector<double> Scores(const Batch& batch);
   Chosen Choose(int64_t step, const Batch& batch);
   Result<SamplesByWorker> Exchange(int64_t step, const Chosen& chosen);

@@ -26,7 +26,8 @@ class LazyRunner final : public Runner {
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
                          TrainLoader& loader) override;
 
-  Status ShareBuffers() override { return replica_->TakeOverBuffers(*comm_); }
+  // Each worker knows the statistics of its own share alone, which with some partitions differ.
+  Status ShareBuffers() override { return replica_->AverageBuffers(*comm_, {}); }
 
   StateIdentity Identity() const override;
   bool remembers() const override { return true; }

@@ -41,7 +41,7 @@ double LocalRunner::Share() const {
 Status LocalRunner::MakeMachine(const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
   const auto count = static_cast<size_t>(options_.fragments);
-  EQ_ASSIGN_OR_RETURN(fragment_of_, StridedFragments(shapes_, count));
+  EQ_ASSIGN_OR_RETURN(fragment_of_, BalancedFragments(shapes_, count));
   const LocalStepsOptions steps{
       .schedule = {.every = ShortestRoundOf(options_),
                    .fragments = count,
