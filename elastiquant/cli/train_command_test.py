@@ -60,7 +60,7 @@ class TrainCommandTest(ReferenceTest):
         ):
             with self.subTest(threads=threads, algorithm=algorithm):
                 one = {"threads": threads, "algorithm": algorithm, "codec": None}
-                done = train(self.folder / "threads", "--overwrite", "--quiet", **few | one)
+                done = train(self.out() / "threads", "--overwrite", "--quiet", **few | one)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 warning = f"2 workers with --threads {cores} share {cores} cores"
                 self.assertEqual(warning in done.stderr, told and cores > 1, done.stderr)
