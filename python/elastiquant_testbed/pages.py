@@ -6,11 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from elastiquant_testbed import provenance, stored, summary
+from elastiquant_testbed import curves, provenance, stored, summary
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.testbed import TestbedError
 
 PAGE = stored.DOCS / "reproduction.md"
+POINTS = stored.FOLDER / "curves.csv"  # of the figures, for those who draw them otherwise
 SUMMARY = "summary"
 
 
@@ -71,7 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.runs:
             require_plots()  # before anything is stored
             print(f"stored: {', '.join(stored.take(options.runs)) or 'nothing'}")
-        PAGE.write_text(render(PAGE.read_text(), stored.load()))
+        results = stored.load()
+        PAGE.write_text(render(PAGE.read_text(), results))
+        if "curves" in results:
+            curves.write_csv(results["curves"]["series"], POINTS)
     except TestbedError as error:
         print(f"scripts/reproduction.py: {error}", file=sys.stderr)
         return 1
