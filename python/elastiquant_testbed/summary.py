@@ -2,8 +2,8 @@
 
 claims.toml lists them. A claim is as printed if its source has the number, the order or the
 very statement. It is our reading if what is compared, or how near is near enough, is our
-choice. The state of those that an experiment checks is what its stored result says; the others were
-measured elsewhere, or cannot be tested, and say where and why.
+choice. The state of those that an experiment checks is what its stored result says. The
+others were measured elsewhere, or cannot be tested, and say where and why.
 """
 
 from __future__ import annotations

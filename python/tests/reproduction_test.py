@@ -208,7 +208,7 @@ class PageTest(unittest.TestCase):
     def test_a_claim_that_is_not_judged_is_told_so(self):
         checks = [{"claim": str(holds), "holds": holds, "seen": "1"} for holds in (True, None)]
         text = words.claims(checks)
-        self.assertIn("Of 2 published claims 1 hold here, and 1 need more than was run.", text)
+        self.assertIn("Of 2 claims 1 hold here, and 1 need more than was run.", text)
         self.assertIn("| None | not judged | 1 |", text)
 
     def test_residuals_are_ours_over_printed(self):
