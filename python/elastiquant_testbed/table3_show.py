@@ -101,10 +101,10 @@ def _more_steps(more: dict | None) -> str:
 
 
 RESIDUALS = """\
-How far each cell is from the printed one: ours over printed, of the measurements, with a cost
-of each step, and with more steps besides. Computing is given, so that it is 1.00 everywhere,
-and a cost of each step does not change encoding. Cells that a reading is fitted to are 1.00 in
-it. The medians are of a network's cells.
+How far each cell is from the printed one: ours over printed, as measured, and by each further
+reading. Computing is given, so that it is 1.00 everywhere, and a cost of each step does not
+change encoding. Cells that a reading is fitted to are 1.00 in it. Medians are over the cells of
+a network.
 """
 
 
