@@ -138,7 +138,7 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(
             summary.counts(found),
             "Of 4 claims 2 are as printed: 1 reproduced, 0 not reproduced, 0 not run in full, "
-            "1 cannot be tested. The other 2 are our reading of words that say less: "
+            "1 cannot be tested.\nThe other 2 are our reading of vaguer words: "
             "0 reproduced, 1 not reproduced, 1 not run in full, 0 cannot be tested.",
         )
         readings = {r.claim for r in summary.rows(stored.load()) if r.reading}
