@@ -10,6 +10,7 @@ compute, and its bytes over a link of LINK, as these runs share two cores.
 from __future__ import annotations
 
 import csv
+import itertools
 import statistics
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class Curves(Experiment):
             sent = outcomes[scheme].summary["bytes_up"] / outcomes[scheme].summary["steps"]
             seconds = computing + 8 * sent / LINK
             of["seconds"] = [seconds * step for step in of["steps"]]
+            of["bytes"] = [sent * step for step in of["steps"]]
         return self.result(claims(series), runs, series=series)
 
     def left_out(self) -> list[str]:
@@ -66,6 +68,7 @@ class Curves(Experiment):
             f"18 devices: these are {WORKERS} workers",
             "ImageNet and ResNet-50 and -110: this is ResNet-20",
             f"epochs after number {self.epochs}",
+            "a second seed: there is one seed of each scheme",
         ]
 
 
@@ -84,6 +87,10 @@ def series_of(outcome: Outcome) -> dict[str, list[float]]:
     }
 
 
+WITHIN = 1.0  # points, within which an accuracy is reached
+OVERLAP = 0.5  # points, within which schemes overlap
+
+
 def claims(series: dict[str, dict]) -> list[Claim]:
     if not {"FP-SGD", "QSGD", "QSGD-V", "4-bit"} <= set(series):
         return []  # of each they say something
@@ -93,6 +100,7 @@ def claims(series: dict[str, dict]) -> list[Claim]:
 
     loss = [_change(last("4-bit", "loss"), last(s, "loss")) for s in ("QSGD", "QSGD-V")]
     gain = [last("4-bit", "accuracy") - last(s, "accuracy") for s in ("QSGD", "QSGD-V")]
+    overlap = last("QSGD-V", "accuracy") - last("4-bit", "accuracy")
     return [
         Claim(
             "4-bit has a training loss 2 to 11 % below QSGD's",
@@ -105,14 +113,58 @@ def claims(series: dict[str, dict]) -> list[Claim]:
             f"{gain[0]:+.2f} points; against QSGD-V {gain[1]:+.2f}",
         ),
         *_claims_of_variance(series),
+        _gap_that_grows(series),
+        Claim(
+            "QSGD-V has a lower training loss than QSGD",
+            last("QSGD-V", "loss") < last("QSGD", "loss"),
+            f"{last('QSGD-V', 'loss'):.4f} and {last('QSGD', 'loss'):.4f}",
+        ),
+        Claim(
+            f"QSGD-V ends within {OVERLAP:g} points of 4-bit",
+            abs(overlap) <= OVERLAP,
+            f"{last('QSGD-V', 'accuracy'):.2f} and {last('4-bit', 'accuracy'):.2f} %",
+        ),
         Claim(
             "4-bit reaches FP-SGD's accuracy within a point, and QSGD does not",
-            last("4-bit", "accuracy") >= last("FP-SGD", "accuracy") - 1
-            and last("QSGD", "accuracy") < last("FP-SGD", "accuracy") - 1,
+            last("4-bit", "accuracy") >= last("FP-SGD", "accuracy") - WITHIN
+            and last("QSGD", "accuracy") < last("FP-SGD", "accuracy") - WITHIN,
             f"FP-SGD {last('FP-SGD', 'accuracy'):.2f}, 4-bit {last('4-bit', 'accuracy'):.2f}, "
             f"QSGD {last('QSGD', 'accuracy'):.2f} %",
         ),
+        *_sooner(series),
     ]
+
+
+def _gap_that_grows(series: dict[str, dict]) -> Claim:
+    """Between the losses of QSGD and 4 bits: after the first, the middle and the last epoch."""
+    gaps = [a - b for a, b in zip(series["QSGD"]["loss"], series["4-bit"]["loss"], strict=True)]
+    at = sorted({0, len(gaps) // 2 - 1, len(gaps) - 1} - {-1})
+    told = [gaps[epoch] for epoch in at]
+    return Claim(
+        "QSGD's training loss is above 4-bit's by a gap that grows with the epochs",
+        0 < told[0] < told[-1] and all(a < b for a, b in itertools.pairwise(told)),
+        ", ".join(f"{gap:.3f}" for gap in told)
+        + f" after epoch{'s' * (len(at) > 1)} {', '.join(str(epoch + 1) for epoch in at)}",
+    )
+
+
+def _sooner(series: dict[str, dict]) -> list[Claim]:
+    target = series["FP-SGD"]["accuracy"][-1] - WITHIN
+    ours, full = (seconds_to(series[s], target) for s in ("4-bit", "FP-SGD"))
+    told = "never" if ours is None else f"{ours:,.0f} s"
+    return [
+        Claim(
+            "4-bit reaches an accuracy a point below FP-SGD's last one sooner than FP-SGD",
+            ours is not None and ours < full,
+            f"{told} and {full:,.0f} s to {target:.2f} %, over {LINK / 1e6:.0f} Mbit/s",
+        )
+    ]
+
+
+def seconds_to(of: dict, target: float) -> float | None:
+    """Until the first epoch after which the accuracy is there. None if it never is."""
+    pairs = zip(of["seconds"], of["accuracy"], strict=True)
+    return next((seconds for seconds, accuracy in pairs if accuracy >= target), None)
 
 
 def _claims_of_variance(series: dict[str, dict]) -> list[Claim]:
@@ -127,7 +179,12 @@ def _claims_of_variance(series: dict[str, dict]) -> list[Claim]:
             "4-bit has 4 to 22 % less variance than QSGD",
             -22 <= noise[0] <= -4,
             f"{noise[0]:+.1f} %; against QSGD-V {noise[1]:+.1f} %",
-        )
+        ),
+        Claim(
+            "QSGD-V has less variance than QSGD",
+            means[2] < means[1],
+            f"{_change(means[2], means[1]):+.1f} %",
+        ),
     ]
 
 
@@ -139,10 +196,22 @@ def _mean(values: list[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
+def targets(series: dict[str, dict]) -> list[float]:
+    """Accuracies to which seconds are told: what all schemes reach, and a point below the last
+    of full precision, if that is more."""
+    all_reach = min(max(of["accuracy"]) for of in series.values())
+    near_full = series.get("FP-SGD", {"accuracy": [0]})["accuracy"][-1] - WITHIN
+    return sorted({all_reach, max(all_reach, near_full)})
+
+
 def text(result: dict) -> str:
     def mean(values: list[float]) -> str:
         return f"{statistics.fmean(values):.3g}" if values else ""
 
+    def seconds(value: float | None) -> str:
+        return "" if value is None else f"{value:,.0f}"
+
+    aims = targets(result["series"])
     rows = [
         [
             scheme,
@@ -150,14 +219,18 @@ def text(result: dict) -> str:
             f"{of['accuracy'][-1]:.2f}",
             mean(of["variance"]),
             mean(of["variance_exact"]),
-            f"{of['seconds'][-1]:,.0f}",
+            seconds(of["seconds"][-1]),
+            *(seconds(seconds_to(of, aim)) for aim in aims),
         ]
         for scheme, of in result["series"].items()
     ]
     heads = ["scheme", "training loss", "accuracy %", "variance", "of batches alone", "seconds"]
+    heads += [f"seconds to {aim:.2f} %" for aim in aims]
     return words.page(
         "The figures of ElastiQuant, rebuilt",
-        "After the last epoch; variances are means over the run.",
+        "After the last epoch; variances are means over the run. Seconds are those of "
+        f"computing and of sending over {LINK / 1e6:.0f} Mbit/s, until the end, and until the "
+        "first epoch after which an accuracy is there.",
         words.table(heads, rows),
         result,
     )
@@ -195,7 +268,7 @@ def draw(result: dict, stem: Path) -> None:
         panels[0].legend(frameon=False, fontsize=8)
         look.layout(fig, spacing=0.3)
         look.save(fig, stem)
-    _write_csv(series, stem.with_suffix(".csv"))
+    write_csv(series, stem.with_suffix(".csv"))
 
 
 def _point(series: dict[str, dict]) -> str:
@@ -208,15 +281,24 @@ def _point(series: dict[str, dict]) -> str:
     return f"Variance of the mean gradient, in times that of full precision: {times}"
 
 
-def _write_csv(series: dict[str, dict], path: Path) -> None:
+def write_csv(series: dict[str, dict], path: Path) -> None:
+    """A line for each point of the figures: with the step, and the seconds and the bytes of a
+    worker until then, over which it can be drawn."""
     with open(path, "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["scheme", "what", "step", "value"])
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["scheme", "what", "step", "seconds", "bytes", "value"])
         for scheme, of in series.items():
-            for what in ("loss", "accuracy"):
-                rows.writerows(
-                    [scheme, what, s, v] for s, v in zip(of["steps"], of[what], strict=True)
-                )
-            for what in ("variance", "variance_exact"):
-                pairs = zip(of["variance_steps"], of[what], strict=True)
-                rows.writerows([scheme, what, s, v] for s, v in pairs)
+            seconds, sent = (of[name][0] / of["steps"][0] for name in ("seconds", "bytes"))
+            for what, along in POINTS:
+                for step, value in zip(of[along], of[what], strict=True):
+                    until = [f"{step * seconds:.1f}", f"{step * sent:.0f}"]
+                    rows.writerow([scheme, what, step, *until, f"{value:.6g}"])
+
+
+# What the table of points has, and the steps at which it was measured.
+POINTS = (
+    ("loss", "steps"),
+    ("accuracy", "steps"),
+    ("variance", "variance_steps"),
+    ("variance_exact", "variance_steps"),
+)

@@ -7,6 +7,7 @@ batches of 32, buckets of 2048, a cosine, and few epochs (in the result). All sc
 gradient once, and all of it, for an all-gather.
 
 `Linear` has evenly spaced levels up to the largest value of a bucket, QSGD up to its L2 norm.
+With 3 of them Linear is TernGrad without clipping: their runs end with the same weights.
 What is clipped is cut off at 2.5 standard deviations, which ORQ and TernGrad can do. A memory
 is error feedback.
 """

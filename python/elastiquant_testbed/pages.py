@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
-from elastiquant_testbed import provenance, stored, summary
+from elastiquant_testbed import curves, judging, provenance, stored, summary
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.testbed import TestbedError
 
 PAGE = stored.DOCS / "reproduction.md"
+POINTS = stored.FOLDER / "curves.csv"  # of the figures, for those who draw them otherwise
 SUMMARY = "summary"
 
 
@@ -61,6 +63,17 @@ def made(result: dict) -> str:
     return f"```sh\n{result['command']}\n```\n\n{where}"
 
 
+def judge_again(folder: Path = stored.FOLDER) -> dict[str, dict]:
+    """Stored results by experiment. Their files get the checks that today's code makes."""
+    results = {}
+    for name, result in stored.load(folder).items():
+        results[name] = judging.judged(name, result)
+        if results[name] != result:
+            path = folder / f"{name}.json"
+            path.write_text(json.dumps(results[name], indent=1) + "\n")
+    return results
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/reproduction.py", description=__doc__)
     parser.add_argument(
@@ -71,7 +84,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.runs:
             require_plots()  # before anything is stored
             print(f"stored: {', '.join(stored.take(options.runs)) or 'nothing'}")
-        PAGE.write_text(render(PAGE.read_text(), stored.load()))
+        results = judge_again()
+        PAGE.write_text(render(PAGE.read_text(), results))
+        if "curves" in results:
+            curves.write_csv(results["curves"]["series"], POINTS)
     except TestbedError as error:
         print(f"scripts/reproduction.py: {error}", file=sys.stderr)
         return 1

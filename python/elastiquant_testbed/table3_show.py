@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from elastiquant_testbed import words
@@ -30,6 +31,7 @@ def text(result: dict) -> str:
             NOTES,
             _step_cost(result[STEP_COST]),
             _more_steps(result[MORE_STEPS]),
+            _residuals(result["cells"]),
             _claims(result),
             words.left_out(result),
         ]
@@ -98,14 +100,57 @@ def _more_steps(more: dict | None) -> str:
     )
 
 
+RESIDUALS = """\
+How far each cell is from the printed one: ours over printed, as measured, and by each further
+reading. Computing is given, so that it is 1.00 everywhere, and a cost of each step does not
+change encoding. Cells that a reading is fitted to are 1.00 in it. Medians are over the cells of
+a network.
+"""
+
+
+def _residuals(cells: list[dict]) -> str:
+    """A row for each printed cell, and the medians of each network."""
+    of = {None: ("Cp", "En", "Tx", "T"), STEP_COST: ("Tx", "T")}
+    if any(MORE_STEPS in c for c in cells):
+        of[MORE_STEPS] = ("En", "Tx", "T")
+    columns = [(reading, part) for reading, parts in of.items() for part in parts]
+    names = {None: "", STEP_COST: ", step cost", MORE_STEPS: ", more steps"}
+    heads = ["network", "scheme", "devices"]
+    heads += [part + names[reading] for reading, part in columns]
+    rows = []
+    printed = [c for c in cells if "published" in c]
+    for network in dict.fromkeys(c["network"] for c in printed):
+        here = [c for c in printed if c["network"] == network]
+        ratios = [[_residual(c, *column) for column in columns] for c in here]
+        for c, values in zip(here, ratios, strict=True):
+            rows.append([network, c["scheme"], c["devices"], *map(_ratio, values)])
+        medians = [_median(column) for column in zip(*ratios, strict=True)]
+        rows.append([network, "**median**", "", *map(_ratio, medians)])
+    return RESIDUALS + "\n" + words.table(heads, rows, words=2)
+
+
+def _residual(cell: dict, reading: str | None, part: str) -> float | None:
+    """Ours over printed; None where nothing is printed, as of the encoding of SGD."""
+    ours, printed = (cell[reading] if reading else cell)[part], cell["published"][part]
+    return ours / printed if printed else None
+
+
+def _median(values: tuple[float | None, ...]) -> float | None:
+    return statistics.median(there) if (there := [v for v in values if v is not None]) else None
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
 def _claims(result: dict) -> str:
     """Those of the first reading decide; the others stand beside them."""
     names = {STEP_COST: "with a cost of each step", MORE_STEPS: "and with more steps"}
     others = {told: result[name]["checks"] for name, told in names.items() if result[name]}
     checks = result["checks"]
     rows = [
-        [check["claim"], _holds(check), check["seen"]]
-        + [f"{_holds(also)}: {also['seen']}" for also in alike]
+        [check["claim"], words.holds(check), check["seen"]]
+        + [f"{words.holds(also)}: {also['seen']}" for also in alike]
         for check, *alike in zip(checks, *others.values(), strict=True)
     ]
     held = [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
@@ -116,10 +161,6 @@ def _claims(result: dict) -> str:
     )
     heads = ["claim", "holds", "seen", *others]
     return head + words.table(heads, rows, words=len(heads))
-
-
-def _holds(check: dict) -> str:
-    return "yes" if check["holds"] else "**no**"
 
 
 def draw(result: dict, stem: Path) -> None:

@@ -20,11 +20,19 @@ def table(heads: list[str], rows: list[list[object]], words: int = 1) -> str:
 
 def claims(checks: list[dict]) -> str:
     if not checks:
-        return "No published claim has all of its runs yet.\n"
-    held = sum(check["holds"] for check in checks)
-    rows = [[c["claim"], "yes" if c["holds"] else "**no**", c["seen"]] for c in checks]
-    head = f"Of {len(checks)} published claims {held} hold here.\n\n"
-    return head + table(["claim", "holds", "seen"], rows, words=3)
+        return "No claim has all of its runs yet.\n"
+    judged = [check for check in checks if check["holds"] is not None]
+    held = sum(check["holds"] for check in judged)
+    rows = [[check["claim"], holds(check), check["seen"]] for check in checks]
+    head = f"Of {len(checks)} claims {held} hold here"
+    if unjudged := len(checks) - len(judged):
+        head += f", and {unjudged} need more than was run"
+    return f"{head}.\n\n" + table(["claim", "holds", "seen"], rows, words=3)
+
+
+def holds(check: dict) -> str:
+    """Whether a claim does, for people."""
+    return {True: "yes", False: "**no**", None: "not judged"}[check["holds"]]
 
 
 def page(title: str, about: str, rows: str, result: dict) -> str:

@@ -13,6 +13,7 @@ from elastiquant_testbed import (
     choco,
     curves,
     dagc,
+    judging,
     levels,
     levels_claims,
     outcomes,
@@ -21,8 +22,10 @@ from elastiquant_testbed import (
     published,
     stored,
     summary,
+    table3_show,
     table4,
     training,
+    words,
 )
 from elastiquant_testbed.testbed import TestbedError
 
@@ -35,12 +38,13 @@ def claims_of_all() -> dict[str, set[str]]:
         {"network": table4.NAMES[c.network], "scheme": c.scheme, "devices": c.devices}
         for c in table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
     ]
-    line = {"loss": [1.0], "accuracy": [1.0], "variance": [1.0]}
+    line = {"loss": [1.0], "accuracy": [1.0], "variance": [1.0], "seconds": [1.0]}
     rounds = [{"skew": 1, "ratio": 1, "scheme": s, "rounds": 1} for s in dagc.SCHEMES]
+    reached = {"accuracy": 1.0, "accuracy_by_seed": [1.0], "epochs": 5}
     cell = dict.fromkeys(("Cp", "En", "Tx", "T"), 1.0)
     found = {
         "table3": checks.all_claims(dict.fromkeys(published.TABLE_3, cell)),
-        "table4": table4.claims([{**of, "accuracy": 1.0, "epochs": 5} for of in cells]),
+        "table4": table4.claims([{**of, **reached} for of in cells]),
         "curves": curves.claims(dict.fromkeys(curves.SCHEMES, line)),
         "dagc": dagc.claims(rounds),
         "levels": levels_claims.claims(rows_of_levels()),
@@ -61,9 +65,31 @@ def rows_of_levels() -> list[dict]:
     ]
 
 
-def anchors(page: Path) -> set[str]:
-    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+def sections(page: Path) -> dict[str, str]:
+    """By anchor: the text under a heading, with that of its subheadings."""
+    found, open_ones = {}, []
+    for line in page.read_text().splitlines():
+        if head := re.match(r"(#+) (.*)", line):
+            depth = len(head[1])
+            open_ones = [(d, name) for d, name in open_ones if d < depth]
+            anchor = re.sub(r"[^\w\- ]", "", head[2].lower()).replace(" ", "-")
+            open_ones.append((depth, anchor))
+        for _, name in open_ones:
+            found[name] = found.get(name, "") + line + "\n"
+    return found
+
+
+NUMBER = r"\d[\d,]*(?:\.\d+)?|\.\d+"
+
+
+def numbers(text: str) -> set[float]:
+    """However they are written: 1,320 and 1320, .5 and 0.50."""
+    return {float(found.replace(",", "")) for found in re.findall(NUMBER, text)}
+
+
+def numbers_of_claim(text: str) -> set[float]:
+    """Without those in names, such as ResNet-20, `cnn3` and L2."""
+    return numbers(re.sub(rf"[^\W\d][\w-]*?-?(?:{NUMBER})", "", text))
 
 
 class SummaryTest(unittest.TestCase):
@@ -71,7 +97,9 @@ class SummaryTest(unittest.TestCase):
         listed = {}
         for source in summary.sources():
             if "experiment" in source:
-                listed.setdefault(source["experiment"], []).extend(source["claims"])
+                listed.setdefault(source["experiment"], []).extend(
+                    source.get("claims", []) + source.get("readings", [])
+                )
         self.assertEqual({name: set(of) for name, of in listed.items()}, claims_of_all())
         for of in listed.values():
             self.assertEqual(len(of), len(set(of)))
@@ -81,7 +109,41 @@ class SummaryTest(unittest.TestCase):
             self.assertIn(row.state, summary.STATES, row)
             page, _, anchor = row.link.partition("#")
             path = stored.DOCS / page if page else pages.PAGE
-            self.assertIn(anchor, anchors(path), row)
+            self.assertIn(anchor, sections(path), row)
+
+    def test_numbers_of_what_is_written_by_hand_are_on_the_page_that_they_link_to(self):
+        linked = 0
+        for source in summary.sources():
+            for other in source.get("other", []):
+                page, _, anchor = other.get("link", source["section"]).partition("#")
+                if not page:
+                    continue  # a section of this page, which is written by hand too
+                there = numbers(sections(stored.DOCS / page)[anchor])
+                missing = numbers_of_claim(other["seen"]) - there
+                self.assertEqual(missing, set(), f"{other['seen']} is not in {page}#{anchor}")
+                linked += bool(numbers_of_claim(other["seen"]))
+        self.assertGreater(linked, 15)
+
+    def test_numbers_are_told_from_names(self):
+        said = "`cnn3` of L2 and ResNet-20: 1,320 times at .50 %, in 4 bits, JPEG 90 (d = 512)"
+        self.assertEqual(numbers_of_claim(said), {1320, 0.5, 4, 90, 512})
+        self.assertEqual(numbers("| 12.5× | 0.153 | -.25"), {12.5, 0.153, 0.25})
+
+    def test_claims_are_counted_by_who_says_so(self):
+        def row(state, reading):
+            return summary.Row("source", "claim", state, "seen", "#here", reading)
+
+        found = [row(summary.REPRODUCED, False), row(summary.FAILED, True)]
+        found += [row(summary.UNTESTABLE, False), row(summary.NOT_RUN, True)]
+        self.assertEqual(
+            summary.counts(found),
+            "Of 4 claims 2 are as printed: 1 reproduced, 0 not reproduced, 0 not run in full, "
+            "1 cannot be tested.\nThe other 2 are our reading of vaguer words: "
+            "0 reproduced, 1 not reproduced, 1 not run in full, 0 cannot be tested.",
+        )
+        readings = {r.claim for r in summary.rows(stored.load()) if r.reading}
+        self.assertIn("DAGC-A never needs more rounds than uniform ratios", readings)
+        self.assertNotIn("ResNet-50: SGD is slower on 7 devices than on 4", readings)
 
     def state(self, **result) -> tuple[str, str]:
         claim = "DAGC-A never needs more rounds than uniform ratios"
@@ -93,10 +155,14 @@ class SummaryTest(unittest.TestCase):
     def test_a_state_is_what_the_stored_result_says(self):
         full = {"quick": False, "data": "CIFAR-10"}
         self.assertEqual(self.state(**full), (summary.REPRODUCED, "9 of 9"))
-        self.assertEqual(self.state(**full, checks=[]), (summary.NOT_RUN, ""))
+        self.assertEqual(
+            self.state(**full, checks=[]), (summary.NOT_RUN, "not all of its runs are there")
+        )
         wrong = {"claim": "DAGC-A never needs more rounds than uniform ratios", "holds": False}
         wrong["seen"] = "8 of 9"
         self.assertEqual(self.state(**full, checks=[wrong]), (summary.FAILED, "8 of 9"))
+        unjudged = {**wrong, "holds": None}
+        self.assertEqual(self.state(**full, checks=[unjudged]), (summary.NOT_RUN, "8 of 9"))
 
     def test_accuracies_of_short_runs_and_of_generated_images_do_not_count(self):
         for result in (
@@ -119,6 +185,55 @@ class PageTest(unittest.TestCase):
         self.assertEqual(page, f"before\n{begin}\n\nnew\n\n{end}\nafter\n")
         with self.assertRaisesRegex(TestbedError, "no place for levels"):
             pages.insert(page, "levels", "new")
+
+    def test_stored_claims_are_what_the_code_makes_of_the_stored_numbers(self):
+        for name, result in stored.load().items():
+            self.assertEqual(result, judging.judged(name, result), "run make reproduction")
+
+    def test_results_of_before_a_claim_was_changed_are_judged_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, result in stored.load().items():
+                old = {**result, "checks": result["checks"][1:]}
+                if name == "table3":
+                    old["with_step_cost"] = {**old["with_step_cost"], "checks": []}
+                (Path(folder) / f"{name}.json").write_text(json.dumps(old))
+            self.assertEqual(pages.judge_again(Path(folder)), stored.load())
+            self.assertEqual(stored.load(Path(folder)), stored.load())
+
+    def test_the_points_of_the_figures_are_those_of_the_stored_result(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "curves.csv"
+            curves.write_csv(stored.load()["curves"]["series"], path)
+            self.assertEqual(path.read_text(), pages.POINTS.read_text(), "make reproduction")
+
+    def test_a_claim_that_is_not_judged_is_told_so(self):
+        checks = [{"claim": str(holds), "holds": holds, "seen": "1"} for holds in (True, None)]
+        text = words.claims(checks)
+        self.assertIn("Of 2 claims 1 hold here, and 1 need more than was run.", text)
+        self.assertIn("| None | not judged | 1 |", text)
+
+    def test_residuals_are_ours_over_printed(self):
+        text = table3_show.text(stored.load()["table3"])
+        rows = [line for line in text.splitlines() if line.startswith("| ResNet-34 |")]
+        fitted = next(row for row in reversed(rows) if "| SGD | 7 |" in row)
+        cells = fitted.split("|")[4:-1]
+        # Fitted to its transmission; SGD encodes nothing.
+        self.assertEqual({cell.strip() for cell in cells}, {"1.00", ""})
+        median = next(row for row in rows if "**median**" in row)
+        self.assertEqual(len(median.split("|")), len(fitted.split("|")))
+
+    def test_dagc_is_compared_on_the_page(self):
+        text = dagc.text(stored.load()["dagc"])
+        rows = {(r["skew"], r["scheme"]): r for r in stored.load()["dagc"]["rows"]}
+        saved = 100 * (1 - rows[100, "none"]["rounds"] / rows[100, "uniform"]["rounds"])
+        more = 100 * (rows[100, "DAGC-A"]["bytes"] / rows[100, "uniform"]["bytes"] - 1)
+        (none,) = (line for line in text.splitlines() if re.match(r"\| none \| [^|]* to", line))
+        (ours,) = (
+            line for line in text.splitlines() if re.match(r"\| DAGC-A \| [\d.]* to", line)
+        )
+        self.assertIn(f" to {saved:.1f} |", none)
+        self.assertIn(f" -{more:.1f} to ", ours)
+        self.assertIn("7.8 rounds apart", text)
 
     def test_stored_results_name_no_folder_of_a_machine(self):
         for name, result in stored.load().items():

@@ -195,7 +195,7 @@ class RunsTest(unittest.TestCase):
         count = len(self.training.calls)
         here = training.Choice(data=str(images), known=self.out / "gpu")
         result = table4.Table4(None, self.out / "cpu", here).run()
-        self.assertEqual(len(result["cells"]), 18)
+        self.assertEqual(len(result["cells"]), 19)
         trained = {cell["trained_on"] for cell in result["cells"]}
         self.assertEqual(trained, {"cuda", "cpu"})
         for words in self.training.calls[count:]:
