@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,16 @@ class TestbedFileTest(unittest.TestCase):
         self.assertEqual(len(classes), 18)
         self.assertEqual(classes.count("jetson-xavier"), 7)
         self.assertEqual(described.network.kind, "air")
+
+    def test_the_examples_of_the_page_are_testbeds(self):
+        examples = re.findall(
+            r"```toml\n(.*?)```", (stored.DOCS / "testbed.md").read_text(), re.DOTALL
+        )
+        links, air = (self.load(("" if "class" in text else TWO) + text) for text in examples)
+        self.assertEqual(len(links.with_classes({"jetson-nano": CLASSES["coral"]}).devices), 4)
+        self.assertEqual(links.rates(4, 20), [20, 20, 20, 5_000_000])
+        self.assertTrue(air.network.vary)
+        self.assertEqual(air.network.crossings, 2)
 
     def test_a_wrong_file_says_what_is_right(self):
         for text, words in (
