@@ -155,7 +155,7 @@ class Table3:
             raise too_few()
         cells = [self.cell(step) for step in there]
         others = {STEP_COST: None, MORE_STEPS: None}
-        if self.steps.fits:  # of other air nothing is printed that could be fitted
+        if self.steps.is_to_fit:  # of other air nothing is printed that could be fitted
             others = {STEP_COST: add_step_cost(cells), MORE_STEPS: add_more_steps(cells)}
         return {
             "cells": cells,
@@ -179,31 +179,18 @@ class Table3:
 
     def fit(self) -> dict | None:
         """What was fitted, if anything was."""
-        if not self.steps.fits:
+        if not self.steps.is_to_fit:
             return None
         rate, is_fitted = self.steps.rate, self.steps.is_fitted
         return {"cell": FIT, "bits_per_second": rate, "fitted": is_fitted}
 
     def left_out(self, missing: list[Wanted], of: int) -> list[str]:
-        words = []
-        if self.quick:
-            words += ["ResNet-50"]
-        if self.most > DEVICES[-1]:
-            words.append(
-                f"{self.most} devices"
-                if self.quick
-                else f"SGD on {self.most} devices: each would hold {self.most - 1} frames of "
-                "fp32"
-            )
-        if self.quick:
-            words.append(
-                "ResNet-34's own gradients: those of ResNet-110, which are 1/12 of them, with "
-                "1/12 of the computing"
-            )
-        if printed := [str(count) for count in DEVICES if count > self.most]:
-            words.append(
-                f"printed cells of {' and '.join(printed)} devices: the testbed has {self.most}"
-            )
+        words = [
+            "ResNet-50",
+            "ResNet-34's own gradients: those of ResNet-110, which are 1/12 of them, with 1/12 "
+            "of the computing",
+        ]
+        words = (words if self.quick else []) + self.numbers_left_out()
         if self.steps.obstacle:
             words.append(self.not_emulated())
         if missing:
@@ -211,6 +198,20 @@ class Table3:
             words.append(
                 f"{len(missing)} of {of} kinds of step, not measured yet, {overlapped} of them "
                 "overlapped"
+            )
+        return words
+
+    def numbers_left_out(self) -> list[str]:
+        """Numbers of devices that have no cells, or not all."""
+        words = []
+        if self.most > DEVICES[-1]:
+            frames = (
+                f"SGD on {self.most} devices: each would hold {self.most - 1} frames of fp32"
+            )
+            words.append(f"{self.most} devices" if self.quick else frames)
+        if printed := [str(count) for count in DEVICES if count > self.most]:
+            words.append(
+                f"printed cells of {' and '.join(printed)} devices: the testbed has {self.most}"
             )
         return words
 
@@ -224,8 +225,8 @@ class Table3:
 
 
 def _refuse_what_has_no_effect(choice: Choice) -> None:
-    """Gradients are recorded in fp32 on generated images, and a device at a time is measured on
-    this machine's cores, whatever these options say."""
+    """Gradients are recorded in fp32 on generated images by this machine's processor, and one
+    step at a time is measured, whatever these options say."""
     given = {
         "--data": choice.data != GENERATED,
         "--precision": choice.precision != "fp32",

@@ -139,7 +139,7 @@ class Steps:
         own. What a testbed does not have is left out of it, as are names of files."""
         network = dataclasses.asdict(self.testbed.network)
         del network["vary"]
-        if self.fits:  # the rate that is found is in the names of steps
+        if self.is_to_fit:  # the rate that is found is in the names of steps
             network["rate"] = FIT_BEGINS
         described = [network, not self.obstacle]
         if set(self.paces) != {1.0}:
@@ -152,7 +152,7 @@ class Steps:
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:8]
 
     @property
-    def fits(self) -> bool:
+    def is_to_fit(self) -> bool:
         """Whether the rate is to be found, and not said in the testbed's file."""
         return self.testbed.network.rate == TO_FIT
 
@@ -168,7 +168,7 @@ class Steps:
     def settle_rate(self) -> None:
         """Takes the rate that the testbed's file says for all steps, or the one at which the
         fitted cell transmits as long as printed. Of a rate that varies it is the mean."""
-        if self.fits:
+        if self.is_to_fit:
             self._fit()
         elif self.trace:
             carried = sum(seconds * rate for seconds, rate in self.trace)
