@@ -183,7 +183,7 @@ class Network:
     def _start_switch(self) -> None:
         """It ends with its namespace."""
         if not SWITCH.exists():
-            raise LabError(f"{SWITCH} is missing: run make build")
+            raise LabError(f"{SWITCH.name} is not built: run make build")
         words = ["--delay", self.delay, "--jitter", self.jitter]
         words += ["--loss", round(self.loss * 1e6)]
         if self.air:

@@ -19,21 +19,36 @@ Trace = list[tuple[float, float]]  # seconds, bits a second
 
 WALK_SECONDS = 600  # after which a random walk begins anew
 MOST_CHANGE = 0.25  # of a random walk, from one rate to the next
+MOST_SECONDS = 1e6  # of one rate, as lab_switch has it
 
 
-def parse(text: str) -> Trace:
-    """Raises LabError if it is none of the three."""
+def parse(text: str, folder: pathlib.Path = pathlib.Path()) -> Trace:
+    """A file's name is read as from the folder. Raises LabError if it is none of the three."""
     try:
-        if text.startswith("walk:"):
-            return _walk(text.removeprefix("walk:"))
-        if "@" in text:
-            return [_step(part) for part in text.split(",")]
-        return _file(pathlib.Path(text))
+        return _usable(_parsed(text, folder))
     except (ValueError, KeyError, argparse.ArgumentTypeError, OSError) as error:
         raise namespaces.LabError(
             f"{text!r} is no rate that changes ({error}): give 20mbit@10s,5mbit@5s, or "
             "walk:low=5mbit,high=20mbit,every=1s,seed=1, or a file"
         ) from error
+
+
+def _parsed(text: str, folder: pathlib.Path) -> Trace:
+    if text.startswith("walk:"):
+        return _walk(text.removeprefix("walk:"))
+    if "@" in text:
+        return [_step(part) for part in text.split(",")]
+    return _file(folder / text)
+
+
+def _usable(trace: Trace) -> Trace:
+    """lab_switch refuses any other, at which a network would only fail to start."""
+    for seconds, rate in trace:
+        if not (0 < seconds <= MOST_SECONDS and 0 <= rate < math.inf):
+            raise ValueError(f"{rate:g} bits a second for {seconds:g} s cannot be")
+    if not any(rate > 0 for _, rate in trace):
+        raise ValueError("no rate is above 0")
+    return trace
 
 
 def _step(part: str) -> tuple[float, float]:

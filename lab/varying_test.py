@@ -28,6 +28,25 @@ class VaryingTest(unittest.TestCase):
             path = pathlib.Path(folder) / "trace"
             varying.write([(1.5, 2e6), (0.25, 0)], path)
             self.assertEqual(varying.parse(str(path)), [(1.5, 2e6), (0.25, 0)])
+            self.assertEqual(varying.parse(path.name, path.parent), [(1.5, 2e6), (0.25, 0)])
+
+    def test_rates_that_the_switch_would_refuse_are_named(self):
+        for text in ("5mbit@0s", "5mbit@2000000s"):
+            with self.subTest(text), self.assertRaisesRegex(namespaces.LabError, "cannot be"):
+                varying.parse(text)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trace"
+            for lines, words in (
+                ("", "no rate is above 0"),
+                ("1 0", "no rate is above 0"),
+                ("1 -5", "cannot be"),
+                ("1 inf", "cannot be"),
+                ("nan 5", "cannot be"),
+                ("1 2 3", "too many values"),
+            ):
+                path.write_text(lines)
+                with self.subTest(lines), self.assertRaisesRegex(namespaces.LabError, words):
+                    varying.parse(str(path))
 
     def test_the_mean_is_over_any_time_and_begins_anew(self):
         trace = [(2.0, 10.0), (1.0, 40.0)]

@@ -17,7 +17,6 @@ from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.training import GENERATED, Choice
 
 EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
-SOURCES = Path(__file__).resolve().parent / "sources.toml"
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -50,7 +49,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--device", default="cpu", choices=["cpu", "cuda"], help="where models are trained"
     )
     run.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    run.add_argument("--testbed", type=Path, default=SOURCES, help="a TOML file")
+    run.add_argument(
+        "--testbed", type=Path, help="a TOML file, for table3 (without: that of the sources)"
+    )
     run.add_argument("--program", help="the `elastiquant` to run")
     return parser.parse_args(arguments)
 
@@ -77,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         require_plots()
         make_folder(options.out)
-        described = testbed.load(options.testbed)
+        described = testbed.load(options.testbed) if options.testbed else None
         make, show = EXPERIMENTS[name]
         choice = Choice(
             quick=options.quick,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
-from elastiquant_testbed.testbed import Network, TestbedError
+from elastiquant_testbed.testbed import Testbed, TestbedError, parse_delay, parse_loss
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAB = ROOT / "lab"
@@ -34,34 +35,44 @@ def program() -> Path:
     return Path(given) if given else ROOT / "build/release/bin/elastiquant"
 
 
-def radio_watts(classes: Sequence[str]) -> list[float]:
-    """Of each device, while it sends. Raises TestbedError for a class that is not known."""
-    known = json.loads(run([program(), "devices", "--json"]))
-    if unknown := sorted(set(classes) - set(known)):
-        raise TestbedError(f"class {unknown[0]!r} is not known; valid are: {', '.join(known)}")
-    return [known[name]["radio_watts"] for name in classes]
+def classes() -> dict[str, dict]:
+    """What is known of each class of devices, by its name."""
+    return json.loads(run([program(), "devices", "--json"]))
 
 
-def namespaces():
-    """The lab's module for networks of namespaces, or None where there is none."""
+def lab(name: str) -> ModuleType | None:
+    """A module of the lab, or None where there is no lab."""
     if not LAB.exists():
         return None
     if str(LAB) not in sys.path:
         sys.path.append(str(LAB))
-    import namespaces as module
-
-    return module
+    return importlib.import_module(name)
 
 
-def has_namespaces() -> bool:
-    module = namespaces()
-    if module is None or not module.SWITCH.exists():
-        return False
+def obstacle() -> str:
+    """What stands in the way of network namespaces, in words; empty if nothing does. Some are
+    made, as in a container not even root may be allowed to."""
+    namespaces = lab("namespaces")
+    if namespaces is None:
+        return "the folder lab of the source tree is not there"
     try:
-        module.require_privileges()
-    except module.LabError:
-        return False
-    return True
+        with namespaces.Network(1, delay=1):
+            return ""
+    except namespaces.LabError as error:
+        return str(error)
+
+
+def trace(testbed: Testbed) -> list[tuple[float, float]]:
+    """Seconds and bits a second of a network whose rate varies; of any other it is empty."""
+    if not testbed.network.vary:
+        return []
+    varying = lab("varying")
+    if varying is None:
+        raise TestbedError("vary of the testbed's network needs the folder lab of the sources")
+    try:
+        return varying.parse(testbed.network.vary, testbed.path.parent)
+    except lab("namespaces").LabError as error:
+        raise TestbedError(f"vary of the testbed's network: {error}") from error
 
 
 def run(words: list[object]) -> str:
@@ -98,41 +109,63 @@ def train_words(
     return _train(model, steps, out, *words, *options)
 
 
-def over_air(network: Network, devices: int, command: list[str], rate: int) -> None:
-    lab = namespaces()
-    delay = _field(network, "delay", lab.parse_delay)
-    jitter = _field(network, "jitter", lab.parse_delay)
-    overhead = _field(network, "overhead", lab.parse_delay)
-    loss = _field(network, "loss", lab.parse_loss)
-    air = lab.Air(rate, overhead, network.crossings) if network.kind == "air" else None
-    rates = None if air else rate
+def over_air(testbed: Testbed, devices: int, command: list[str], rate: int) -> None:
+    """In a namespace for each device; the rate is that of all which have none of their own."""
+    namespaces, network = lab("namespaces"), testbed.network
+    changes = trace(testbed)
+    fastest = round(max(rate for _, rate in changes)) if changes else rate
+    air, rates = None, None
+    if network.kind == "air":
+        air = namespaces.Air(fastest, parse_delay(network.overhead), network.crossings)
+    else:
+        rates = fastest if changes else testbed.rates(devices, rate)
+    delay, jitter = parse_delay(network.delay), parse_delay(network.jitter)
+    loss = parse_loss(network.loss)
     try:
-        with lab.Network(devices, rates, delay, jitter, loss, air) as joined:
-            joined.run(command, quiet=True)
-    except lab.LabError as error:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.txt" if changes else None
+            if path:
+                lab("varying").write(changes, path)
+            with namespaces.Network(devices, rates, delay, jitter, loss, air, path) as joined:
+                joined.run(command, quiet=True)
+    except namespaces.LabError as error:
         raise TestbedError(str(error)) from error
 
 
-def _field(network: Network, name: str, parse: Callable[[str], float]) -> float:
-    """A field of a testbed's file, as the lab reads it."""
-    try:
-        return parse(getattr(network, name))
-    except argparse.ArgumentTypeError as error:
-        raise TestbedError(f"{name} of the testbed's network: {error}") from error
-
-
-def over_paced_links(network: Network, devices: int, command: list[str], rate: int) -> None:
-    """Without privileges: each process paces what it sends by its part of the air."""
-    each = rate // devices if network.kind == "air" else rate
+def over_paced_links(testbed: Testbed, devices: int, command: list[str], rate: int) -> None:
+    """Without namespaces: each process paces what it sends, and lacks what `dropped` says."""
+    network = testbed.network
+    each = rate / devices if network.kind == "air" else min(testbed.rates(devices, rate))
     link = f"{each / 1000:.3f}kbit,{network.delay}"
     run([*command, "--workers", devices, "--link", link])
 
 
+def dropped(testbed: Testbed) -> list[str]:
+    """What the network has of which over_paced_links does nothing, in words."""
+    network, rates = testbed.network, {device.rate for device in testbed.devices}
+    found = {
+        "one air for all (each device has its part of the rate, and none waits until the air "
+        "is free)": network.kind == "air",
+        f"{network.jitter} of jitter": parse_delay(network.jitter) > 0,
+        f"{network.loss} of loss": parse_loss(network.loss) > 0,
+        f"{network.overhead} of overhead for each frame": parse_delay(network.overhead) > 0,
+        "the second crossing of the air by each frame": network.crossings > 1,
+        "the rate that varies (it is always its mean)": bool(network.vary),
+        "a rate for each device (all have the lowest)": len(rates) > 1,
+    }
+    return [words for words, holds in found.items() if holds]
+
+
 def measure(
-    network: Network, devices: int, command: list[str], rate: int, out: Path, in_air: bool
+    testbed: Testbed,
+    devices: int,
+    command: list[str],
+    rate: int,
+    out: Path,
+    in_namespaces: bool,
 ) -> Step:
     """The means over all steps but the first, in which connections begin slowly."""
-    (over_air if in_air else over_paced_links)(network, devices, command, rate)
+    (over_air if in_namespaces else over_paced_links)(testbed, devices, command, rate)
     lines = (out / "metrics.jsonl").read_text().splitlines()
     first, *steps = [json.loads(line) for line in lines]
     if not steps:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from pathlib import Path
+
+from elastiquant_testbed import testbed
 
 OUT = "runs/testbed"
 NAMESPACES = "namespaces"  # a result's network, if it was made with root
@@ -26,6 +29,8 @@ def command(name: str, result: dict) -> str:
     words += [] if precision == "fp32" else [f"--precision {precision}"]
     device = result.get("device", "cpu")
     words += [] if device == "cpu" else [f"--device {device}"]
+    if not testbed.is_of_sources(result):
+        words.append(f"--testbed {shlex.quote(result['testbed']['file'])}")
     return " ".join([*words, "--out", OUT])
 
 

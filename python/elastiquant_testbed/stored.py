@@ -10,7 +10,7 @@ from pathlib import Path
 from elastiquant_testbed import outcomes, provenance
 from elastiquant_testbed.experiments import EXPERIMENTS
 from elastiquant_testbed.say import say
-from elastiquant_testbed.testbed import TestbedError
+from elastiquant_testbed.testbed import TestbedError, is_of_sources
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 FOLDER = DOCS / "results/reproduction"
@@ -29,7 +29,8 @@ def pictures(name: str, folder: Path = FOLDER) -> list[Path]:
 def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     """Copies what `testbed run --out RUNS` has left, draws it, and returns the names. Outcomes
     of other runs, such as those at length beside those of --quick, stay. A result that tells
-    less than the one that is stored is skipped, which is said."""
+    less than the one that is stored is skipped, and so is one of another testbed than the
+    sources', with whose numbers it cannot be compared; that is said."""
     results, there = load(runs), load(folder)
     for name, result in results.items():
         if "machine" not in result:
@@ -37,6 +38,10 @@ def take(runs: Path, folder: Path = FOLDER) -> list[str]:
                 f"{name}.json does not say how it was made: `testbed run {name}` writes it "
                 "again, from what it has kept"
             )
+    for name in [name for name in results if not is_of_sources(results[name])]:
+        file = results[name]["testbed"]["file"]
+        say(f"{name} is not stored: it is of the testbed {file}, not that of the sources")
+        del results[name]
     for name in [name for name in results if name in there]:
         if less := _less(results[name], there[name]):
             say(

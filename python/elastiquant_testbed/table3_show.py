@@ -40,6 +40,9 @@ def text(result: dict) -> str:
 
 def _setting(result: dict) -> str:
     fit = result["fit"]
+    if fit is None:
+        file = result["testbed"]["file"]
+        return f"The rate is what {file} says; nothing is fitted. Links: {result['network']}.\n"
     network, scheme, devices = fit["cell"]
     text = (
         f"The air carries {fit['bits_per_second'] / 1e6:.0f} Mbit/s, fitted to one cell: "
@@ -78,7 +81,9 @@ def _cells(cells: list[dict]) -> str:
     return words.table(heads, rows, words=2)
 
 
-def _step_cost(cost: dict) -> str:
+def _step_cost(cost: dict | None) -> str:
+    if cost is None:
+        return ""
     network, scheme, devices = cost["cell"]
     return (
         "A second reading, **with a cost of each step** that does not depend on what is sent, "
@@ -145,6 +150,8 @@ def _ratio(value: float | None) -> str:
 
 def _claims(result: dict) -> str:
     """Those of the first reading decide; the others stand beside them."""
+    if not result["checks"]:
+        return words.claims([])
     names = {STEP_COST: "with a cost of each step", MORE_STEPS: "and with more steps"}
     others = {told: result[name]["checks"] for name, told in names.items() if result[name]}
     checks = result["checks"]
@@ -153,12 +160,9 @@ def _claims(result: dict) -> str:
         + [f"{words.holds(also)}: {also['seen']}" for also in alike]
         for check, *alike in zip(checks, *others.values(), strict=True)
     ]
-    held = [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
-    head = (
-        f"What the printed table says beside its numbers: "
-        f"{sum(check['holds'] for check in checks)} of {len(checks)} hold, {', '.join(held)}."
-        "\n\n"
-    )
+    held = [f"{sum(check['holds'] for check in checks)} of {len(checks)} hold"]
+    held += [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
+    head = f"What the printed table says beside its numbers: {', '.join(held)}.\n\n"
     heads = ["claim", "holds", "seen", *others]
     return head + words.table(heads, rows, words=len(heads))
 
@@ -167,6 +171,9 @@ def draw(result: dict, stem: Path) -> None:
     """A panel for each number of devices, and in it a bar as printed beside ours."""
     import elastiquant_plot as look
 
+    rate = "the air's rate is fitted to one cell, SGD on 7 devices with ResNet-34"
+    if result["fit"] is None:
+        rate = "the rate is what the testbed's file says"
     for network in dict.fromkeys(c["network"] for c in result["cells"]):
         cells = [c for c in result["cells"] if c["network"] == network]
         numbers = sorted({c["devices"] for c in cells})
@@ -174,8 +181,7 @@ def draw(result: dict, stem: Path) -> None:
             fig, panels = look.figure(
                 _point(cells, network),
                 "Minutes of an epoch by the sources' serial accounting: pale as printed, dark "
-                "as measured here. Computing is given; the air's rate is fitted to one cell, "
-                "SGD on 7 devices with ResNet-34.",
+                f"as measured here. Computing is given; {rate}.",
                 columns=len(numbers),
                 height=4.6,
             )

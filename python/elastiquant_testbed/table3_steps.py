@@ -9,18 +9,29 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import statistics
 from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed import emulation, outcomes, provenance, published
 from elastiquant_testbed.say import say
-from elastiquant_testbed.testbed import Network, Testbed, TestbedError
+from elastiquant_testbed.testbed import (
+    CLASSES,
+    SOURCES,
+    TO_FIT,
+    Device,
+    Testbed,
+    TestbedError,
+    load,
+    parse_rate,
+)
 from elastiquant_testbed.training import Choice, Sitting
 
 NAME = "table3"
 STEP_SECONDS = 20.0
 DEVICES = published.DEVICES
 FIT = ("ResNet-34", "SGD", 7)
+FIT_BEGINS = "850mbit"
 ONE_BUCKET_KIB = 1 << 20
 MEASURED_STEPS = 2
 RECORDED_STEPS = 3
@@ -64,8 +75,9 @@ class Scale(NamedTuple):
         return steps * most / devices
 
     def computing(self, network: str, scheme: str, devices: int) -> float:
-        """Seconds of a step. Beyond 7 devices it is as with them."""
-        of = min(devices, DEVICES[-1])
+        """Seconds of a step. With a number of devices that is not printed it is as with the
+        next lower one that is."""
+        of = max(printed for printed in DEVICES if printed <= devices)
         printed = scheme if scheme in published.SCHEMES else "E"
         minutes = published.TABLE_3[network, printed, of].Cp
         return 60 * minutes / self.steps(network, of)
@@ -81,24 +93,68 @@ class Wanted(NamedTuple):
     overlapped: bool = False
 
 
-class Steps:
-    """Those of an experiment in the folder OUT. What is measured is in OUT/table3.runs.jsonl at
-    once; runs of the folder `choice.known` are not made again."""
+def too_few() -> TestbedError:
+    return TestbedError(
+        "too few steps were measured for anything to be shown: run it again to go on, with "
+        "more --minutes"
+    )
 
-    def __init__(self, testbed: Testbed, out: Path, choice: Choice):
-        self.air: Network = testbed.network
+
+def paces(testbed: Testbed, classes: dict[str, dict]) -> list[float]:
+    """How many times as long as printed each device computes. The printed time is taken for the
+    mean of the sources' boards."""
+    if testbed.compute != CLASSES:
+        return [1.0] * len(testbed.devices)
+
+    def seconds(devices: tuple[Device, ...]) -> list[float]:
+        """Of 10^9 operations."""
+        return [1 / device.gflops for device in devices]
+
+    of_sources = statistics.fmean(seconds(load(SOURCES).with_classes(classes).devices))
+    return [one / of_sources for one in seconds(testbed.devices)]
+
+
+class Steps:
+    """Those of an experiment in the folder OUT, whose devices compute `paces` times as long as
+    printed. What is measured is in OUT/table3.runs.jsonl at once; runs of the folder
+    `choice.known` are not made again."""
+
+    def __init__(self, testbed: Testbed, paces: list[float], out: Path, choice: Choice):
+        self.testbed, self.paces = testbed, paces
         self.quick, self.sitting = choice.quick, Sitting(choice.minutes)
-        self.in_namespaces = emulation.has_namespaces()
-        # In names, so that each network that is emulated, and each way to do it, has its own.
-        described = json.dumps([dataclasses.asdict(self.air), self.in_namespaces])
-        self.network_digest = hashlib.sha256(described.encode()).hexdigest()[:8]
+        self.obstacle = emulation.obstacle()  # to namespaces; empty if there is none
+        self.trace = emulation.trace(testbed)
+        self.network_digest = self._digest()
         self.scratch = out / ("quick" if choice.quick else "full")
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.path = outcomes.path_of(NAME, out)
         self.told = outcomes.read(outcomes.path_of(NAME, choice.known)) if choice.known else {}
         self.told |= outcomes.read(self.path)
-        self.rate = 0  # bits a second of the air, once fit() has found it
+        # Bits a second of the air or of links without a rate of their own, once it is known.
+        self.rate = 0
         self.is_fitted = False  # whether transmission then takes as long as printed
+
+    def _digest(self) -> str:
+        """Is in names, so that each testbed that is emulated, and each way to do it, has its
+        own. What a testbed does not have is left out of it, as are names of files."""
+        network = dataclasses.asdict(self.testbed.network)
+        del network["vary"]
+        if self.is_to_fit:  # the rate that is found is in the names of steps
+            network["rate"] = FIT_BEGINS
+        described = [network, not self.obstacle]
+        if set(self.paces) != {1.0}:
+            described.append({"paces": self.paces})
+        rates = [device.rate for device in self.testbed.devices]
+        if any(rates):
+            described.append({"rates": rates})
+        if self.trace:
+            described.append({"trace": self.trace})
+        return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:8]
+
+    @property
+    def is_to_fit(self) -> bool:
+        """Whether the rate is to be found, and not said in the testbed's file."""
+        return self.testbed.network.rate == TO_FIT
 
     def model(self, network: str) -> str:
         return QUICK_MODEL if self.quick else MODELS[network].name
@@ -109,17 +165,26 @@ class Steps:
             seconds *= QUICK_COORDINATES / MODELS[network].coordinates
         return Scale(seconds)
 
-    def fit(self) -> int:
-        """Finds the rate at which the fitted cell transmits as long as printed, in bits a
-        second, and takes it for all steps. After FIT_TRIES it is the last one that was tried,
-        and is_fitted says whether it will do."""
+    def settle_rate(self) -> None:
+        """Takes the rate that the testbed's file says for all steps, or the one at which the
+        fitted cell transmits as long as printed. Of a rate that varies it is the mean."""
+        if self.is_to_fit:
+            self._fit()
+        elif self.trace:
+            carried = sum(seconds * rate for seconds, rate in self.trace)
+            self.rate = round(carried / sum(seconds for seconds, _ in self.trace))
+        else:
+            self.rate = parse_rate(self.testbed.network.rate)
+
+    def _fit(self) -> None:
+        """After FIT_TRIES the rate is the last one that was tried, and is_fitted says whether
+        it will do. Raises TestbedError if the minutes of the user's choice are over before."""
         name = self._name("fit", *FIT)
         if name not in self.told:
             self._keep(name, self._fitted())
         found = self.told[name]
         self.rate = found["rate"]
         self.is_fitted = _fits(found["seen"], found["wanted"])
-        return self.rate
 
     def make(self, wanted: list[Wanted]) -> list[Wanted]:
         """Measures what is not there, in this order, until the minutes of the user's choice
@@ -166,7 +231,7 @@ class Steps:
     def _fitted(self) -> dict:
         steps = self.scale(FIT[0]).steps(FIT[0], FIT[2])
         wanted = 60 * published.TABLE_3[FIT].Tx / steps
-        rate = parse_rate(self.air.rate)
+        rate = parse_rate(FIT_BEGINS)
         seen = self._tried(rate, wanted)
         for _ in range(FIT_TRIES - 1):
             if _fits(seen, wanted):
@@ -177,7 +242,10 @@ class Steps:
 
     def _tried(self, rate: int, wanted: float) -> float:
         """Seconds that the fitted cell transmits at a rate."""
-        seen = _transmission(self._measured(Wanted(*FIT), rate))
+        step = Wanted(*FIT)
+        if self._name_of(step, rate) not in self.told and self.sitting.has_ended():
+            raise too_few()
+        seen = _transmission(self._measured(step, rate))
         say(f"fit: {rate / 1e6:.0f} Mbit/s take SGD {seen:.2f} s, wanted are {wanted:.2f}")
         return seen
 
@@ -187,16 +255,20 @@ class Steps:
             return self.told[name]
         model = self.model(step.network)
         gradients = emulation.record_gradients(model, RECORDED_STEPS, self.scratch / model)
-        computing = self.scale(step.network).computing(*step[:3])
+        printed = self.scale(step.network).computing(*step[:3])
+        each = [pace * printed for pace in self.paces[: step.devices]]
+        one_for_all = len(set(each)) == 1
+        times = ",".join(f"{seconds:.6f}s" for seconds in each[: 1 if one_for_all else None])
         options = ["--codec", SCHEMES[step.scheme], "--exchange", "all-gather"]
         options += ["--exact", "none"]
         options += [] if step.overlapped else ["--bucket-kib", ONE_BUCKET_KIB]
         run = self.scratch / "run"
-        words = emulation.train_words(
-            model, gradients, f"{computing:.6f}s", 1 + MEASURED_STEPS, run, options
+        words = emulation.train_words(model, gradients, times, 1 + MEASURED_STEPS, run, options)
+        found = emulation.measure(
+            self.testbed, step.devices, words, rate, run, not self.obstacle
         )
-        found = emulation.measure(self.air, step.devices, words, rate, run, self.in_namespaces)
-        return self._keep(name, {**found._asdict(), "computing": computing})
+        # A step is over once the slowest device has computed.
+        return self._keep(name, {**found._asdict(), "computing": max(each)})
 
 
 def _fits(seen: float, wanted: float) -> bool:
@@ -205,11 +277,3 @@ def _fits(seen: float, wanted: float) -> bool:
 
 def _transmission(step: dict) -> float:
     return max(0.0, step["total"] - step["computing"] - step["encode"] - step["decode"])
-
-
-def parse_rate(text: str) -> int:
-    units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-    for unit, bits in units.items():
-        if text.endswith(unit):
-            return round(float(text.removesuffix(unit)) * bits)
-    raise TestbedError(f"{text!r} is not a rate such as 20mbit")

@@ -91,9 +91,12 @@ class Sitting:
         """Since it began."""
         return (time.monotonic() - self.begun) / 60
 
+    def has_ended(self) -> bool:
+        return self.limit is not None and self.minutes() >= self.limit
+
     def is_over(self, left: int, what: str) -> bool:
         """Whether nothing more is to be begun; it says once how much is left undone then."""
-        if self.limit is None or self.minutes() < self.limit:
+        if not self.has_ended():
             return False
         if not self.said:
             say(f"{self.limit:g} minutes are over: {left} {what} are left")
@@ -119,7 +122,11 @@ class Experiment:
     trains_on_gpu = False  # whether on_device.py has all that its runs need
 
     def __init__(self, testbed: Testbed | None, out: Path, choice: Choice):
-        del testbed
+        if testbed is not None:
+            raise TestbedError(
+                f"{self.name} trains networks and times nothing: leave out --testbed, which "
+                "would have no effect"
+            )
         self.choice, self.quick = choice, choice.quick
         self.out = out
         if choice.device != "cpu" and not self.trains_on_gpu:

@@ -1,5 +1,6 @@
 """elastiquant_testbed.table3: its claims, what it measures, and how it is shown."""
 
+import dataclasses
 import json
 import os
 import tempfile
@@ -10,14 +11,23 @@ from unittest import mock
 from elastiquant_testbed import (
     checks,
     emulation,
+    provenance,
     published,
+    stored,
     table3,
     table3_show,
     table3_steps,
     testbed,
     training,
 )
-from elastiquant_testbed.__main__ import SOURCES
+
+CLASSES = {
+    "jetson-xavier": {"gflops": 400.0, "memory_gb": 16.0, "radio_watts": 2.0},
+    "jetson-nano": {"gflops": 80.0, "memory_gb": 4.0, "radio_watts": 2.0},
+    "raspberry-pi-4": {"gflops": 16.0, "memory_gb": 4.0, "radio_watts": 2.0},
+    "coral": {"gflops": 8.0, "memory_gb": 1.0, "radio_watts": 2.0},
+}
+NANOS = '[[devices]]\nclass = "jetson-nano"\ncount = {}\n[network]\nrate = "500mbit"\n'
 
 
 def published_cells() -> checks.Cells:
@@ -74,17 +84,19 @@ class FakeAir:
     def __init__(self, coordinates, power=1.0):
         """Below a power of 1, seconds follow the rate less than they should."""
         self.coordinates, self.power = coordinates, power
-        self.rates = []  # of the runs
+        self.rates, self.commands = [], []  # of the runs
 
     @property
     def runs(self):
         return len(self.rates)
 
-    def measure(self, network, devices, command, rate, out, in_air):
+    def measure(self, described, devices, command, rate, out, in_namespaces):
         self.rates.append(rate)
+        self.commands.append(command)
         codec = command[command.index("--codec") + 1]
         bits = next(bits for name, bits in BITS.items() if name in codec)
-        computing = float(command[command.index("--compute") + 1].removesuffix("s"))
+        times = command[command.index("--compute") + 1].split(",")
+        computing = max(float(time.removesuffix("s")) for time in times)
         sent = (devices * (devices - 1) * self.coordinates * bits / rate) ** self.power
         lossless = codec == "fp32"
         return emulation.Step(
@@ -102,24 +114,29 @@ class Table3Test(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.out = Path(holder.name)
 
-    def table(self, quick=True, **choice):
+    def table(self, text=None, quick=True, obstacle="", **choice):
+        """Of the testbed that the text of a file describes, or of the sources'."""
+        described = None
+        if text is not None:
+            file = self.out / "own.toml"
+            file.write_text(text)
+            described = testbed.load(file)
         with (
-            mock.patch.object(emulation, "has_namespaces", return_value=True),
-            mock.patch.object(emulation, "radio_watts", lambda classes: [2.0] * len(classes)),
+            mock.patch.object(emulation, "obstacle", return_value=obstacle),
+            mock.patch.object(emulation, "classes", return_value=CLASSES),
         ):
-            return table3.Table3(
-                testbed.load(SOURCES), self.out, training.Choice(quick, **choice)
-            )
+            return table3.Table3(described, self.out, training.Choice(quick, **choice))
 
-    def run_fake(self, quick=True, power=1.0, **choice):
-        air = FakeAir(1727962, power)
+    def run_fake(self, quick=True, power=1.0, **options):
+        air, self.said = FakeAir(1727962, power), []
         with (
             mock.patch.object(emulation, "measure", air.measure),
             mock.patch.object(emulation, "record_gradients", return_value=self.out),
+            mock.patch.object(table3, "say", self.said.append),
             mock.patch.object(table3_steps, "say"),
             mock.patch.object(training, "say"),
         ):
-            result = self.table(quick, **choice).run()
+            result = self.table(quick=quick, **options).run()
         return result, air
 
     def test_the_fitted_cell_is_as_printed_and_computing_is_given(self):
@@ -202,8 +219,12 @@ class Table3Test(unittest.TestCase):
         self.assertEqual(first, again)
 
     def test_after_the_given_minutes_what_the_table_needs_is_there_first(self):
-        with self.assertRaisesRegex(testbed.TestbedError, "more --minutes"):
+        with (
+            self.assertRaisesRegex(testbed.TestbedError, "more --minutes"),
+            mock.patch.object(FakeAir, "measure") as measured,
+        ):
             self.run_fake(quick=False, minutes=0)
+        measured.assert_not_called()
         clock = iter(range(0, 10_000, 60))
         with mock.patch.object(training.time, "monotonic", lambda: next(clock)):
             result, _ = self.run_fake(quick=False, minutes=15)
@@ -231,3 +252,141 @@ class Table3Test(unittest.TestCase):
             self.assertIn(words, text)
         table3_show.draw(result, self.out / "table3")
         self.assertGreater(os.path.getsize(self.out / "table3-resnet-34.png"), 10000)
+
+    def test_runs_of_the_sources_that_are_stored_are_found_by_name(self):
+        result, air = self.run_fake(quick=False, known=stored.FOLDER, minutes=0)
+        self.assertEqual(air.runs, 0)
+        there = stored.load()["table3"]
+        self.assertGreaterEqual(len(result["cells"]), len(there["cells"]))
+        self.assertEqual(result["fit"]["bits_per_second"], there["fit"]["bits_per_second"])
+
+    def test_a_rate_that_the_file_says_is_taken_and_nothing_is_fitted(self):
+        result, air = self.run_fake(text=NANOS.format(7))
+        self.assertEqual(set(air.rates), {500_000_000})
+        self.assertIsNone(result["fit"])
+        text = table3_show.text(json.loads(json.dumps(result)))
+        self.assertIn("The rate is what own.toml says", text)
+        self.assertNotIn("fitted to one cell", text)
+        self.assertNotIn("reading", text)
+        table3_show.draw(result, self.out / "table3")
+
+    def test_a_rate_that_varies_counts_by_its_mean(self):
+        vary = NANOS.format(2).replace('rate = "500mbit"', 'vary = "20mbit@1s,80mbit@3s"')
+        _, air = self.run_fake(text=vary)
+        self.assertEqual(set(air.rates), {65_000_000})
+
+    def test_any_number_of_devices_has_the_printed_ones_up_to_it_and_itself(self):
+        for count, expected in ((2, {2}), (3, {2, 3}), (5, {2, 4, 5}), (6, {2, 4, 6})):
+            with self.subTest(count):
+                result, _ = self.run_fake(text=NANOS.format(count))
+                self.assertEqual({c["devices"] for c in result["cells"]}, expected)
+                self.assertEqual(len(result["cells"]), len(expected) * 6)
+                self.assertEqual(result["checks"], [])
+                missing = [w for w in result["left_out"] if "the testbed has" in w]
+                self.assertEqual(len(missing), 1)
+                self.assertIn("7 devices", missing[0])
+                self.assertFalse(any("would hold" in words for words in result["left_out"]))
+                self.assertIn("No published claim", table3_show.text(result))
+                table3_show.draw(result, self.out / "table3")
+
+    def test_more_devices_than_printed_have_cells_of_all_but_sgd(self):
+        result, _ = self.run_fake(quick=False, text=NANOS.format(9))
+        of_nine = {c["scheme"] for c in result["cells"] if c["devices"] == 9}
+        self.assertEqual(of_nine, set(table3_steps.SCHEMES) - {"SGD"})
+        self.assertIn("each would hold 8 frames", result["left_out"][0])
+        quick, _ = self.run_fake(text=NANOS.format(9))
+        self.assertNotIn(9, {c["devices"] for c in quick["cells"]})
+        self.assertIn("9 devices", quick["left_out"])
+
+    def test_boards_of_the_sources_compute_in_the_mean_as_printed(self):
+        boards = testbed.load(testbed.SOURCES).with_classes(CLASSES)
+        self.assertEqual(set(table3_steps.paces(boards, CLASSES)), {1.0})
+        by_class = dataclasses.replace(boards, compute=testbed.CLASSES)
+        paces = table3_steps.paces(by_class, CLASSES)
+        self.assertAlmostEqual(sum(paces) / len(paces), 1)
+        self.assertAlmostEqual(paces[-1] / paces[0], 400 / 16)  # Raspberry Pi to Xavier
+
+    def test_each_device_computes_at_its_speed_and_all_wait_for_the_slowest(self):
+        own = '[[devices]]\nclass = "jetson-nano"\n[[devices]]\nclass = "jetson-nano"\n'
+        result, air = self.run_fake(text=own + "gflops = 20\n")
+        command = air.commands[0]
+        times = command[command.index("--compute") + 1].split(",")
+        fast, slow = (float(time.removesuffix("s")) for time in times)
+        self.assertAlmostEqual(slow / fast, 4, places=4)
+        cell = result["cells"][0]
+        self.assertAlmostEqual(cell["Cp"] / cell["steps"] / slow, 1, places=4)
+        faster, _ = self.run_fake(text=own + "gflops = 40\n")
+        self.assertAlmostEqual(cell["Cp"] / faster["cells"][0]["Cp"], 2)
+        printed, air = self.run_fake(text='compute = "printed"\n' + own)
+        self.assertAlmostEqual(printed["cells"][0]["Cp"], cell["published"]["Cp"])
+        self.assertNotIn(",", air.commands[0][air.commands[0].index("--compute") + 1])
+
+    def test_steps_of_other_devices_and_networks_are_measured_again(self):
+        links = NANOS.format(2) + 'kind = "links"\n'
+        texts = [NANOS.format(2), links]
+        texts.append(NANOS.format(2).replace("nano", "xavier"))
+        texts.append(links.replace("count", 'rate = "5mbit"\ncount'))
+        for vary in ("20mbit@1s,80mbit@3s", "80mbit@3s,20mbit@1s"):
+            texts.append(NANOS.format(2).replace('rate = "500mbit"', f'vary = "{vary}"'))
+        digests = {self.table(text).steps.network_digest for text in texts}
+        self.assertEqual(len(digests), len(texts))
+
+    def test_a_model_that_does_not_fit_a_device_is_refused(self):
+        own = NANOS.format(2).replace("count", "memory_gb = 0.1\ncount")
+        words = "jetson-nano of the testbed has 0.1 GiB.*ResNet-34.*takes 0.24"
+        with self.assertRaisesRegex(testbed.TestbedError, words):
+            self.table(own)
+
+    def test_options_that_would_have_no_effect_are_refused(self):
+        for option in ({"device": "cuda"}, {"precision": "bf16"}, {"data": "x"}, {"jobs": 2}):
+            words = f"leave out --{next(iter(option))}"
+            with (
+                self.subTest(option),
+                self.assertRaisesRegex(testbed.TestbedError, words),
+            ):
+                self.table(**option)
+
+    def test_radios_spend_by_their_watts_their_links_and_the_overhead(self):
+        own = (
+            '[[devices]]\nclass = "coral"\nradio_watts = 4\nrate = "10mbit"\n'
+            '[[devices]]\nclass = "coral"\n[network]\nrate = "40mbit"\nkind = "links"\n'
+        )
+        result, _ = self.run_fake(text=own)
+        for cell in result["cells"]:
+            bits = 8 * cell["bytes_up"]
+            joules = (4 * bits / 10e6 + 2 * bits / 40e6) / 2
+            self.assertAlmostEqual(cell["radio_joules"] / joules, 1)
+        air = NANOS.format(2) + 'overhead = "100us"\ncrossings = 2\n'
+        result, _ = self.run_fake(text=air)
+        for cell in result["cells"]:
+            sent = cell["bytes_up"]
+            joules = 2 * (8 * sent / 500e6 + 100e-6 * sent / 1448)
+            self.assertAlmostEqual(cell["radio_joules"] / joules, 1)
+
+    def test_a_result_tells_its_testbed_and_its_command_names_the_file(self):
+        result, _ = self.run_fake(text=NANOS.format(3) + 'jitter = "1ms"\n')
+        told = json.loads(json.dumps(result))["testbed"]
+        self.assertEqual(told["devices"], [{"class": "jetson-nano", "count": 3}])
+        self.assertEqual((told["file"], told["compute"]), ("own.toml", "classes"))
+        self.assertEqual(told["network"]["jitter"], "1ms")
+        self.assertIn("--testbed own.toml", provenance.command("table3", result))
+        of_sources, _ = self.run_fake()
+        self.assertEqual(of_sources["testbed"]["network"]["rate"], "fit")
+        self.assertNotIn("--testbed", provenance.command("table3", of_sources))
+
+    def test_without_namespaces_it_says_at_once_what_is_lost_and_why(self):
+        result, _ = self.run_fake(text=NANOS.format(2), obstacle="it needs root")
+        self.assertEqual(result["network"], "paced by each process (--link)")
+        (said,) = self.said
+        self.assertIn("not emulated: one air for all", said)
+        self.assertIn("no network namespaces: it needs root", said)
+        for words in ("jitter", "loss", "overhead", "crossing", "varies"):
+            self.assertNotIn(words, said)
+        self.assertIn(said.removeprefix("not emulated: "), result["left_out"])
+        own = NANOS.format(2).replace('rate = "500mbit"', 'vary = "5mbit@1s"\ncrossings = 2')
+        own += 'jitter = "1ms"\nloss = "2%"\noverhead = "9us"\n'
+        result, _ = self.run_fake(text=own, obstacle="it needs root")
+        for words in ("1ms of jitter", "2% of loss", "9us of overhead", "crossing", "varies"):
+            self.assertIn(words, self.said[0])
+        self.run_fake()
+        self.assertEqual(self.said, [])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,13 +15,18 @@ from unittest import mock
 from elastiquant_testbed import (
     emulation,
     stopping,
+    stored,
     table4,
     testbed,
     training,
 )
-from elastiquant_testbed.__main__ import SOURCES
 from elastiquant_testbed.experiments import EXPERIMENTS
+from elastiquant_testbed.testbed import SOURCES
 from fake_training import FakeTraining
+
+TWO = '[[devices]]\nclass = "coral"\ncount = 2\n'
+NETWORK = TWO + "[network]\n"
+CLASSES = {"coral": {"gflops": 8.0, "memory_gb": 1.0, "radio_watts": 1.0}}
 
 
 class TestbedFileTest(unittest.TestCase):
@@ -32,42 +38,167 @@ class TestbedFileTest(unittest.TestCase):
 
     def test_the_sources_have_18_devices_of_four_classes(self):
         described = testbed.load(SOURCES)
-        self.assertEqual(len(described.devices), 18)
-        self.assertEqual(described.devices.count("jetson-xavier"), 7)
+        classes = [device.name for device in described.devices]
+        self.assertEqual(len(classes), 18)
+        self.assertEqual(classes.count("jetson-xavier"), 7)
         self.assertEqual(described.network.kind, "air")
+
+    def test_the_examples_of_the_page_are_testbeds(self):
+        examples = re.findall(
+            r"```toml\n(.*?)```", (stored.DOCS / "testbed.md").read_text(), re.DOTALL
+        )
+        links, air = (self.load(("" if "class" in text else TWO) + text) for text in examples)
+        self.assertEqual(len(links.with_classes({"jetson-nano": CLASSES["coral"]}).devices), 4)
+        self.assertEqual(links.rates(4, 20), [20, 20, 20, 5_000_000])
+        self.assertTrue(air.network.vary)
+        self.assertEqual(air.network.crossings, 2)
 
     def test_a_wrong_file_says_what_is_right(self):
         for text, words in (
             ("devices = 3", "has \\[\\[devices\\]\\]"),
-            ("[[devices]]\ncount = 3", "class and count"),
+            ("[[devices]]\ncount = 3", "needs a class"),
             ('[[devices]]\nclass = "coral"\ncount = 0', "above 0"),
-            ('[[devices]]\nclass = "coral"\n[network]\nspeed = 3', "kind, rate, delay"),
-            (
-                '[[devices]]\nclass = "coral"\n[network]\nkind = "string"',
-                "valid are: air, links",
-            ),
+            ("[[devices]]\nclass = 3", "like 'coral'"),
+            (NETWORK + "speed = 3", "delay, jitter, kind, loss"),
+            (NETWORK + 'kind = "string"', "valid are: air, links"),
+            (NETWORK + "crossings = 3", "valid are: 1, 2"),
             ('[[devices]]\nclass = "coral"\ncuont = 4', "cuont is not known"),
-            ('[[devices]]\nclass = "coral"\n[netwrok]\nrate = "5mbit"', "netwrok is not known"),
+            (TWO + '[netwrok]\nrate = "5mbit"', "netwrok is not known"),
             ('[[devices]]\nclass = "coral"\ncount = true', "whole number"),
             ("devices = []", "no devices"),
+            ('[[devices]]\nclass = "coral"', "1 devices; it takes 2 to 64"),
+            (TWO.replace("2", "65"), "65 devices; it takes 2 to 64"),
+            (TWO.replace("2", "60") + TWO.replace("2", "5"), "65 devices"),
+            ('compute = "fast"\n' + TWO, "valid are: printed, classes"),
+            (TWO + "gflops = 0", "gflops is 0; it must be a number above 0"),
+            (TWO + "memory_gb = nan", "memory_gb is nan"),
+            (TWO + 'radio_watts = "much"', "radio_watts is 'much'"),
+            (TWO + 'rate = "5mbit"', 'rate of its own only where kind = "links"'),
+            (NETWORK + 'kind = "links"\noverhead = "1us"', "leave them out"),
+            (NETWORK + 'kind = "links"\ncrossings = 2', "leave them out"),
+            (NETWORK + 'rate = "5mbit"\nvary = "5mbit@1s"', "rate or vary, not both"),
+            (NETWORK + 'rate = "fit"', "takes 7 devices"),
+            (
+                TWO + 'rate = "5mbit"\n[network]\nkind = "links"\nvary = "5mbit@1s"',
+                "one for all",
+            ),
             ("[[devices", "testbed.toml"),
         ):
             with self.subTest(text), self.assertRaisesRegex(testbed.TestbedError, words):
                 self.load(text)
 
     def test_a_field_of_another_type_is_named(self):
-        for field in ("delay = 10", "rate = 1.5", "crossings = true"):
-            text = f'[[devices]]\nclass = "coral"\n[network]\n{field}'
+        for field in ("delay = 10", "rate = 1.5", "crossings = true", "vary = 3"):
             words = field.replace("=", "is").replace("true", "True") + "; it must be like"
             with self.subTest(field), self.assertRaisesRegex(testbed.TestbedError, words):
-                self.load(text)
+                self.load(NETWORK + field)
 
     def test_a_field_that_cannot_be_read_is_named(self):
-        for field in ("delay", "jitter", "overhead", "loss"):
-            network = testbed.Network(**{field: "little"})
-            words = f"{field} of the testbed's network: 'little' is not a"
-            with self.subTest(field), self.assertRaisesRegex(testbed.TestbedError, words):
-                emulation.over_air(network, 2, [], 1000)
+        for field in ("rate", "delay", "jitter", "overhead", "loss"):
+            for value in ("little", "1.2.3mbit", "-5mbit", "-1ms", "0mbit", "100%", "mbit", ""):
+                text = f'{NETWORK}{field} = "{value}"'
+                words = f"{field}: '{value}' is not a"
+                with self.subTest(text), self.assertRaisesRegex(testbed.TestbedError, words):
+                    self.load(text)
+        with self.assertRaisesRegex(testbed.TestbedError, "'0.1' is not a rate"):
+            self.load(TWO + 'rate = "0.1"')
+
+    def test_a_device_is_as_its_class_but_for_what_the_file_says(self):
+        text = TWO + "gflops = 20\nradio_watts = 0\n"
+        device = self.load(text).with_classes(CLASSES).devices[0]
+        self.assertEqual((device.gflops, device.memory_gb, device.radio_watts), (20, 1, 0))
+
+    def test_a_class_of_the_users_own_needs_all_values(self):
+        text = '[[devices]]\nclass = "abacus"\ncount = 2\ngflops = 1\nradio_watts = 1\n'
+        words = "'abacus' is not known; valid are: coral. .* memory_gb"
+        with self.assertRaisesRegex(testbed.TestbedError, words):
+            self.load(text).with_classes(CLASSES)
+        own = self.load(text + "memory_gb = 2").with_classes(CLASSES)
+        self.assertEqual([device.name for device in own.devices], ["abacus"] * 2)
+
+
+class FakeLab:
+    """Networks of namespaces that cannot be made, or that run nothing."""
+
+    Air, LabError = emulation.lab("namespaces").Air, emulation.lab("namespaces").LabError
+
+    def __init__(self, fails=""):
+        self.fails = fails
+
+    def Network(self, devices, rates=None, delay=0, jitter=0, loss=0, air=None, trace=None):
+        if self.fails:
+            raise self.LabError(self.fails)
+        self.made = (devices, rates, delay, jitter, loss, air)
+        self.trace = trace and trace.read_text()
+        return mock.MagicMock()
+
+
+class EmulationTest(unittest.TestCase):
+    def over_air(self, text, devices=2):
+        """The network that a testbed's file becomes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "testbed.toml"
+            path.write_text(text)
+            (Path(folder) / "rates.txt").write_text("2 5e6\n1 20e6\n")
+            made, real = FakeLab(), emulation.lab
+            with mock.patch.object(
+                emulation, "lab", lambda name: made if name == "namespaces" else real(name)
+            ):
+                emulation.over_air(testbed.load(path), devices, [], 50_000_000)
+        return made
+
+    def test_air_is_as_the_file_says(self):
+        text = NETWORK + 'delay = "5ms"\njitter = "2ms"\nloss = "1%"\noverhead = "80us"\n'
+        made = self.over_air(text + "crossings = 2")
+        air = FakeLab.Air(50_000_000, 80, 2)
+        self.assertEqual(made.made, (2, None, 5000, 2000, 0.01, air))
+        self.assertIsNone(made.trace)
+
+    def test_links_have_rates_of_their_own_or_that_of_all(self):
+        one = '[[devices]]\nclass = "coral"\nrate = "5mbit"\n'
+        made = self.over_air(one + TWO + '[network]\nkind = "links"', devices=3)
+        self.assertEqual(made.made[1], [5_000_000, 50_000_000, 50_000_000])
+        self.assertIsNone(made.made[5])
+
+    def test_rates_vary_as_the_file_says(self):
+        for vary, lines in (
+            ("5mbit@2s,20mbit@1s", ["2.000000 5000000", "1.000000 20000000"]),
+            ("rates.txt", ["2.000000 5000000", "1.000000 20000000"]),
+            ("walk:low=20mbit,high=20mbit,every=300s", ["300.000000 20000000"] * 2),
+        ):
+            with self.subTest(vary):
+                made = self.over_air(f'{NETWORK}vary = "{vary}"')
+                self.assertEqual(made.trace.splitlines(), lines)
+                self.assertEqual(made.made[5].bits_per_second, 20_000_000)
+        made = self.over_air(f'{NETWORK}kind = "links"\nvary = "5mbit@2s,20mbit@1s"')
+        self.assertEqual((made.made[1], made.made[5]), (20_000_000, None))
+        with self.assertRaisesRegex(testbed.TestbedError, "vary of .*nowhere.txt"):
+            self.over_air(f'{NETWORK}vary = "nowhere.txt"')
+
+    def test_what_stands_in_the_way_of_namespaces_is_what_was_met(self):
+        for lab, words in (
+            (None, "folder lab"),
+            (FakeLab("it needs root"), "it needs root"),
+            (FakeLab("`ip netns add` failed"), "`ip netns add` failed"),
+        ):
+            with self.subTest(words), mock.patch.object(emulation, "lab", lambda _, m=lab: m):
+                self.assertIn(words, emulation.obstacle())
+        with mock.patch.object(emulation, "lab", lambda _: FakeLab()):
+            self.assertEqual(emulation.obstacle(), "")
+
+    def test_links_that_are_paced_have_their_part_of_the_air_or_the_lowest_rate(self):
+        one = '[[devices]]\nclass = "coral"\nrate = "5mbit"\n'
+        for text, rate in (
+            (TWO, "25000.000kbit,0ms"),
+            (one + TWO + '[network]\nkind = "links"\ndelay = "3ms"', "5000.000kbit,3ms"),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "testbed.toml"
+                path.write_text(text)
+                described = testbed.load(path)
+            with mock.patch.object(emulation, "run") as run:
+                emulation.over_paced_links(described, 2, ["train"], 50_000_000)
+            self.assertEqual(run.call_args[0][0], ["train", "--workers", 2, "--link", rate])
 
 
 class StartingTest(unittest.TestCase):
@@ -78,10 +209,10 @@ class StartingTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.out = Path(holder.name)
 
-    def refused(self, out, **environment):
+    def refused(self, out, *more, **environment):
         """What is said by a testbed that would run a program which is not there."""
         package = Path(training.__file__).parent
-        words = [sys.executable, "-B", package, "run", "table4", "--quick"]
+        words = [sys.executable, "-B", package, "run", "table4", "--quick", *more]
         words += ["--out", out, "--program", self.out / "nowhere"]
         done = subprocess.run(
             words, capture_output=True, text=True, env={**os.environ, **environment}
@@ -101,6 +232,10 @@ class StartingTest(unittest.TestCase):
         said = self.refused(self.out / "runs", PYTHONPATH=str(self.out))
         self.assertIn("make setup", said)
         self.assertFalse((self.out / "runs").exists())
+
+    def test_a_testbed_that_would_have_no_effect_is_refused(self):
+        said = self.refused(self.out / "runs", "--testbed", SOURCES)
+        self.assertIn("table4 trains networks and times nothing: leave out --testbed", said)
 
     def test_a_program_that_is_not_there_is_named(self):
         self.assertIn(str(self.out / "nowhere"), self.refused(self.out / "runs"))
@@ -168,6 +303,26 @@ def is_running(pid):
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+class StoredTest(unittest.TestCase):
+    def test_a_result_of_another_testbed_is_not_stored(self):
+        result = stored.load()["table3"]
+        own = {**testbed.load(SOURCES).described(), "compute": "classes", "file": "own.toml"}
+        for told, names in (
+            (None, ["table3"]),  # of results before the field there was no other
+            (testbed.load(SOURCES).described(), ["table3"]),
+            (own, []),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                runs, kept = Path(folder) / "runs", Path(folder) / "kept"
+                runs.mkdir()
+                written = {**result, "testbed": told} if told else result
+                (runs / "table3.json").write_text(json.dumps(written))
+                with mock.patch.object(stored, "say") as say:
+                    self.assertEqual(stored.take(runs, kept), names)
+                self.assertEqual(list(stored.load(kept)), names)
+        self.assertIn("not stored: it is of the testbed own.toml", say.call_args[0][0])
+
+
 @unittest.skipUnless("ELASTIQUANT_PROGRAM" in os.environ, "needs the program")
 class ProgramTest(unittest.TestCase):
     def setUp(self):
@@ -193,11 +348,21 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("| ResNet-20 | ATOMO |", done.stdout)
         self.assertGreater(os.path.getsize(self.out / "here/table4.png"), 10000)
 
-    def test_classes_have_radios_and_an_unknown_one_is_named(self):
-        described = testbed.load(SOURCES)
-        self.assertEqual(len(emulation.radio_watts(described.devices)), 18)
-        with self.assertRaisesRegex(testbed.TestbedError, "'abacus'.*jetson-nano"):
-            emulation.radio_watts(["coral", "abacus"])
+    def test_the_classes_of_the_sources_are_known(self):
+        described = testbed.load(SOURCES).with_classes(emulation.classes())
+        self.assertTrue(all(device.gflops > 0 for device in described.devices))
+
+    def test_without_namespaces_steps_take_their_time_all_the_same(self):
+        described = testbed.Testbed(
+            (testbed.Device("coral"), testbed.Device("coral")), testbed.Network()
+        )
+        gradients = emulation.record_gradients("resnet20", 1, self.out / "recorded")
+        run, options = self.out / "run", ["--codec", "fp32", "--bucket-kib", 1 << 20]
+        words = emulation.train_words("resnet20", gradients, "0.1s,0.3s", 3, run, options)
+        step = emulation.measure(described, 2, words, 40_000_000, run, False)
+        # A MB in fp32 goes to the other at half of 40 Mbit/s, once the slower has computed.
+        self.assertGreater(step.total, 0.3 + 0.4)
+        self.assertLess(step.total, 0.3 + 1.5)
 
     def test_the_program_knows_all_experiments(self):
         words = [os.environ["ELASTIQUANT_PROGRAM"], "testbed", "run", "it", "--out", self.out]
