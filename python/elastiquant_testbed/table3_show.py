@@ -106,18 +106,23 @@ def _more_steps(more: dict | None) -> str:
 
 
 RESIDUALS = """\
-How far each cell is from the printed one: ours over printed, as measured, and by each further
-reading. Computing is given, so that it is 1.00 everywhere, and a cost of each step does not
-change encoding. Cells that a reading is fitted to are 1.00 in it. Medians are over the cells of
-a network.
+How far each cell is from the printed one: ours over printed. Medians are over the cells of a
+network.
+"""
+RESIDUALS_OF_READINGS = """\
+The first columns are as measured, the others those of each further reading. Computing is given,
+so that it is 1.00 everywhere, and a cost of each step does not change encoding. Cells that a
+reading is fitted to are 1.00 in it.
 """
 
 
 def _residuals(cells: list[dict]) -> str:
     """A row for each printed cell, and the medians of each network."""
-    of = {None: ("Cp", "En", "Tx", "T"), STEP_COST: ("Tx", "T")}
-    if any(MORE_STEPS in c for c in cells):
-        of[MORE_STEPS] = ("En", "Tx", "T")
+    of = {None: ("Cp", "En", "Tx", "T"), STEP_COST: ("Tx", "T"), MORE_STEPS: ("En", "Tx", "T")}
+    # There are no further readings where a file says the rate, and nothing is fitted.
+    of = {
+        name: parts for name, parts in of.items() if not name or any(name in c for c in cells)
+    }
     columns = [(reading, part) for reading, parts in of.items() for part in parts]
     names = {None: "", STEP_COST: ", step cost", MORE_STEPS: ", more steps"}
     heads = ["network", "scheme", "devices"]
@@ -131,7 +136,8 @@ def _residuals(cells: list[dict]) -> str:
             rows.append([network, c["scheme"], c["devices"], *map(_ratio, values)])
         medians = [_median(column) for column in zip(*ratios, strict=True)]
         rows.append([network, "**median**", "", *map(_ratio, medians)])
-    return RESIDUALS + "\n" + words.table(heads, rows, words=2)
+    notes = RESIDUALS + (RESIDUALS_OF_READINGS if len(of) > 1 else "")
+    return notes + "\n" + words.table(heads, rows, words=2)
 
 
 def _residual(cell: dict, reading: str | None, part: str) -> float | None:

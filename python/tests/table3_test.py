@@ -286,7 +286,7 @@ class Table3Test(unittest.TestCase):
                 self.assertEqual(len(missing), 1)
                 self.assertIn("7 devices", missing[0])
                 self.assertFalse(any("would hold" in words for words in result["left_out"]))
-                self.assertIn("No published claim", table3_show.text(result))
+                self.assertIn("No claim has all of its runs yet", table3_show.text(result))
                 table3_show.draw(result, self.out / "table3")
 
     def test_more_devices_than_printed_have_cells_of_all_but_sgd(self):
