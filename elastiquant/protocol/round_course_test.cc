@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/schedules_testing.h"
 #include "elastiquant/protocol/local_steps.h"
 
 namespace elastiquant {
@@ -337,14 +337,7 @@ TEST(RoundCourseTest, TheLastRoundOfEagerUpdatesOutlivesALoss) {
 
 // A seed that fails is run alone with ROUND_COURSE_SEED=N protocol_test.
 TEST(RoundCourseTest, ThoseThatAreLeftHaveOneModelWhoeverIsLostAndReturns) {
-  const char* only = std::getenv("ROUND_COURSE_SEED");
-  const uint64_t first = only ? std::strtoull(only, nullptr, 10) : 0;
-  const uint64_t count = only ? 1 : 2000;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
-    SCOPED_TRACE("replay with ROUND_COURSE_SEED=" + std::to_string(seed));
-    RunLossySeed(seed);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  ForEachSchedule("ROUND_COURSE_SEED", 2000, RunLossySeed);
 }
 
 }  // namespace
