@@ -24,7 +24,7 @@ inline const std::vector<std::string>& CodecsOfRounds() {
   static const std::vector<std::string> codecs = {"fp32",
                                                   "topk:ratio=0.2|ef",
                                                   "dither:bits=2",
-                                                  "dither:bits=1|ef",
+                                                  "dither:bits=3|ef",
                                                   "signsgd|ef",
                                                   "chunktopk:chunk=16,k=3,bits=2|ef:decay=0.95",
                                                   "chunktopk:chunk=8,k=2|ef:decay=0.5"};

@@ -62,7 +62,8 @@ class AccountedStream {
     ASSERT_TRUE(stream_.Load(state).ok());
   }
 
-  // Sum of the messages as they decode, by coordinate.
+  // Sums of the messages, by coordinate: as they were given, and as they decode.
+  const std::vector<double>& given() const { return given_; }
   const std::vector<double>& sent() const { return sent_; }
 
   // All that was given has been sent, is remembered, or was forgotten by a memory that decays.
