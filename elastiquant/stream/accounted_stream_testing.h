@@ -30,6 +30,8 @@ class AccountedStream {
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 
+  std::vector<std::span<float>> remembered() { return stream_.mutable_fields(); }
+
   // Returns the frame of a message, which counts once it is committed; it is empty if the codec
   // cannot encode such values.
   std::vector<uint8_t> Encode(std::span<const float> values, StreamKey key, Workspace& work) {
