@@ -156,7 +156,13 @@ Result<StepOutcome> FragmentEngine::Average(size_t fragment) {
   EQ_ASSIGN_OR_RETURN(const EnduringGroup::Bytes bytes,
                       group_->Agree(Ties(), [&] { return MakeMean(fragment); }));
   sent_.reset();
-  return TakeMean(fragment, bytes);
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, TakeMean(fragment, bytes));
+  // Without an end of its own here, the mean is another worker's, with this one's part in it.
+  const std::optional<Sections> memory = std::exchange(if_agreed_, std::nullopt);
+  if (memory && !outcome.skipped) {
+    EQ_RETURN_IF_ERROR(reduction_->LoadMemory(fragment, *memory));
+  }
+  return outcome;
 }
 
 // Returns a fragment's mean, float by float, or why there is none.
@@ -165,8 +171,11 @@ Result<EnduringGroup::Bytes> FragmentEngine::MakeMean(size_t fragment) {
   for (size_t i = 0; i < places.size(); ++i) {
     std::ranges::copy(sent_->values[i], places[i].begin());
   }
+  if_agreed_.reset();
+  unfinished_ = fragment;
   EQ_RETURN_IF_ERROR(reduction_->Begin(fragment, sent_->round));
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish(fragment));
+  unfinished_.reset();
   return outcome.skipped ? BytesOfReason(outcome.reason) : BytesOfMean(places);
 }
 
@@ -197,6 +206,9 @@ void FragmentEngine::LeaveGroup() {
   if (reduction_ == nullptr) return;
   for (size_t f = 0; f < reduction_->fragments(); ++f) {
     if (reduction_->is_under_way(f)) (void)reduction_->Finish(f);
+  }
+  if (const auto fragment = std::exchange(unfinished_, std::nullopt)) {
+    if_agreed_ = reduction_->TakeBackMemory(*fragment, /*has_come=*/false);
   }
   memory_.clear();
   reduction_->SaveMemory(&memory_);

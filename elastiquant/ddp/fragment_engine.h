@@ -100,7 +100,11 @@ class FragmentEngine {
   Traffic final_traffic_;
   std::vector<nlohmann::json> final_layers_;
   Sections final_memory_;
-  std::optional<Sent> sent_;  // of an engine that goes on
+  // Of an engine that goes on: what is to be averaged; the fragment whose average has begun and
+  // not come to its end here; and what its codecs remember if it has at another worker.
+  std::optional<Sent> sent_;
+  std::optional<size_t> unfinished_;
+  std::optional<Sections> if_agreed_;
   // Between two groups.
   Sections memory_;
   nlohmann::json measured_;

@@ -37,6 +37,7 @@ class CompressedReducer final : public GradientReducer {
   Result<StepOutcome> Finish() override;
   Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override;
   std::vector<std::span<float>> Memory(size_t bucket) override;
+  bool FlipMemory() override;
   // A bucket of more than one piece has no memory.
   Chunk OwnedChunk(size_t bucket) const override {
     return stages_.owned_chunk(pieces_.first(bucket));
@@ -200,6 +201,14 @@ Status CompressedReducer::SetCodec(size_t bucket, std::shared_ptr<const Codec> c
 
 std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
   return stages_.stream(pieces_.first(bucket)).mutable_fields();
+}
+
+// Streams keep both versions. After an error a stage may still be at work, if a step was begun.
+bool CompressedReducer::FlipMemory() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return generation_ == 0 || stages_done_ == kStages; });
+  stages_.Commit();
+  return true;
 }
 
 void CompressedReducer::Run(size_t s) {

@@ -144,6 +144,14 @@ class GradientReducer {
   virtual std::vector<std::span<float>> Memory(size_t bucket) = 0;
   virtual Chunk OwnedChunk(size_t bucket) const = 0;  // empty unless kTwoPhase
 
+  // Makes codecs remember what they would if the last step had ended the other way: after one
+  // that came to its end, what was before it; after one that failed, what is after it, which is
+  // true if any worker has its means, because this one has then encoded all that they are made
+  // of. A second call takes the first back. Must be called after Finish, and not if the outcome
+  // was skipped. Returns false, and changes nothing, if it cannot be known: a memory of factors
+  // is made of the mean.
+  virtual bool FlipMemory() = 0;
+
   virtual ReducerStats TakeStats() = 0;
 };
 

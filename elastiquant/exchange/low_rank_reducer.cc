@@ -45,6 +45,7 @@ class LowRankReducer final : public GradientReducer {
   Status MarkReady(size_t bucket, uint16_t metric) override;
   Result<StepOutcome> Finish() override;
   std::vector<std::span<float>> Memory(size_t bucket) override;
+  bool FlipMemory() override;
   Status SetCodec(size_t bucket, std::shared_ptr<const Codec> codec) override;
   Chunk OwnedChunk(size_t bucket) const override {
     return factors_[bucket] ? Chunk{} : inner_->OwnedChunk(bucket);
@@ -56,6 +57,7 @@ class LowRankReducer final : public GradientReducer {
   void RunProjections();
   void OnInner(size_t index, bool is_mean);
   void OnP(size_t bucket, bool is_mean);
+  void CommitFactors();
   void OnQ(size_t bucket, bool is_mean);
   bool measuring() const {
     return options_.measure_every > 0 && step_ % options_.measure_every == 0;
@@ -79,6 +81,7 @@ class LowRankReducer final : public GradientReducer {
   };
   std::deque<Marked> queue_;  // not yet projected
   bool in_step_ = false;
+  bool is_whole_ = false;  // whether the last step came to its end
   bool stop_ = false;
   uint64_t step_ = 0;
 
@@ -157,6 +160,7 @@ Status LowRankReducer::BeginStep(uint64_t step) {
   EQ_RETURN_IF_ERROR(inner_->BeginStep(step));
   const std::lock_guard lock(mutex_);
   in_step_ = true;
+  is_whole_ = false;
   return {};
 }
 
@@ -264,10 +268,21 @@ Result<StepOutcome> LowRankReducer::Finish() {
   }
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, inner_->Finish());
   ++steps_;
-  for (const auto& factors : factors_) {
-    if (factors && !outcome.skipped) factors->stream().Commit();
-  }
+  is_whole_ = true;
+  if (!outcome.skipped) CommitFactors();
   return outcome;
+}
+
+void LowRankReducer::CommitFactors() {
+  for (const auto& factors : factors_) {
+    if (factors) factors->stream().Commit();
+  }
+}
+
+bool LowRankReducer::FlipMemory() {
+  if (!is_whole_ || !inner_->FlipMemory()) return false;
+  CommitFactors();
+  return true;
 }
 
 std::vector<std::span<float>> LowRankReducer::Memory(size_t bucket) {

@@ -1,6 +1,7 @@
 #include "elastiquant/layers/fragment_reduction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -216,6 +217,29 @@ void FragmentReduction::SaveMemory(Sections* sections) const {
 Status FragmentReduction::LoadMemory(const Sections& sections) {
   for (Part& part : parts_) EQ_RETURN_IF_ERROR(part.layers->LoadMemory(sections));
   return {};
+}
+
+Status FragmentReduction::LoadMemory(size_t fragment, const Sections& sections) {
+  return parts_[fragment].layers->LoadMemory(sections);
+}
+
+std::optional<Sections> FragmentReduction::TakeBackMemory(size_t fragment, bool has_come) {
+  Part& part = parts_[fragment];
+  if (!has_come && !part.layers->FlipMemory()) return {};
+  Sections memory;
+  part.layers->SaveMemory(&memory);
+  const bool is_whole = RemembersFinite(part);  // or this worker could not encode
+  if (!part.layers->FlipMemory()) return {};
+  return is_whole ? std::optional(std::move(memory)) : std::nullopt;
+}
+
+bool FragmentReduction::RemembersFinite(const Part& part) {
+  for (size_t b = 0; b < part.plan.buckets.size(); ++b) {
+    for (const std::span<const float> field : part.layers->Remembered(b)) {
+      if (!std::ranges::all_of(field, [](float v) { return std::isfinite(v); })) return false;
+    }
+  }
+  return true;
 }
 
 std::vector<std::string> FragmentReduction::SpecsByParameter() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,6 +87,13 @@ class FragmentReduction {
   // under way.
   void SaveMemory(Sections* sections) const;
   Status LoadMemory(const Sections& sections);
+  // Of one fragment.
+  Status LoadMemory(size_t fragment, const Sections& sections);
+  // For a group that broke amid a round of a fragment, after Finish: makes its codecs remember
+  // what they did before the round, and returns what they would remember if the round counted,
+  // because another worker has applied its mean. Nothing if that cannot be known. `has_come`
+  // says that Finish has returned a mean.
+  std::optional<Sections> TakeBackMemory(size_t fragment, bool has_come);
 
   // By parameter: the spec of the codec that it travels under.
   std::vector<std::string> SpecsByParameter() const;
@@ -109,6 +117,7 @@ class FragmentReduction {
   Status MakeCodecs(int world_size);
   Status MakeLayers(Communicator* comm);
   Status MakePart(Communicator* comm, size_t fragment);
+  static bool RemembersFinite(const Part& part);
   Result<ExchangeChoice> ChoiceOf(const PlannedBucket& bucket,
                                   std::shared_ptr<const Codec> codec, int world_size) const;
 

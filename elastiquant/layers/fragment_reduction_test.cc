@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
+#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -98,6 +98,70 @@ TEST_P(FragmentWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
     EXPECT_EQ(whole->SpecsByParameter()[1], "fp32");
   });
   for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
+Sections MemoryOf(const FragmentReduction& reduction) {
+  Sections memory;
+  reduction.SaveMemory(&memory);
+  return memory;
+}
+
+TEST_P(FragmentWorlds, ARoundCanBeTakenBack) {
+  for (const char* codec : {"topk:ratio=0.05|ef", "elastic:bits=2|ef",
+                            "chunktopk:k=32|ef:decay=0.5", "powersgd|ef"}) {
+    RunWorld(WorldOptions(GetParam()), [&](Communicator& comm) {
+      const auto reduction = MakeThree(&comm, codec);
+      Sections before, after;
+      for (uint64_t round = 0; round < 2; ++round) {
+        before = MemoryOf(*reduction);
+        FillFragment(*reduction, 0, comm.rank());
+        ASSERT_TRUE(reduction->Begin(0, round).ok());
+        ASSERT_TRUE(reduction->Finish(0).ok());
+        after = MemoryOf(*reduction);
+      }
+      const auto counted = reduction->TakeBackMemory(0, /*has_come=*/true);
+      ASSERT_TRUE(counted);
+      EXPECT_EQ(MemoryOf(*reduction), before) << codec;
+      ASSERT_TRUE(reduction->LoadMemory(0, *counted).ok());
+      EXPECT_EQ(MemoryOf(*reduction), after) << codec;
+    });
+  }
+}
+
+// Runs two rounds, in the last of which `quits` leaves before it sends anything. Returns what
+// worker 0 remembers then, if the round counts.
+Sections MemoryAfterTwoRounds(const char* codec, bool quits) {
+  Sections end;
+  std::latch made(3);
+  RunWorld(WorldOptions(3), [&](Communicator& comm) {
+    const auto reduction = MakeThree(&comm, codec);
+    for (uint64_t round = 0; round < 2; ++round) {
+      FillFragment(*reduction, 0, comm.rank());
+      if (round == 1) made.arrive_and_wait();
+      if (quits && round == 1 && comm.rank() == 2) return;
+      const Sections before = MemoryOf(*reduction);
+      ASSERT_TRUE(reduction->Begin(0, round).ok());
+      const bool has_come = reduction->Finish(0).ok();
+      ASSERT_EQ(has_come, !(quits && round == 1));
+      if (comm.rank() != 0 || round == 0) continue;
+      const auto counted = reduction->TakeBackMemory(0, has_come);
+      ASSERT_TRUE(counted);
+      EXPECT_EQ(MemoryOf(*reduction), before);
+      end = *counted;
+    }
+  });
+  return end;
+}
+
+// What a worker has sent itself is known also if the others' parts never come.
+TEST(FragmentReductionTest, AFailedRoundMayHaveBeenAppliedByAnother) {
+  const Sections whole = MemoryAfterTwoRounds("topk:ratio=0.05|ef", /*quits=*/false);
+  const Sections broken = MemoryAfterTwoRounds("topk:ratio=0.05|ef", /*quits=*/true);
+  for (const auto& [name, bytes] : whole) {
+    if (name.starts_with("memory/")) {
+      EXPECT_EQ(broken.at(name), bytes) << name;
+    }
+  }
 }
 
 TEST(FragmentReductionTest, FragmentsHaveLayersOfLikeSizes) {

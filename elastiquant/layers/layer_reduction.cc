@@ -150,6 +150,11 @@ Status LayerReduction::LoadMemory(const Sections& sections) {
   return memory_->Load(sections);
 }
 
+bool LayerReduction::FlipMemory() {
+  is_flushed_ = false;
+  return reducer_->FlipMemory();
+}
+
 bool LayerReduction::HoldsBack() const {
   return !is_flushed_ && std::ranges::any_of(codecs_, [](const auto& entry) {
     return !entry.second->StateFields().empty();

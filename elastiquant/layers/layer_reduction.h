@@ -121,6 +121,7 @@ class LayerReduction {
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
   Status LoadMemory(const Sections& sections);
+  bool FlipMemory();  // as GradientReducer has it, after steps that compress
 
   ReducerStats TakeStats();
   Certificate& certificate() { return certificate_; }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <deque>
 #include <numeric>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/schedules_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -339,13 +339,7 @@ void RunSchedule(uint64_t seed) {
 
 // EQ_LAZY_SEED=17 in the environment runs that schedule alone.
 TEST(LazyTest, AllSchedulesGiveTheMeanOfWhatWasSentLast) {
-  const char* only = std::getenv("EQ_LAZY_SEED");
-  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 0;
-  const uint64_t end = only != nullptr ? first + 1 : 1000;
-  for (uint64_t seed = first; seed < end; ++seed) {
-    RunSchedule(seed);
-    ASSERT_FALSE(HasFailure()) << "replay it with EQ_LAZY_SEED=" << seed;
-  }
+  ForEachSchedule("EQ_LAZY_SEED", 1000, RunSchedule);
 }
 
 TEST(LazyTest, ASkippedStepChangesNothing) {

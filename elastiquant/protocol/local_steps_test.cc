@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/base/random.h"
-#include "elastiquant/codec/codec.h"
-#include "elastiquant/stream/codec_stream.h"
+#include "elastiquant/base/schedules_testing.h"
+#include "elastiquant/protocol/coded_rounds_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -125,27 +123,26 @@ class LocalWorld {
  public:
   static constexpr size_t kLength = 37;
 
-  LocalWorld(uint64_t seed, const LocalStepsOptions& options, size_t workers, std::string codec)
-      : keys_(MakeLaneKeys(DeriveKey(seed, 0, 0, 7))),
-        codec_(MakeCodec(codec).value()),
-        options_(options) {
+  LocalWorld(uint64_t seed, const LocalStepsOptions& options, size_t workers,
+             const std::string& codec)
+      : chance_(seed),
+        options_(options),
+        rounds_(codec, workers, options.schedule.fragments, kLength),
+        at_(workers),
+        todo_(workers) {
     for (size_t w = 0; w < workers; ++w) {
       std::vector<Floats> start(options.schedule.fragments, Floats(kLength, 1.f));
       workers_.push_back(std::make_unique<OneWorker>(options, start));
-      at_.push_back(0);
-      todo_.emplace_back();
-      for (size_t f = 0; f < options.schedule.fragments; ++f) {
-        streams_.push_back(std::make_unique<CodecStream>(codec_, kLength));
-      }
     }
-    applied_.assign(options.schedule.fragments, std::vector<double>(kLength));
-    pseudo_ = sent_ = applied_;
   }
 
   void Run(int64_t steps) {
-    while (std::ranges::any_of(at_, [&](int64_t at) { return at < steps; }) ||
-           std::ranges::any_of(todo_, [](const auto& t) { return !t.empty(); })) {
-      const size_t w = Draw() % workers_.size();
+    while (!rounds_.is_quiet() || !IsDone(steps)) {
+      if (!rounds_.is_quiet() && chance_.Of(.6)) {
+        rounds_.Deliver(chance_.Below(1 << 20));
+        continue;
+      }
+      const size_t w = chance_.Below(workers_.size());
       if (!todo_[w].empty()) {
         Act(w);
       } else if (at_[w] < steps) {
@@ -154,47 +151,35 @@ class LocalWorld {
     }
   }
 
-  // With an outer rate of 1 and no momentum: what moved the shared model is what was sent, and
-  // that is all pseudo-gradients but what the codecs remember.
+  // What was given to codecs was sent or is remembered, and the shared model is what the outer
+  // optimiser makes of the means, one after the other.
   void Check() {
-    const auto n = static_cast<double>(workers_.size());
-    for (size_t f = 0; f < applied_.size(); ++f) {
-      for (size_t i = 0; i < kLength; ++i) {
-        double remembered = 0;
-        for (size_t w = 0; w < workers_.size(); ++w) {
-          const CodecStream& stream = StreamOf(w, f);
-          for (size_t k = 0; k < stream.names().size(); ++k) {
-            remembered += static_cast<double>(stream.field(k)[i]);
-          }
-        }
-        ASSERT_NEAR(applied_[f][i] * n, sent_[f][i], 2e-4);
-        if (codec_->codec_class() == CodecClass::kUnbiased) continue;  // it forgets its errors
-        ASSERT_NEAR(sent_[f][i] + remembered, pseudo_[f][i], 2e-4);
-      }
-    }
+    rounds_.Check();
     for (auto& worker : workers_) worker->machine.ShowShared();
-    for (size_t f = 0; f < applied_.size(); ++f) {
+    for (size_t f = 0; f < options_.schedule.fragments; ++f) {
+      const std::vector<double> expected = Replayed(f);
       for (size_t w = 0; w < workers_.size(); ++w) {
         ASSERT_EQ(workers_[w]->local[f], workers_[0]->local[f]) << "worker " << w;
       }
       for (size_t i = 0; i < kLength; ++i) {
-        ASSERT_NEAR(static_cast<double>(workers_[0]->local[f][i]), 1 - applied_[f][i], 2e-4);
+        ASSERT_NEAR(static_cast<double>(workers_[0]->local[f][i]), expected[i], 2e-4);
       }
     }
   }
 
  private:
-  uint32_t Draw() { return RandomBits(keys_, draws_++); }
-  CodecStream& StreamOf(size_t w, size_t f) {
-    return *streams_[w * options_.schedule.fragments + f];
+  bool IsDone(int64_t steps) const {
+    return std::ranges::all_of(at_, [&](int64_t at) { return at == steps; }) &&
+           std::ranges::all_of(todo_, [](const auto& todo) { return todo.empty(); });
   }
 
   void Train(size_t w, int64_t steps) {
-    if (Draw() % 5 == 0) Replace(w);
+    if (chance_.Of(.2)) Replace(w);
     OneWorker& worker = *workers_[w];
     for (Floats& values : worker.local) {
-      for (float& v : values) v -= static_cast<float>(Draw() % 1000) / 1e4f;
+      for (float& v : values) v -= chance_.Between(0, .1f);
     }
+    if (chance_.Of(.02)) worker.local[0][0] = std::nanf("");  // then a round is lost
     const int64_t step = ++at_[w];
     todo_[w] = worker.machine.schedule().After(step);
     if (step != steps) return;
@@ -213,97 +198,76 @@ class LocalWorld {
       std::ranges::copy(saved.at({std::string(name), p}), values.begin());
     });
     workers_[w] = std::move(next);
+    rounds_.Restart(w);
   }
 
   void Act(size_t w) {
     const FragmentAction action = todo_[w].front();
-    auto& frames = rounds_[{action.fragment, action.round}];
     if (action.kind == FragmentKind::kSend) {
-      frames[w] = Encode(w, action);
+      rounds_.Send(w, action.fragment, action.round, workers_[w]->Send(action.fragment));
     } else {
-      if (frames.size() < workers_.size()) return;  // it waits
-      workers_[w]->Apply(action.fragment, MeanOf(frames, action, w == 0));
+      const auto arrived = rounds_.Take(w, action.fragment, action.round);
+      if (!arrived) return;  // it waits
+      if (arrived->is_lost) {
+        workers_[w]->machine.Apply(action.fragment, nullptr);
+      } else {
+        workers_[w]->Apply(action.fragment, arrived->mean);
+      }
     }
     todo_[w].erase(todo_[w].begin());
   }
 
-  std::vector<uint8_t> Encode(size_t w, const FragmentAction& action) {
-    const Floats values = workers_[w]->Send(action.fragment);
-    for (size_t i = 0; i < kLength; ++i) {
-      pseudo_[action.fragment][i] += static_cast<double>(values[i]);
-    }
-    std::vector<uint8_t> frame(codec_->MaxFrameBytes(kLength));
-    CodecStream& stream = StreamOf(w, action.fragment);
-    const StreamKey key = DeriveKey(1, static_cast<uint64_t>(action.round), w, 3);
-    frame.resize(stream.Encode(values, key, work_, frame).value());
-    stream.Commit();
-    return frame;
-  }
-
-  Floats MeanOf(const std::map<size_t, std::vector<uint8_t>>& frames,
-                const FragmentAction& action, bool count) {
-    Floats sum(kLength);
-    for (const auto& [w, frame] : frames) {
-      Floats decoded(kLength);
-      EXPECT_TRUE(DecodeFrame(frame, work_, decoded).ok());
+  // A fragment of the shared model by Nesterov's formula.
+  std::vector<double> Replayed(size_t fragment) const {
+    std::vector<double> anchor(kLength, 1), momentum(kLength);
+    const auto& [rate, factor] = options_.outer;
+    for (const auto& [round, mean] : rounds_.means(fragment)) {
       for (size_t i = 0; i < kLength; ++i) {
-        sum[i] += decoded[i];
-        if (count) sent_[action.fragment][i] += static_cast<double>(decoded[i]);
+        const auto moved = static_cast<double>(mean[i]);
+        momentum[i] = factor * momentum[i] + moved;
+        anchor[i] -= rate * (moved + factor * momentum[i]);
       }
     }
-    for (size_t i = 0; i < kLength; ++i) {
-      sum[i] /= static_cast<float>(workers_.size());
-      if (count) applied_[action.fragment][i] += static_cast<double>(sum[i]);
-    }
-    return sum;
+    return anchor;
   }
 
-  const LaneKeys keys_;
-  uint32_t draws_ = 0;
-  std::shared_ptr<const Codec> codec_;
+  Chance chance_;
   const LocalStepsOptions options_;
-  Workspace work_;
+  CodedRounds rounds_;
   std::vector<std::unique_ptr<OneWorker>> workers_;
   std::vector<int64_t> at_;                        // by worker: local steps made
   std::vector<std::vector<FragmentAction>> todo_;  // by worker
-  std::vector<std::unique_ptr<CodecStream>> streams_;
-  std::map<std::pair<size_t, int64_t>, std::map<size_t, std::vector<uint8_t>>> rounds_;
-  // By fragment: sums of pseudo-gradients, of what was sent of them, and of means.
-  std::vector<std::vector<double>> pseudo_, sent_, applied_;
 };
 
+// Local SGD, and with an outer rate and momentum DiLoCo, which may be late or eager.
 void RunLocalSeed(uint64_t seed) {
-  const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 0, 0, 1));
-  const auto draw = [&](uint32_t i, uint32_t below) { return RandomBits(keys, i) % below; };
+  Chance chance(Mix64(seed) + 1);
   LocalStepsOptions options;
-  options.schedule.every = 1 + draw(0, 6);
-  options.schedule.fragments = 1 + draw(1, static_cast<uint32_t>(options.schedule.every));
-  options.schedule.delay = draw(2, static_cast<uint32_t>(options.schedule.every) + 1);
-  options.mix = draw(3, 2) == 0 ? 0 : .5;
-  const size_t workers = 1 + draw(4, 5);
-  if (draw(5, 4) == 0) {
+  options.schedule.every = static_cast<int64_t>(1 + chance.Below(6));
+  const auto every = static_cast<size_t>(options.schedule.every);
+  options.schedule.fragments = 1 + chance.Below(every);
+  options.schedule.delay = static_cast<int64_t>(chance.Below(every + 1));
+  options.mix = chance.Of(.5) ? 0 : .5;
+  if (chance.Of(.6)) {
+    options.outer = {.learning_rate = chance.From<double>({.3, .7, 1}),
+                     .momentum = chance.From<double>({.5, .9})};
+  }
+  const size_t workers = 1 + chance.Below(6);
+  if (chance.Of(.25)) {
     options.schedule.fragments = 1;
     options.schedule.delay = options.schedule.every;
     options.mix = 0;
     options.eager = true;
   }
   options.share = 1 / static_cast<double>(workers);
-  const char* codecs[] = {"fp32", "topk:ratio=0.2|ef", "dither:bits=2", "signsgd|ef"};
-  LocalWorld world(seed, options, workers, codecs[draw(6, 4)]);
-  world.Run(1 + draw(7, 25));
+  LocalWorld world(seed, options, workers, chance.From(CodecsOfRounds()));
+  world.Run(static_cast<int64_t>(1 + chance.Below(25)));
   world.Check();
 }
 
 // A seed that fails is run alone with LOCAL_STEPS_SEED=N protocol_test.
 TEST(LocalStepsTest, SumOfUpdatesIsSumOfSentAndRememberedInAnyOrder) {
-  const char* only = std::getenv("LOCAL_STEPS_SEED");
-  const uint64_t first = only ? std::strtoull(only, nullptr, 10) : 0;
-  const uint64_t count = only ? 1 : 1000;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
-    SCOPED_TRACE("replay with LOCAL_STEPS_SEED=" + std::to_string(seed));
-    RunLocalSeed(seed);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  ForEachSchedule("LOCAL_STEPS_SEED", 1000, RunLocalSeed);
 }
 
 }  // namespace

@@ -30,21 +30,23 @@ std::optional<RoundTask> RoundCourse::Next() const {
   if (action.kind == FragmentAction::Kind::kSend) {
     return IsPassed() ? task(RoundTask::Kind::kPass) : send();
   }
-  if (IsPassed()) return task(RoundTask::Kind::kTakeUp);
+  if (IsPassed())
+    return task(IsLost(action) ? RoundTask::Kind::kPass : RoundTask::Kind::kTakeUp);
   if (under_way_.contains(action.fragment)) return task(RoundTask::Kind::kApply);
   return WasJustSent(action) ? send() : task(RoundTask::Kind::kPass);
 }
 
 void RoundCourse::Done() {
   const RoundTask task = *Next();
+  const bool sends_now = actions_[next_].kind == FragmentAction::Kind::kSend;
+  if (sends_now) sent_at_[task.fragment] = MilestoneOf(step_, next_);
   if (task.kind == RoundTask::Kind::kSend) {
     under_way_.insert(task.fragment);
     sent_[task.fragment] = task.round;
   }
   if (task.kind == RoundTask::Kind::kApply) under_way_.erase(task.fragment);
   // What is sent where a mean was due has its mean yet to come.
-  const bool is_due = task.kind == RoundTask::Kind::kSend &&
-                      actions_[next_].kind == FragmentAction::Kind::kApply;
+  const bool is_due = task.kind == RoundTask::Kind::kSend && !sends_now;
   if (!is_due) ++next_;
 }
 
@@ -54,10 +56,18 @@ bool RoundCourse::WasJustSent(const FragmentAction& apply) const {
   return std::find(actions_.begin(), here, send) != here;
 }
 
+bool RoundCourse::IsLost(const FragmentAction& apply) const {
+  if (WasJustSent(apply)) return false;  // it was made again
+  const auto sent = sent_at_.find(apply.fragment);
+  const auto next_break = breaks_.upper_bound(sent == sent_at_.end() ? 0 : sent->second);
+  return next_break != breaks_.end() && *next_break <= MilestoneOf(step_, next_);
+}
+
 uint64_t RoundCourse::reached() const { return std::max(furthest_, MilestoneOf(step_, next_)); }
 
 void RoundCourse::Regroup(uint64_t furthest) {
   furthest_ = furthest;
+  breaks_.insert(furthest);
   under_way_.clear();
 }
 

@@ -70,6 +70,9 @@ class RoundCourse {
   bool IsPassed() const { return MilestoneOf(step_, next_) < furthest_; }
   // Whether what is to be applied now was to be sent after the same local step.
   bool WasJustSent(const FragmentAction& apply) const;
+  // Whether a group broke when its furthest worker had sent what is to be applied now, and not
+  // applied it: then nobody ever did, however far others have come since.
+  bool IsLost(const FragmentAction& apply) const;
 
   const RoundSchedule schedule_;
   int64_t step_ = 0;
@@ -77,8 +80,10 @@ class RoundCourse {
   size_t next_ = 0;                      // of them
   bool ends_round_ = false;
   uint64_t furthest_ = 0;
-  std::set<size_t> under_way_;      // fragments
-  std::map<size_t, int64_t> sent_;  // by fragment, the round that this worker sent last
+  std::set<size_t> under_way_;          // fragments
+  std::map<size_t, int64_t> sent_;      // by fragment, the round that this worker sent last
+  std::map<size_t, uint64_t> sent_at_;  // by fragment, the milestone of its newest send
+  std::set<uint64_t> breaks_;           // how far the furthest was when a group broke
 };
 
 }  // namespace elastiquant

@@ -4,11 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/base/random.h"
+#include "elastiquant/base/schedules_testing.h"
 
 namespace elastiquant {
 namespace {
@@ -135,46 +136,121 @@ TEST(SampleExchangeTest, ABatchMayBeEmpty) {
   EXPECT_TRUE(sender.OnMessage(0, 0, message).value().empty());
 }
 
-// All workers end with the same samples, whatever is drawn and in which order messages come.
-TEST(SampleExchangeTest, AllReceiveTheSameInRandomRuns) {
-  constexpr int kWorld = 3;
-  for (uint64_t seed = 0; seed < 50; ++seed) {
-    std::vector<SampleExchange> workers;
-    for (int w = 0; w < kWorld; ++w) workers.push_back(MakeExchange(w, kWorld, seed % 2, 3));
-    const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, 5, 0, 0));
-    uint32_t next = 0;
-    const auto draw = [&](uint32_t below) { return RandomBits(keys, next++) % below; };
-    std::vector<int64_t> passes(kWorld);
-    for (uint64_t step = 0; step < 20; ++step) {
-      for (int from = 0; from < kWorld; ++from) {
-        std::vector<SampleToSend> batch(draw(17));
-        for (SampleToSend& sample : batch) {
-          sample.id = draw(kSampleCount);
-          if (draw(12) == 0) ++passes[static_cast<size_t>(from)];
-          sample.pass = passes[static_cast<size_t>(from)];
-          if (seed % 3 == 0)
-            sample.chance = SampleExchange::ChanceThatTravels((draw(100) + 1) / 100.0);
-        }
-        const Message message = Send(&workers[static_cast<size_t>(from)], step, batch);
-        ASSERT_LE(message.size(), workers[0].MaxMessageBytes());
-        const auto reference = workers[0].OnMessage(from, step, message).value();
-        ASSERT_EQ(reference.size(), batch.size());
-        for (size_t i = 0; i < batch.size(); ++i) {
-          EXPECT_EQ(reference[i].id, batch[i].id);
-          EXPECT_EQ(reference[i].pass, batch[i].pass);
-          EXPECT_DOUBLE_EQ(reference[i].weight, 1 / batch[i].chance);
-        }
-        for (size_t w = 1; w < kWorld; ++w) {
-          const auto got = workers[w].OnMessage(from, step, message).value();
-          ASSERT_EQ(got.size(), reference.size());
-          for (size_t i = 0; i < got.size(); ++i) {
-            ASSERT_EQ(got[i].label, reference[i].label);
-            ASSERT_TRUE(std::ranges::equal(got[i].pixels, reference[i].pixels));
-          }
-        }
+// Workers that send batches at their own pace. The messages of a worker come in their order,
+// but those of different workers in any, and receivers may be steps apart.
+class SampleWorld {
+ public:
+  SampleWorld(uint64_t seed, int world, bool cached, int bits)
+      : chance_(seed),
+        cached_(cached),
+        has_chances_(chance_.Of(.3)),
+        told_(MakeExchange(0, world, cached, bits)) {
+    for (int w = 0; w < world; ++w) workers_.emplace_back(MakeExchange(w, world, cached, bits));
+    for (Worker& worker : workers_) worker.heard.resize(workers_.size());
+  }
+
+  void Run(size_t steps) {
+    while (!testing::Test::HasFailure()) {
+      const size_t w = chance_.Below(workers_.size()), from = chance_.Below(workers_.size());
+      if (workers_[w].sent.size() < steps) SendBatch(w);
+      Hear(w, from);
+      if (std::ranges::all_of(workers_, [&](const Worker& worker) {
+            return std::ranges::all_of(worker.heard, [&](size_t n) { return n == steps; });
+          })) {
+        return;
       }
     }
   }
+
+  // All that batches named has been sent or is remembered by those who have got it before, and
+  // every bit of it was counted.
+  void Check() const {
+    for (const Worker& worker : workers_) {
+      const SampleTraffic& traffic = worker.exchange.traffic();
+      EXPECT_EQ(traffic.named, worker.named);
+      EXPECT_EQ(traffic.sent, cached_ ? worker.ids.size() : worker.named);
+      size_t bytes = 0;
+      for (const Sent& sent : worker.sent) bytes += sent.message.size();
+      EXPECT_EQ(8 * bytes, 8 * traffic.pixel_bytes + traffic.label_bits + traffic.number_bits);
+    }
+  }
+
+ private:
+  struct Sent {
+    Message message;
+    std::vector<SampleToSend> batch;
+    std::vector<std::vector<uint8_t>> pixels;  // as they decode
+  };
+  struct Worker {
+    explicit Worker(SampleExchange made) : exchange(std::move(made)) {}
+    SampleExchange exchange;
+    std::vector<Sent> sent;     // by step
+    std::vector<size_t> heard;  // by sender: steps whose message it has got
+    int64_t pass = 0;
+    uint64_t named = 0;
+    std::set<int64_t> ids;  // that its batches had
+  };
+
+  void SendBatch(size_t w) {
+    Worker& worker = workers_[w];
+    Sent sent;
+    sent.batch.resize(chance_.Below(17));
+    for (SampleToSend& sample : sent.batch) {
+      sample.id = static_cast<int64_t>(chance_.Below(kSampleCount));
+      if (chance_.Of(.08)) ++worker.pass;
+      sample.pass = worker.pass;
+      if (has_chances_) {
+        sample.chance = SampleExchange::ChanceThatTravels(
+            static_cast<double>(chance_.Below(100) + 1) / 100.0);
+      }
+      worker.ids.insert(sample.id);
+    }
+    worker.named += sent.batch.size();
+    const uint64_t step = worker.sent.size();
+    sent.message = Send(&worker.exchange, step, sent.batch);
+    EXPECT_LE(sent.message.size(), worker.exchange.MaxMessageBytes());
+    const auto told = told_.OnMessage(static_cast<int>(w), step, sent.message);
+    ASSERT_TRUE(told.ok()) << told.status().ToString();
+    for (const ReceivedSample& sample : *told) {
+      sent.pixels.emplace_back(sample.pixels.begin(), sample.pixels.end());
+    }
+    worker.sent.push_back(std::move(sent));
+  }
+
+  // The worker gets the next message of `from`, if there is one.
+  void Hear(size_t w, size_t from) {
+    size_t& step = workers_[w].heard[from];
+    if (step == workers_[from].sent.size()) return;
+    const Sent& sent = workers_[from].sent[step];
+    const auto got = workers_[w].exchange.OnMessage(static_cast<int>(from), step, sent.message);
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    ASSERT_EQ(got->size(), sent.batch.size());
+    for (size_t i = 0; i < got->size(); ++i) {
+      const ReceivedSample& sample = (*got)[i];
+      EXPECT_EQ(sample.id, sent.batch[i].id);
+      EXPECT_EQ(sample.pass, sent.batch[i].pass);
+      EXPECT_EQ(sample.label, sent.batch[i].id % kClassCount);
+      EXPECT_DOUBLE_EQ(sample.weight, 1 / sent.batch[i].chance);
+      ASSERT_TRUE(std::ranges::equal(sample.pixels, sent.pixels[i]));
+    }
+    ++step;
+  }
+
+  Chance chance_;
+  const bool cached_, has_chances_;
+  SampleExchange told_;  // which gets every message at once
+  std::vector<Worker> workers_;
+};
+
+// A seed that fails is run alone with SAMPLE_EXCHANGE_SEED=N protocol_test.
+TEST(SampleExchangeTest, AllReceiveTheSameInAnyOrder) {
+  ForEachSchedule("SAMPLE_EXCHANGE_SEED", 1000, [](uint64_t seed) {
+    Chance chance(Mix64(seed) + 1);
+    const auto world = static_cast<int>(1 + chance.Below(5));
+    SampleWorld samples(seed, world, chance.Of(.6), static_cast<int>(2 + chance.Below(7)));
+    samples.Run(1 + chance.Below(12));
+    samples.Check();
+  });
 }
 
 TEST(SampleExchangeTest, DamagedMessagesAreRefused) {

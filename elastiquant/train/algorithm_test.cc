@@ -11,8 +11,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "elastiquant/base/schedules_testing.h"
 #include "elastiquant/train/optimizer.h"
 
 namespace elastiquant {
@@ -207,6 +210,114 @@ TEST(Demo, BlocksHaveSidesThatDivideTheTensor) {
   // 12 x 10 in blocks of at most 4: 4 x 2 values, of which one each is sent.
   Trained one(at::zeros({12, 10}), DemoOptions("demo:block=4,top=1"));
   EXPECT_EQ(one.Sent(0, 1, Random({12, 10})).count_nonzero().item<int64_t>(), 15);
+}
+
+// How DeMo is asked for in a random run.
+struct DemoDraw {
+  explicit DemoDraw(Chance* chance) {
+    const size_t dimensions = 1 + chance->Below(3);
+    for (size_t d = 0; d < dimensions; ++d) {
+      shape.push_back(static_cast<int64_t>(1 + chance->Below(d == 0 ? 12 : 7)));
+    }
+    block = static_cast<int64_t>(1 + chance->Below(8));
+    top = static_cast<int64_t>(1 + chance->Below(6));
+    bits = chance->From<int64_t>({32, 16, 1});
+    decay = chance->From<double>({0, .5, .9, .999});
+  }
+  TrainOptions Options(int64_t sent) const {
+    const std::string spec =
+        "demo:block=" + std::to_string(block) + ",top=" + std::to_string(sent) +
+        ",decay=" + std::to_string(decay) + ",bits=" + std::to_string(bits);
+    return DemoOptions(spec.c_str());
+  }
+
+  std::vector<int64_t> shape;
+  int64_t block, top, bits;
+  double decay;
+};
+
+// A worker under DeMo, of whose momentum an account is kept in coefficients.
+class DemoWorker {
+ public:
+  explicit DemoWorker(const DemoDraw& draw)
+      : draw_(draw),
+        trained_(at::zeros(draw.shape), draw.Options(draw.top)),
+        account_(at::zeros(draw.shape)) {}
+
+  // Returns what travels. It counts once the worker moves.
+  at::Tensor Send(int64_t step, double rate, const at::Tensor& gradient) {
+    const at::Tensor sent = trained_.Sent(step, rate, gradient);
+    const at::Tensor all = Transformed(draw_.decay * Momentum() + rate * gradient);
+    const at::Tensor chosen = all * (sent != 0);
+    // A sign stands for all of its coefficient, and what bfloat16 rounds away is left.
+    taken_ = draw_.bits == 1 ? chosen : sent;
+    const at::Tensor expected = draw_.bits == 1 ? chosen.sign() : chosen;
+    const at::Tensor most = chosen.abs() * (draw_.bits == 16 ? 0x1p-8 : 0) + 1e-5;
+    EXPECT_TRUE(((sent - expected).abs() <= most).all().item<bool>());
+    added_ = rate * gradient - (1 - draw_.decay) * Momentum();
+    return sent;
+  }
+  void Move(double rate, const at::Tensor& mean) {
+    trained_.Move(rate, mean);
+    account_ += Transformed(added_) - taken_;
+  }
+  // Goes on with an optimiser that has loaded what this one saves.
+  void Restart() {
+    Trained next(trained_.parameter, draw_.Options(draw_.top));
+    next.optimizer->own_state()[0].tensor.copy_(Momentum());
+    trained_ = std::move(next);
+  }
+  // All that was added to the momentum and has not decayed was taken out to be sent, or is
+  // left.
+  void Check() {
+    const at::Tensor off = account_ - Transformed(Momentum());
+    ASSERT_LT(off.abs().max().item<double>(), 1e-4);
+  }
+  const at::Tensor& weights() const { return trained_.parameter; }
+
+ private:
+  const at::Tensor& Momentum() const { return trained_.optimizer->own_state()[0].tensor; }
+  // All coefficients: what a worker sends that leaves nothing out.
+  at::Tensor Transformed(const at::Tensor& tensor) {
+    DemoDraw whole = draw_;
+    whole.bits = 32;
+    Trained all(at::zeros(draw_.shape), whole.Options(tensor.numel()));
+    return all.Sent(0, 1, tensor);
+  }
+
+  const DemoDraw draw_;
+  Trained trained_;
+  at::Tensor added_, taken_;  // in the newest step
+  at::Tensor account_;        // what was added, less what was taken out
+};
+
+void RunDemoSeed(uint64_t seed) {
+  Chance chance(seed);
+  at::manual_seed(seed);
+  const DemoDraw draw(&chance);
+  std::vector<std::unique_ptr<DemoWorker>> workers;
+  const size_t count = 1 + chance.Below(3);
+  for (size_t w = 0; w < count; ++w) workers.push_back(std::make_unique<DemoWorker>(draw));
+  const auto steps = static_cast<int64_t>(1 + chance.Below(6));
+  for (int64_t step = 0; step < steps; ++step) {
+    const double rate = chance.From<double>({.01, .3, 1});
+    at::Tensor mean = at::zeros(draw.shape);
+    for (auto& worker : workers) {
+      if (chance.Of(.2)) worker->Restart();
+      mean += worker->Send(step, rate, at::randn(draw.shape)) / static_cast<double>(count);
+    }
+    if (chance.Of(.1)) continue;  // the step is skipped
+    for (auto& worker : workers) worker->Move(rate, mean);
+  }
+  for (auto& worker : workers) {
+    worker->Check();
+    ASSERT_TRUE(worker->weights().equal(workers[0]->weights()));
+  }
+}
+
+// A seed that fails is run alone with DEMO_SEED=N train_test.
+TEST(Demo, SumOfUpdatesIsSumOfSentAndRemembered) {
+  ForEachSchedule("DEMO_SEED", 1000, RunDemoSeed);
 }
 
 }  // namespace

@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/base/random.h"
+#include "elastiquant/base/schedules_testing.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/protocol/gossip/message.h"
 
@@ -30,25 +28,10 @@ constexpr size_t kElements = 24;
 #endif
 #endif
 #if defined(ELASTIQUANT_SLOW_TESTS) || defined(__SANITIZE_THREAD__)
-constexpr int kSchedules = 100;
+constexpr uint64_t kSchedules = 100;
 #else
-constexpr int kSchedules = 1000;
+constexpr uint64_t kSchedules = 1000;
 #endif
-
-// Random numbers of a schedule.
-class GossipChance {
- public:
-  explicit GossipChance(uint64_t seed) : state_(Mix64(seed)) {}
-  size_t Below(size_t n) { return static_cast<size_t>(Mix64(state_++) % n); }
-  bool Of(double p) { return static_cast<double>(Below(1 << 20)) < p * (1 << 20); }
-  template <typename T>
-  const T& From(const std::vector<T>& list) {
-    return list[Below(list.size())];
-  }
-
- private:
-  uint64_t state_;
-};
 
 // Worker w minimises |x - target_w|^2 / 2 with its own gradients, which differ a lot; all start
 // from the same weights.
@@ -206,7 +189,7 @@ struct GossipWorld {
   }
   GossipOptions options;
   double rate = .05;
-  GossipChance chance;
+  Chance chance;
   std::vector<std::unique_ptr<GossipNode>> nodes;
   std::vector<Vector> targets;
   std::vector<bool> alive;
@@ -270,7 +253,7 @@ std::vector<GossipCase> GossipCases() {
 
 class GossipWorldTest : public testing::TestWithParam<GossipCase> {
  public:
-  static GossipOptions Draw(const GossipCase& c, GossipChance* chance, size_t most) {
+  static GossipOptions Draw(const GossipCase& c, Chance* chance, size_t most) {
     GossipOptions options{.kind = c.kind, .step = c.step, .delay = c.delay};
     options.seed = chance->Below(1 << 30);
     options.codec = chance->From(c.codecs);
@@ -282,19 +265,6 @@ class GossipWorldTest : public testing::TestWithParam<GossipCase> {
     options.graph = Graph::Parse(spec, nodes, chance->Below(1 << 30)).value();
     return options;
   }
-
-  static void ForEachSeed(int seeds, const std::function<void(uint64_t)>& run) {
-    const char* const one = std::getenv("GOSSIP_SEED");
-    const uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1;
-    for (uint64_t seed = first; seed < first + static_cast<uint64_t>(one ? 1 : seeds); ++seed) {
-      run(seed);
-      if (testing::Test::HasFailure()) {
-        FAIL() << "seed " << seed << " of " << GetParam().name << ": GOSSIP_SEED=" << seed
-               << " build/release/bin/protocol_test --gtest_filter='*GossipWorld*"
-               << GetParam().name << "'";
-      }
-    }
-  }
 };
 
 std::string WhatItIs(const GossipOptions& o) {
@@ -305,8 +275,8 @@ std::string WhatItIs(const GossipOptions& o) {
 // come together about as near as the network lets them.
 TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
   const GossipCase& c = GetParam();
-  ForEachSeed(kSchedules, [&](uint64_t seed) {
-    GossipChance chance(seed);
+  ForEachSchedule("GOSSIP_SEED", kSchedules, [&](uint64_t seed) {
+    Chance chance(seed);
     const bool large = seed % 50 == 0;  // up to 64 workers
     GossipWorld world(Draw(c, &chance, large ? 64 : 8), seed);
     SCOPED_TRACE(WhatItIs(world.options));
@@ -336,8 +306,8 @@ TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
 // After one more half of the time without gradients, differences have become small.
 TEST_P(GossipWorldTest, WithoutGradientsDifferencesDieOut) {
   const GossipCase& c = GetParam();
-  ForEachSeed(20, [&](uint64_t seed) {
-    GossipChance chance(seed);
+  ForEachSchedule("GOSSIP_SEED", 20, [&](uint64_t seed) {
+    Chance chance(seed);
     GossipWorld world(Draw(c, &chance, 6), seed);
     SCOPED_TRACE(WhatItIs(world.options));
     world.Run(40);
@@ -351,8 +321,8 @@ TEST_P(GossipWorldTest, WithoutGradientsDifferencesDieOut) {
 // What was saved and loaded goes on with the same bits.
 TEST_P(GossipWorldTest, ResumesExactly) {
   const GossipCase& c = GetParam();
-  ForEachSeed(30, [&](uint64_t seed) {
-    GossipChance chance(seed);
+  ForEachSchedule("GOSSIP_SEED", 30, [&](uint64_t seed) {
+    Chance chance(seed);
     GossipWorld world(Draw(c, &chance, 6), seed);
     SCOPED_TRACE(WhatItIs(world.options));
     world.Run(10);
@@ -366,7 +336,7 @@ TEST_P(GossipWorldTest, ResumesExactly) {
       state->vectors["more"] = {1};
       ASSERT_FALSE(other.node(w).Load(*state).ok());
     }
-    world.chance = other.chance = GossipChance(seed);
+    world.chance = other.chance = Chance(seed);
     world.Run(20);
     other.Run(20);
     for (size_t w = 0; w < world.size(); ++w) {
@@ -383,7 +353,7 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
     if (std::ranges::find(others, c.kind) != others.end()) continue;
     for (uint64_t seed = 1; seed <= 60; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
-      GossipChance chance(seed);
+      Chance chance(seed);
       GossipWorld world(GossipWorldTest::Draw(c, &chance, 8), seed);
       SCOPED_TRACE(WhatItIs(world.options));
       const auto lost = static_cast<int>(chance.Below(world.size()));
@@ -414,7 +384,7 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
   for (const GossipCase& c : GossipCases()) {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
-      GossipChance chance(seed);
+      Chance chance(seed);
       GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
       if (!options.graph->is_symmetric() || !options.graph->is_static()) continue;
       GossipWorld world(options, seed);
@@ -444,7 +414,7 @@ TEST(GossipLossTest, OnDirectedGraphsModelsStayNearThoseThatWereThere) {
     if (c.kind != GossipKind::kDpsgd && c.kind != GossipKind::kChoco) continue;
     for (uint64_t seed = 1; seed <= 200; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
-      GossipChance chance(seed);
+      Chance chance(seed);
       const GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
       if (options.graph->spec().find("exponential") == std::string::npos) continue;
       GossipWorld world(options, seed);

@@ -115,15 +115,31 @@ Status LocalRunner::EndRound(const StepOutcome& outcome) {
 // A mean that has come may not have come to all.
 void LocalRunner::LeaveGroup() {
   if (!fragments_) return;
-  for (size_t f = 0; f < fragments_->fragments(); ++f) {
-    if (fragments_->is_under_way(f)) (void)fragments_->Finish(f);
-    arrived_[f].reset();
-  }
+  for (size_t f = 0; f < fragments_->fragments(); ++f) TakeBack(f);
   memory_.clear();
   fragments_->SaveMemory(&memory_);
   certificate_ = fragments_->certificate().SaveState();
   stats_ += fragments_->TakeStats();
   fragments_.reset();
+}
+
+// Ends a round that is under way, which has sent nothing unless another worker has applied it.
+void LocalRunner::TakeBack(size_t fragment) {
+  if (!fragments_->is_under_way(fragment) && !arrived_[fragment]) return;
+  const bool has_come = Arrive(fragment).ok();
+  const bool was_lost = has_come && arrived_[fragment]->skipped;
+  arrived_[fragment].reset();
+  if (was_lost) return;
+  if (auto memory = fragments_->TakeBackMemory(fragment, has_come)) {
+    if_applied_[fragment] = *std::move(memory);
+  }
+}
+
+// The first task of a fragment in a new group tells what has become of its round.
+Status LocalRunner::SettleMemory(const RoundTask& task) {
+  const auto memory = if_applied_.extract(task.fragment);
+  if (memory.empty() || task.kind != RoundTask::Kind::kTakeUp) return {};
+  return fragments_->LoadMemory(task.fragment, memory.mapped());
 }
 
 Status LocalRunner::JoinGroup(const std::vector<double>& weights, bool afresh) {
@@ -141,6 +157,7 @@ void LocalRunner::Regroup(uint64_t furthest) {
 }
 
 void LocalRunner::StartFromShared(int64_t step) {
+  if_applied_.clear();
   machine_->StartFromShared();
   course_->StartAt(step);
   made_.reset();
@@ -176,6 +193,7 @@ Result<StepOutcome> LocalRunner::Act() {
   StepOutcome lost;
   while (const std::optional<RoundTask> task = course_->Next()) {
     const size_t f = task->fragment;
+    EQ_RETURN_IF_ERROR(SettleMemory(*task));
     if (task->kind == Kind::kSend) {
       task->again ? machine_->SendAgain(f, Place()) : machine_->Send(f, Place());
       EQ_RETURN_IF_ERROR(BeginRound());

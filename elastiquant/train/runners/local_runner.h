@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,6 +96,8 @@ class LocalRunner final : public Runner, public RoundRunner {
   Result<StepOutcome> Act();
   Result<StepOutcome> Apply(size_t fragment);
   Status Arrive(size_t fragment);
+  void TakeBack(size_t fragment);
+  Status SettleMemory(const RoundTask& task);
   LocalSteps::PlaceOf Place();
 
   const TrainOptions options_;
@@ -120,6 +123,9 @@ class LocalRunner final : public Runner, public RoundRunner {
   uint64_t rounds_ = 0;
   // Between LeaveGroup and JoinGroup: what is kept of `fragments_`.
   Sections memory_;
+  // By fragment whose round was under way when the group broke, until it is known whether
+  // another worker has applied it: what its codecs remember if so.
+  std::map<size_t, Sections> if_applied_;
   nlohmann::json certificate_;
   ReducerStats stats_;  // of groups before this one, and not yet in a record
   Traffic counted_;     // in the records so far: messages travel between steps, too
