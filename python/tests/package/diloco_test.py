@@ -40,10 +40,10 @@ class RoundsTest(unittest.TestCase):
         self.check("diloco_checks.py", 4, 11)
 
     def test_two_workers_equal_plain_pytorch(self):
-        self.check("diloco_reference_checks.py", 2, 7)
+        self.check("diloco_reference_checks.py", 2, 8)
 
     def test_three_workers_equal_plain_pytorch(self):
-        self.check("diloco_reference_checks.py", 3, 7)
+        self.check("diloco_reference_checks.py", 3, 8)
 
     def test_state_of_two_workers(self):
         self.check("diloco_state_checks.py", 2, 11)
