@@ -54,7 +54,8 @@ class DiLoCo(Rounds):
         matrix, such as a norm, goes with the module before it. At most `every`, the number of
         layers, and 64.
     delay: inner steps from sending to applying a mean, at most every / fragments (or `every`
-        if eager). Training goes on while messages travel.
+        if eager), and less than `every` unless there is a mix. Training goes on while messages
+        travel.
     mix: of local values that is kept on applying: local = mix * local + (1 - mix) * anchor, in
         [0, 1).
     eager: a worker goes on at once with its own part of the round's mean and the others' part

@@ -48,6 +48,12 @@ def check(
         )
     if o.eager and (o.fragments != 1 or o.mix != 0 or o.delay != o.every):
         raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
+    if not o.eager and o.mix == 0 and o.delay == o.every:
+        raise ValueError(
+            "with delay=every a mean comes when the next round is to be sent, and with mix=0 "
+            "it overwrites all that this round has learnt: use eager=True, a mix or a shorter "
+            "delay"
+        )
     if not o.eager and o.delay > o.every // o.fragments:
         raise ValueError(
             f"delay is {o.delay}; it can be at most every / fragments, {o.every // o.fragments}"

@@ -164,6 +164,7 @@ def refuses_what_cannot_be():
         ({"fragments": 0}, "fragments is 0; with this model it can be from 1 to 4"),
         ({"fragments": 5}, "fragments is 5; with this model it can be from 1 to 4"),
         ({"every": 4, "fragments": 2, "delay": 3}, "delay is 3"),
+        ({"every": 4, "delay": 4}, "overwrites all that this round has learnt: use eager"),
         ({"eager": True, "mix": 0.5}, "eager needs"),
         ({"outer": inner}, "another optimiser"),
         ({"codec": "nonsense"}, "nonsense"),
