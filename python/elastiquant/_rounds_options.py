@@ -48,7 +48,7 @@ def check(
         )
     if o.eager and (o.fragments != 1 or o.mix != 0 or o.delay != o.every):
         raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
-    if not o.eager and o.mix == 0 and o.delay == o.every:
+    if not o.eager and o.mix == 0 and 0 < o.delay == o.every:
         raise ValueError(
             "with delay=every a mean comes when the next round is to be sent, and with mix=0 "
             "it overwrites all that this round has learnt: use eager=True, a mix or a shorter "

@@ -56,6 +56,19 @@ def an_island_keeps_to_the_same_bits():
 
 
 @check
+def fragments_are_the_same_whatever_the_groups_of_parameters():
+    island, peers = groups_of_mine()
+    model = DistributedDataParallel(make_model(), process_group=island)
+    weights_first = sorted(model.parameters(), key=lambda p: -p.dim())
+    inner = torch.optim.SGD([{"params": [p]} for p in weights_first], lr=0.1)
+    rounds = elastiquant.DiLoCo(model, inner, every=4, group=peers, fragments=2)
+    said = [None] * dist.get_world_size()
+    dist.all_gather_object(said, rounds._members)
+    assert said == [[[0, 1], [2, 3, 4, 5, 6, 7]]] * len(said), said
+    rounds.close()
+
+
+@check
 def an_island_does_not_go_on_without_a_lost_worker():
     island, peers = groups_of_mine()
     model = DistributedDataParallel(make_model(), process_group=island)

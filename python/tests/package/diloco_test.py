@@ -49,7 +49,7 @@ class RoundsTest(unittest.TestCase):
         self.check("diloco_state_checks.py", 2, 11)
 
     def test_islands_of_two_workers(self):
-        self.check("diloco_islands_checks.py", 4, 3)
+        self.check("diloco_islands_checks.py", 4, 4)
 
 
 class FaultsTest(unittest.TestCase):
