@@ -4,7 +4,7 @@ usage: diloco_killed.py FOLDER CASE ..., as whole/KIND, killed/KIND/MOMENT/RANK,
 resumed/KIND/MOMENT/RANK of the same folder, in which workers save
 
 A worker that has come to the end says what its own model was, and what all end with. See
-diloco_test.py, which runs it, and forked_jobs.py for the output.
+diloco_killed_test.py, which runs it, and forked_jobs.py for the output.
 """
 
 from __future__ import annotations
