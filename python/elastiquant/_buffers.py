@@ -39,22 +39,24 @@ class Buffers:
         """Tensors of the same sizes as read() gives."""
         return [torch.empty(self.size)] if self.size else []
 
-    def write(self, means: list[torch.Tensor], mix: float) -> None:
-        """Takes up the means of what read() gave, and keeps `mix` of what is there now."""
+    def write(self, means: list[torch.Tensor]) -> None:
+        """Takes up the means of what read() gave."""
         if not means:
             return
         flat, at = means[0], 0
         for buffer in self._plain:
-            _mix(buffer, flat[at : at + buffer.numel()], mix)
+            buffer.copy_(flat[at : at + buffer.numel()].view(buffer.shape))
             at += buffer.numel()
         for mean, var in self._norms:
             n = mean.numel()
             first, second = flat[at : at + n], flat[at + n : at + 2 * n]
             at += 2 * n
-            _mix(mean, first, mix)
-            _mix(var, (second - first.square()).clamp_min(0), mix)
+            mean.copy_(first.view(mean.shape))
+            var.copy_((second - first.square()).clamp_min(0).view(var.shape))
 
-
-def _mix(buffer: torch.Tensor, value: torch.Tensor, mix: float) -> None:
-    value = value.view(buffer.shape).to(buffer)
-    buffer.copy_(value if mix == 0 else mix * buffer + (1 - mix) * value)
+    def write_late(self, means: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
+        """Takes up the means of what read() gave some time ago, which was `sent`, and keeps
+        what has changed here since."""
+        # In this order they become the means to the bit if nothing has.
+        parts = zip(means, self.read(), sent, strict=True)
+        self.write([mean + (now - before) for mean, now, before in parts])

@@ -290,7 +290,7 @@ class Gossip(Rounds):
         self._take(self._meet(self._mean))
         buffers = self._buffers.read()
         self._engine.average(buffers)
-        self._buffers.write(buffers, 0.0)
+        self._buffers.write(buffers)
         self._tell_losses()
         self._finished = True
         self._detach()
@@ -408,7 +408,7 @@ def _told(graph: str, digest: int) -> str:
 
 def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]) -> None:
     """Raises what is wrong with a worker's own arguments."""
-    if isinstance(o.model, torch.nn.parallel.DistributedDataParallel):
+    if _model.is_ddp(o.model):
         raise ValueError(
             "the model is within DistributedDataParallel, which averages the gradients of all "
             "workers in each step: give Gossip the module itself"

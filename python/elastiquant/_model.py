@@ -13,12 +13,15 @@ def uncompiled(model: torch.nn.Module) -> torch.nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
+def is_ddp(model: torch.nn.Module) -> bool:
+    """Whether it is within DDP, compiled or not."""
+    return isinstance(uncompiled(model), torch.nn.parallel.DistributedDataParallel)
+
+
 def inner_module(model: torch.nn.Module) -> torch.nn.Module:
     """The module that the user wrote, within what compiles it and within DDP."""
     module = uncompiled(model)
-    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-        return module.module
-    return module
+    return module.module if is_ddp(module) else module
 
 
 def trained(

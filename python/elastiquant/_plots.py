@@ -54,8 +54,8 @@ def _seconds(steps: Sequence[Interval]):
         "decode": (plot.PHASES["decode"], [step.decode for step in steps]),
     }
     means = [f"{sum(values) / len(values) * 1e3:.3g} ms" for _, values in series.values()]
-    title = f"A step takes {means[0]}, of which {means[1]} waiting for gradients"
-    note = "encode, transmit and decode run beside backward; only what it must wait for adds"
+    title = f"A step takes {means[0]}, of which {means[1]} waiting for means"
+    note = "encode, transmit and decode run beside training; only what it must wait for adds"
     figure, (axis,) = plot.figure(title, note)
     ends = [step.step for step in steps]
     lines = [

@@ -26,6 +26,12 @@ class Progress:
     under_way: set[int] = field(default_factory=set)  # fragments
     # Of those, what has been waited for: means on the host, and why they are skipped, or "".
     arrived: dict[int, tuple[list[torch.Tensor], str]] = field(default_factory=dict)
+    # What Buffers.read() gave when fragment 0 was sent last, for as long as it is under way.
+    sent_buffers: list[torch.Tensor] = field(default_factory=list)
+
+
+# Keys of a state: among its settings the digest of its fragments, and what was sent of buffers.
+_DIVISION, _SENT = "division", "sent-buffers"
 
 
 class Checkpoint:
@@ -38,20 +44,23 @@ class Checkpoint:
         scalars: int,
         schedule: _core._RoundSchedule,
         settings: Mapping[str, Any],
+        digest: str,
     ):
         """names: of the parameters; members: by fragment, the numbers of its parameters;
         scalars: values of buffers, which are averaged with fragment 0; settings: what the
         rounds that load a state must have been made with beside the schedule's options, and
-        their "kind", which is the name of their class."""
+        their "kind", which is the name of their class; digest: of the members, or "" if there
+        is one fragment."""
         self._names, self._members, self._scalars = names, members, scalars
         self._schedule = schedule
         options = zip(("every", "fragments", "delay"), schedule.options(), strict=True)
         self._settings = dict(options) | dict(settings)
+        self._digest = digest
 
     def save(self, progress: Progress, outer: Outer) -> dict[str, Any]:
         """Copies. All that is under way must have arrived."""
         state: dict[str, Any] = {
-            "settings": json.dumps(self._settings),
+            "settings": json.dumps(self._settings | {_DIVISION: self._digest}),
             "counters": torch.tensor([progress.step, progress.rounds]),
             # Fewer than the schedule says if finish() has applied them before their time.
             "under-way": torch.tensor(sorted(progress.arrived), dtype=torch.int64),
@@ -64,6 +73,9 @@ class Checkpoint:
         for fragment, (tensors, skipped) in progress.arrived.items():
             state[f"skipped/{fragment}"] = skipped
             state |= {f"mean/{fragment}/{i}": t.clone() for i, t in enumerate(tensors)}
+        if 0 in progress.arrived:
+            sent = [t.clone() for t in progress.sent_buffers]
+            state |= zip(self._sent_buffers(), sent, strict=True)
         return state
 
     def check(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
@@ -79,6 +91,7 @@ class Checkpoint:
             self._need(state, f"skipped/{fragment}")
             known.add(f"skipped/{fragment}")
             expected |= self._means(fragment, progress)
+            expected |= self._sent_buffers() if fragment == 0 else {}
         for key, tensor in expected.items():
             self._check_tensor(state, key, tensor)
         for key in optimizers:
@@ -93,6 +106,7 @@ class Checkpoint:
     def _check_settings(self, text: Any) -> None:
         """Raises CorruptFrameError naming what the rounds of a state had otherwise."""
         theirs, ours = _settings_in(text), self._settings
+        division = theirs.pop(_DIVISION, "")  # earlier versions told none
         if theirs["kind"] != ours["kind"]:
             raise _core.CorruptFrameError(
                 f"the state is of {theirs['kind']}, whose outer optimiser is another one, and "
@@ -104,6 +118,12 @@ class Checkpoint:
             raise _core.CorruptFrameError(
                 f"the state is of other rounds, with {told}: give {ours['kind']} the options "
                 "that it was saved with"
+            )
+        if division != self._digest:
+            raise _core.CorruptFrameError(
+                f"the state's {ours['fragments']} fragments have other parameters than these: "
+                "it is of another model, or of an older version, which dealt single parameters "
+                "and not layers. Load the weights alone, and begin the rounds anew"
             )
 
     def load(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
@@ -122,6 +142,8 @@ class Checkpoint:
             means = [state[key].cpu().clone() for key in self._means(fragment, progress)]
             progress.arrived[fragment] = (means, state[f"skipped/{fragment}"])
         progress.under_way = set(progress.arrived)
+        if 0 in progress.arrived:
+            progress.sent_buffers = [state[key].cpu().clone() for key in self._sent_buffers()]
 
     def _under_way(self, state: Mapping[str, Any]) -> list[int]:
         """The fragments that were under way; raises CorruptFrameError if they cannot be."""
@@ -149,11 +171,14 @@ class Checkpoint:
             for name, tensor in zip(self._names, tensors, strict=True)
         }
 
+    def _sent_buffers(self) -> dict[str, torch.Tensor]:
+        """By key, a tensor of the shape that Buffers.read() has, if it has any."""
+        return {_SENT: torch.empty(self._scalars, device="meta")} if self._scalars else {}
+
     def _means(self, fragment: int, progress: Progress) -> dict[str, torch.Tensor]:
         """By key, tensors of the shapes that a mean under way has."""
         shapes = [progress.anchor[i] for i in self._members[fragment]]
-        if fragment == 0 and self._scalars:
-            shapes.append(torch.empty(self._scalars, device="meta"))
+        shapes += self._sent_buffers().values() if fragment == 0 else []
         return {f"mean/{fragment}/{i}": t for i, t in enumerate(shapes)}
 
     def _need(self, state: Mapping[str, Any], key: str) -> None:

@@ -19,7 +19,7 @@ class Record:
     step: int
     """Of the training script, growing from line to line."""
     seconds: float
-    """Since compress() was called."""
+    """Since compress(), DiLoCo or what else records was called."""
     stats: Stats
     layers: tuple[LayerStats, ...] = ()
 
@@ -82,16 +82,16 @@ class Interval:
 
 
 def intervals(records: Sequence[Record]) -> Iterator[Interval]:
-    """What lies between records, but where the script was started again or did nothing."""
+    """What lies between records, but where the script was started again or did nothing. Steps
+    are the script's, of which those of DiLoCo exchange something only now and then."""
     for before, after in itertools.pairwise(records):
         # After a reset sums begin at zero again.
         reset = after.stats.steps < before.stats.steps
-        steps = after.stats.steps - (0 if reset else before.stats.steps)
-        if steps <= 0 or after.step <= before.step or after.seconds <= before.seconds:
+        steps = after.step - before.step
+        if steps <= 0 or after.seconds <= before.seconds:
             continue
         phases = {}
         for phase in ("encode", "wire", "wait", "decode"):
             sums = [getattr(r.stats, f"{phase}_seconds") for r in (before, after)]
             phases[phase] = (sums[1] - (0 if reset else sums[0])) / steps
-        seconds = (after.seconds - before.seconds) / (after.step - before.step)
-        yield Interval(after.step, seconds, **phases)
+        yield Interval(after.step, (after.seconds - before.seconds) / steps, **phases)

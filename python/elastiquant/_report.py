@@ -24,7 +24,8 @@ class Report:
 
 
 def report(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Report:
-    """Draws a run that Compression.record(run, step) has written.
+    """Draws a run that record(run, step) of compress(), DiLoCo, LocalSGD or Gossip has written.
+    Its table calls each mean a step, as stats() does; in its plots steps are the script's.
 
     run: that file. A last line that a killed run has left unfinished is not read.
     out: the folder to write into, made if need be; by default run's name and '_report', beside

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _group, _model, _options, _rounds_options, _state
+from elastiquant import _core, _fragments, _group, _model, _options, _rounds_options, _state
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
@@ -48,11 +48,14 @@ class DiLoCo(Rounds):
     every: inner steps between two averages of a parameter, at least 1.
     codec, exact, bucket_kib, measure_every, seed, threads, timeout, stall_timeout, link,
         exchange, down: as in compress(); measure_every counts rounds.
-    fragments: parameters are dealt to so many fragments, in a stride, and these are sent at
-        different steps, evenly spread over `every`. At most `every` and the number of
-        parameters, and 64.
+    fragments: layers are dealt to so many fragments, which are sent at different steps, evenly
+        spread over `every`: from the largest layer to the smallest, each to the fragment with
+        the fewest values so far. A layer is a module with its weights and biases; one without a
+        matrix, such as a norm, goes with the module before it. At most `every`, the number of
+        layers, and 64.
     delay: inner steps from sending to applying a mean, at most every / fragments (or `every`
-        if eager). Training goes on while messages travel.
+        if eager), and less than `every` unless there is a mix. Training goes on while messages
+        travel.
     mix: of local values that is kept on applying: local = mix * local + (1 - mix) * anchor, in
         [0, 1).
     eager: a worker goes on at once with its own part of the round's mean and the others' part
@@ -62,13 +65,16 @@ class DiLoCo(Rounds):
         script has ended. "stop": they raise an error that names it. "go-on": they average
         without it from the round on in which it was lost, whose means are the same on all of
         them, and say so in the log. It must not be worker 0, which they meet at, and it does
-        not come back. Needs delay=0, and a codec other than "powersgd".
+        not come back. Needs delay=0, a codec other than "powersgd", and no island of DDP
+        workers, as each of these would decide for itself which workers a mean is of.
     weight: how much this worker counts for, such as its number of samples; above 0.
     group: of workers that meet; None: the default group.
 
     Floating-point buffers are averaged with fragment 0, as fp32. Of batch normalisation the
     running mean becomes the mean, and the running variance the variance of all data (mean of
-    var + mean^2, less the square of the mean of means). Integer buffers stay each worker's own.
+    var + mean^2, less the square of the mean of means). To a mean that comes later than it was
+    sent, each worker adds what its own buffers have changed by since. Integer buffers stay each
+    worker's own.
 
     Where a worker's pseudo-gradient has a NaN or infinity, the round's work is lost: all
     workers go on from the anchor, and a warning in the log names the worker.
@@ -136,9 +142,9 @@ class DiLoCo(Rounds):
         weights = _weights(o, meeting)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
-        engine = _engine(o, named, self._buffers.size, meeting, weights)
+        self._members = _fragments.deal(named, fragments)
+        engine = _engine(o, named, self._members, self._buffers.size, meeting, weights)
         self._same_round = SameRound(meeting, place_of(0, 0))
-        self._members = [list(range(f, len(named), fragments)) for f in range(fragments)]
         self._rank = dist.get_rank()
         self._mix, self._finished = mix, False
         anchor = [p.detach().clone() for p in self._parameters]
@@ -150,6 +156,7 @@ class DiLoCo(Rounds):
             self._buffers.size,
             self._schedule,
             {"kind": self._kind, "mix": float(mix), "eager": bool(eager)},
+            _fragments.digest(named, self._members) if fragments > 1 else "",
         )
         self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
         self._open(engine)
@@ -217,7 +224,9 @@ class DiLoCo(Rounds):
         start = progress.anchor if progress.ahead is None else progress.ahead.own
         deltas = [start[i] - self._parameters[i] for i in self._members[fragment]]
         tensors = [d.cpu().contiguous() for d in deltas]
-        tensors += self._buffers.read() if fragment == 0 else []
+        if fragment == 0:
+            progress.sent_buffers = self._buffers.read()
+            tensors += progress.sent_buffers
         # A number that no other average of the fragment has: one was applied since the last.
         self._engine.begin(fragment, progress.rounds, tensors)
         progress.under_way.add(fragment)
@@ -254,7 +263,8 @@ class DiLoCo(Rounds):
                 progress.ahead.last_mean = [m.clone() for m in means]
             self._outer.move(progress.anchor, members, means)
             if fragment == 0:
-                self._buffers.write(tensors[len(members) :], self._mix)
+                # A mean that is late says nothing of the steps made since it was sent.
+                self._buffers.write_late(tensors[len(members) :], progress.sent_buffers)
         if progress.ahead is None:
             self._take_over(members, 0.0 if skipped else self._mix)
 
@@ -361,14 +371,16 @@ def _weights(o: types.SimpleNamespace, meeting: _group.Meeting) -> list[float]:
 def _engine(
     o: types.SimpleNamespace,
     named: _Named,
+    members: list[list[int]],
     scalars: int,
     meeting: _group.Meeting,
     weights: list[float],
 ) -> _core._FragmentEngine:
+    fragment_of = {i: fragment for fragment, of_it in enumerate(members) for i in of_it}
     return _core._FragmentEngine(
         meeting=meeting,
         parameters=[(n, p.shape) for n, p in named],
-        fragments=[i % o.fragments for i in range(len(named))],
+        fragments=[fragment_of[i] for i in range(len(named))],
         scalars=scalars,
         codec=o.codec,
         exact=o.exact,

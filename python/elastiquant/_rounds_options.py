@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import torch
 
-from elastiquant import _core, _model, _options
+from elastiquant import _core, _fragments, _model, _options
 
 
 def check(
@@ -30,11 +30,8 @@ def check(
     _options.check_codec_of_work(o.codec, kind)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     _options.check_on_loss(o.on_loss)
-    if o.on_loss == "go-on" and (o.eager or o.delay > 0):
-        raise ValueError(
-            "on_loss='go-on' needs delay=0 and no eager: what travels while workers train "
-            "would be lost with a worker"
-        )
+    if o.on_loss == "go-on":
+        _check_going_on(o)
     if o.link is not None:
         _core._check_link(o.link)
     if not parameters:
@@ -43,16 +40,39 @@ def check(
         raise ValueError(f"mix is {o.mix}; it must be in [0, 1)")
     if not (o.weight > 0 and math.isfinite(o.weight)):
         raise ValueError(f"weight is {o.weight}; it must be above 0 and finite")
-    if not 1 <= o.fragments <= min(64, len(parameters)):
+    most = min(64, len(_fragments.layers(list(parameters.items()))))
+    if not 1 <= o.fragments <= most:
         raise ValueError(
-            f"fragments is {o.fragments}; with {len(parameters)} parameters it can "
-            f"be from 1 to {min(64, len(parameters))}"
+            f"fragments is {o.fragments}; with this model it can be from 1 to {most}, because "
+            "the parameters of a module stay together"
         )
     if o.eager and (o.fragments != 1 or o.mix != 0 or o.delay != o.every):
         raise ValueError("eager needs fragments=1, mix=0 and delay=every, or no delay")
+    if not o.eager and o.mix == 0 and 0 < o.delay == o.every:
+        raise ValueError(
+            "with delay=every a mean comes when the next round is to be sent, and with mix=0 "
+            "it overwrites all that this round has learnt: use eager=True, a mix or a shorter "
+            "delay"
+        )
     if not o.eager and o.delay > o.every // o.fragments:
         raise ValueError(
             f"delay is {o.delay}; it can be at most every / fragments, {o.every // o.fragments}"
+        )
+
+
+def _check_going_on(o: types.SimpleNamespace) -> None:
+    if o.eager or o.delay > 0:
+        raise ValueError(
+            "on_loss='go-on' needs delay=0 and no eager: what travels while workers train "
+            "would be lost with a worker"
+        )
+    if _model.is_ddp(o.model):
+        raise ValueError(
+            "on_loss='go-on' needs a model that is not within DistributedDataParallel: after a "
+            "loss each worker of an island would decide for itself which workers a mean is of, "
+            "and if they decide differently their models differ for good, which DDP does not "
+            "notice. Use on_loss='stop' and start again from a checkpoint, or train without "
+            "islands"
         )
 
 

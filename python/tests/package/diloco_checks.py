@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
+from pathlib import Path
+
 import torch
 import torch.distributed as dist
 from checking import check, logged, main, raises
@@ -17,6 +21,7 @@ from diloco_training import (
 from torch import nn
 
 import elastiquant
+from elastiquant._record import intervals, read_records
 
 
 @check
@@ -61,6 +66,38 @@ def averages_batch_norm():
 
 
 @check
+def a_late_mean_of_batch_norm_leaves_what_was_seen_since():
+    """Worker r sends r and has 10 + r by the time that the mean arrives."""
+    rank, mean = dist.get_rank(), (dist.get_world_size() - 1) / 2
+    for options in ({"eager": True}, {"delay": 1, "mix": 0.5}):
+        ends = []
+        for is_resumed in (False, True):
+            model = nn.Sequential(nn.Linear(20, 4), nn.BatchNorm1d(4))
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            rounds = elastiquant.DiLoCo(model, inner, every=2, codec="fp32", **options)
+            norm = model[1].eval()
+            norm.running_mean.fill_(rank)
+            train(model, inner, range(2))
+            if is_resumed:  # while the mean is under way
+                saved = rounds.state_dict()
+                rounds.close()
+                rounds = elastiquant.DiLoCo(model, inner, every=2, codec="fp32", **options)
+                norm.running_mean.fill_(rank)
+                rounds.load_state_dict(saved)
+            norm.running_mean.fill_(10 + rank)
+            train(model, inner, range(2, 4))
+            torch.testing.assert_close(norm.running_mean, torch.full((4,), 10 + mean))
+            norm.running_mean.fill_(20 + rank)
+            train(model, inner, range(4, 5))
+            rounds.finish()
+            ends.append(torch.cat([norm.running_mean, norm.running_var]))
+            check_same_everywhere(ends[-1])
+            torch.testing.assert_close(norm.running_mean, torch.full((4,), 20 + mean))
+            rounds.close()
+        assert torch.equal(*ends), options
+
+
+@check
 def loses_a_round_with_a_nan():
     model, inner, rounds = start(every=2, codec="fp32")
     train(model, inner, range(1))
@@ -88,6 +125,35 @@ def gives_up_where_every_round_is_lost():
 
 
 @check
+def records_what_a_report_draws():
+    for kind in (elastiquant.DiLoCo, elastiquant.LocalSGD):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "run.jsonl")
+            model, inner, rounds = start(kind, every=4, exact="none", fragments=2)
+            for step in range(1, 13):
+                train(model, inner, [step])
+                if step % 3 == 0:  # so that a round is between some records only
+                    rounds.record(path, step)
+            recorded = read_records(path)
+            assert [r.step for r in recorded] == [3, 6, 9, 12]
+            assert [r.stats.steps for r in recorded] == [1, 3, 4, 6]  # means of a fragment
+            assert recorded[-1].stats == rounds.stats()
+            assert recorded[-1].layers == tuple(rounds.layers())
+            names = [layer.name for layer in recorded[-1].layers]
+            assert set(names) == {*rounds.codecs, ""}, names
+            # Times are those of the script's steps, of which there are more than means.
+            waited = sum(3 * interval.wait for interval in intervals(recorded))
+            first, last = recorded[0].stats, recorded[-1].stats
+            assert math.isclose(waited, last.wait_seconds - first.wait_seconds)
+            made = elastiquant.report(path)
+            assert "| steps | 6, and 0 skipped |" in made.table
+            assert f"{last.bytes_up / 1e6:.3g} MB" in made.table
+            assert len(made.files) == 7
+            assert all(file.stat().st_size > 300 for file in made.files)
+            rounds.close()
+
+
+@check
 def refuses_what_cannot_be():
     model = make_model()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -95,8 +161,10 @@ def refuses_what_cannot_be():
         ({"every": 0}, "at least 1"),
         ({"mix": 1.0}, "mix is 1.0"),
         ({"weight": 0.0}, "weight is 0.0"),
-        ({"fragments": 9}, "fragments is 9"),
+        ({"fragments": 0}, "fragments is 0; with this model it can be from 1 to 4"),
+        ({"fragments": 5}, "fragments is 5; with this model it can be from 1 to 4"),
         ({"every": 4, "fragments": 2, "delay": 3}, "delay is 3"),
+        ({"every": 4, "delay": 4}, "overwrites all that this round has learnt: use eager"),
         ({"eager": True, "mix": 0.5}, "eager needs"),
         ({"outer": inner}, "another optimiser"),
         ({"codec": "nonsense"}, "nonsense"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from checking import check, main
+from checking import check, main, raises
 from diloco_reference import Reference
 from diloco_training import check_same_everywhere, make_inner, make_model, train, weights
 from torch.nn.parallel import DistributedDataParallel
@@ -53,6 +53,35 @@ def an_island_keeps_to_the_same_bits():
         for options in ({}, {"fragments": 2, "delay": 1, "mix": 0.5}, {"eager": True}):
             found, island = trained(4, 11, codec=codec, exact="none", **options)
             check_same_everywhere(found, island)
+
+
+@check
+def fragments_are_the_same_whatever_the_groups_of_parameters():
+    island, peers = groups_of_mine()
+    model = DistributedDataParallel(make_model(), process_group=island)
+    weights_first = sorted(model.parameters(), key=lambda p: -p.dim())
+    inner = torch.optim.SGD([{"params": [p]} for p in weights_first], lr=0.1)
+    rounds = elastiquant.DiLoCo(model, inner, every=4, group=peers, fragments=2)
+    said = [None] * dist.get_world_size()
+    dist.all_gather_object(said, rounds._members)
+    assert said == [[[0, 1], [2, 3, 4, 5, 6, 7]]] * len(said), said
+    rounds.close()
+
+
+@check
+def an_island_does_not_go_on_without_a_lost_worker():
+    island, peers = groups_of_mine()
+    model = DistributedDataParallel(make_model(), process_group=island)
+    inner = make_inner(model)
+    compiled = torch.compile(model, backend="eager")
+    for kind in (elastiquant.DiLoCo, elastiquant.LocalSGD):
+        for given in (model, compiled):
+            with raises(ValueError, "not within DistributedDataParallel: .*on_loss='stop'"):
+                kind(given, inner, group=peers, on_loss="go-on")
+    for given in (model, compiled):
+        with raises(ValueError, "within DistributedDataParallel.*: give Gossip the module"):
+            elastiquant.Gossip(inner, given, group=peers, on_loss="go-on")
+    elastiquant.DiLoCo(model, inner, group=peers).close()  # nothing is left of those
 
 
 if __name__ == "__main__":

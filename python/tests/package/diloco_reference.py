@@ -14,6 +14,16 @@ import torch
 from diloco_training import loss_of, make_inner, make_model
 from torch import nn
 
+# By the number of fragments, the parameters of each: a weight and a bias of each of the four
+# layers of make_model(), which have 630, 248, 54 and 35 values. They become smaller, so that
+# a fragment has some that follow each other.
+MEMBERS = {
+    1: [range(8)],
+    2: [range(2), range(2, 8)],
+    3: [range(2), range(2, 4), range(4, 8)],
+    4: [range(2), range(2, 4), range(4, 6), range(6, 8)],
+}
+
 
 @dataclass
 class Outer:
@@ -102,7 +112,7 @@ class Reference:
                 p.copy_(a)
 
     def members(self, fragment: int) -> range:
-        return range(fragment, len(self.anchor), self.fragments)
+        return MEMBERS[self.fragments][fragment]
 
     def send(self, fragment: int) -> None:
         starts = self.own if self.eager else [self.anchor] * len(self.workers)

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from checking import check, main
 from diloco_reference import Reference
 from diloco_training import anchor_of, make_inner, make_model, start, train, weights
+from torch import nn
 
 import elastiquant
 
@@ -42,6 +43,43 @@ def diloco_equals_plain_pytorch():
 def local_sgd_equals_plain_pytorch():
     reference = Reference(workers(), 3, rate=1.0, momentum=0.0)
     check_equal(reference, elastiquant.LocalSGD, every=3)
+
+
+def by_block(values: torch.Tensor) -> torch.Tensor:
+    """A matrix as rows of 64 x 64 values."""
+    return (
+        values.unflatten(0, (-1, 64)).unflatten(2, (-1, 64)).transpose(1, 2).reshape(-1, 4096)
+    )
+
+
+@check
+def local_sgd_under_chunktopk_is_sparseloco():
+    """u = .95 e + Δ; send the 64 largest of each block, roughly; e <- u - sent; and all go on
+    from the mean. Worker 0 alone learns, so that the mean tells what it has sent."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    model = nn.Linear(128, 64, bias=False)
+    inner = torch.optim.SGD(model.parameters(), lr=0.0 if rank else 0.5)
+    local: list[torch.Tensor] = []
+    inner.register_step_post_hook(lambda *_: local.append(model.weight.detach().clone()))
+    rounds = elastiquant.LocalSGD(model, inner, every=5, codec="chunktopk|ef:decay=0.95")
+    random = torch.Generator().manual_seed(1)
+    remembered = torch.zeros(2, 4096)
+    for _ in range(4):
+        anchor = rounds.anchor()["weight"]
+        for _ in range(5):
+            inner.zero_grad()
+            model(torch.randn(8, 128, generator=random)).square().mean().backward()
+            inner.step()
+        sent = by_block((anchor - rounds.anchor()["weight"]) * world_size)
+        if rank == 0:
+            wanted = 0.95 * remembered + by_block(anchor - local[-1])
+            largest = torch.zeros_like(wanted, dtype=torch.bool)
+            largest.scatter_(1, wanted.abs().topk(64).indices, True)
+            assert torch.equal(sent != 0, largest)
+            assert torch.equal(sent.sign(), wanted.sign() * largest)
+            assert (sent - wanted)[largest].norm() < 0.3 * wanted[largest].norm()
+            remembered = wanted - sent
+    rounds.close()
 
 
 @check

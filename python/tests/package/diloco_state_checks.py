@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -136,6 +137,33 @@ def refuses_states_of_other_rounds():
         rounds.load_state_dict(
             {k.replace(prefix()[:5], f"rank{rank}"): v for k, v in good.items()}
         )
+    rounds.close()
+
+
+def without_division(state: dict[str, Any]) -> dict[str, Any]:
+    """As a version saved it that dealt single parameters."""
+    key = f"{prefix()}settings"
+    settings = json.loads(state[key])
+    del settings["division"]
+    return state | {key: json.dumps(settings)}
+
+
+@check
+def refuses_states_of_other_fragments():
+    saved = saved_after(4, every=4, fragments=2)
+    other = make_model()
+    other[4] = nn.Linear(6, 500)  # which is the largest now
+    for model, state in ((make_model(), without_division(saved)), (other, saved)):
+        rounds = elastiquant.DiLoCo(model, make_inner(model), every=4, fragments=2)
+        words = "the state's 2 fragments have other parameters .* Load the weights alone"
+        with raises(elastiquant.CorruptFrameError, words):
+            rounds.load_state_dict(state)
+        assert rounds.step == 0
+        rounds.close()
+    # One fragment can only be the whole model.
+    rounds = start(every=4)[2]
+    rounds.load_state_dict(without_division(saved_after(4, every=4)))
+    assert rounds.step == 4
     rounds.close()
 
 

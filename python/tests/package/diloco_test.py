@@ -31,22 +31,22 @@ class RoundsTest(unittest.TestCase):
         self.assertEqual(done.stdout.count("ok "), checks * workers, done.stdout)
 
     def test_of_two_workers(self):
-        self.check("diloco_checks.py", 2, 9)
+        self.check("diloco_checks.py", 2, 11)
 
     def test_of_four_workers(self):
-        self.check("diloco_checks.py", 4, 9)
+        self.check("diloco_checks.py", 4, 11)
 
     def test_two_workers_equal_plain_pytorch(self):
-        self.check("diloco_reference_checks.py", 2, 7)
+        self.check("diloco_reference_checks.py", 2, 8)
 
     def test_three_workers_equal_plain_pytorch(self):
-        self.check("diloco_reference_checks.py", 3, 7)
+        self.check("diloco_reference_checks.py", 3, 8)
 
     def test_state_of_two_workers(self):
-        self.check("diloco_state_checks.py", 2, 10)
+        self.check("diloco_state_checks.py", 2, 11)
 
     def test_islands_of_two_workers(self):
-        self.check("diloco_islands_checks.py", 4, 2)
+        self.check("diloco_islands_checks.py", 4, 4)
 
 
 class FaultsTest(unittest.TestCase):

@@ -18,7 +18,8 @@ SCHEDULES = ({}, STREAMING, {"eager": True})
 def make_model() -> nn.Module:
     """The same on every worker."""
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 5))
+    first, more = nn.Linear(20, 30), (nn.Linear(8, 6), nn.Linear(6, 5))
+    return nn.Sequential(first, nn.Tanh(), nn.Linear(30, 8), *more)
 
 
 def make_inner(model: nn.Module) -> torch.optim.Optimizer:
