@@ -76,6 +76,12 @@ Status ValidateLocal(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument(given + ": mix keeps a part of what was learnt while a mean was " +
                            "under way: it needs a delay");
   }
+  if (!algorithm.eager && algorithm.mix == 0 && DelayOf(o) == ShortestRoundOf(o)) {
+    return InvalidArgument(given + ": with a delay of a whole round a mean comes when the " +
+                           "next round is to be sent, and without a mix it overwrites all " +
+                           "that this round has learnt: give a mix or a shorter delay, or " +
+                           "diloco:eager=1");
+  }
   EQ_RETURN_IF_ERROR(
       Within("--every-growth", static_cast<double>(o.every_growth), 0, 3, false));
   if (algorithm.eager && (o.every_growth > 0 || !phases->empty())) {

@@ -267,6 +267,17 @@ TEST(TrainOptionsTest, AlgorithmsSayWhatTheyNeed) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("which --algorithm demo has too"));
 }
 
+TEST(TrainOptionsTest, AMeanMayNotOverwriteAWholeRound) {
+  TrainOptions o = Valid();
+  o.every = 4;
+  o.algorithm = "diloco:delay=4";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("overwrites all that this round has learnt"));
+  for (const char* fine : {"diloco:delay=3", "local-sgd:delay=4,mix=0.5", "diloco:eager=1"}) {
+    o.algorithm = fine;
+    EXPECT_EQ(ErrorOf(o), "") << fine;
+  }
+}
+
 TEST(TrainOptionsTest, SparseLoCoCompressesAllUnlessItIsToldOtherwise) {
   TrainOptions o = Valid();
   EXPECT_EQ(UsualExactOf(o), "1d");
