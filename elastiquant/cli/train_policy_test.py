@@ -118,16 +118,18 @@ class PolicyTest(train_testing.TrainTest):
         coarse = summary(self.trained("coarse", bits_policy="noise:kappa=1"))
         self.assertGreater(fine["bits_per_coordinate"], coarse["bits_per_coordinate"] + 1)
 
-    def test_a_resumed_run_goes_on_alike(self):
+    def test_a_killed_run_goes_on_alike(self):
         for name, options in (
             ("noise", {"bits_policy": "noise"}),
+            ("uniform", {"algorithm": "uniform"}),
+            ("dagc-r", {"algorithm": "dagc-r"}),
             ("dagc-a", {"algorithm": "dagc-a"}),
             ("accordion", {"algorithm": "accordion:change=0.1"}),
         ):
             with self.subTest(name):
-                always = {**options, "schedule": "constant", "checkpoint_every": 5}
+                always = {**options, "checkpoint_every": 5}
                 whole = self.trained(name, **always)
-                self.trained(name + "-half", **always, steps=5)
+                self.failed(name + "-half", inject="kill@step=7,rank=1", **always)
                 half = self.trained(name + "-half", "--resume", **always)
                 self.assertEqual(decisions(half), decisions(whole))
                 self.assertEqual(summary(half)["weights_hash"], summary(whole)["weights_hash"])
