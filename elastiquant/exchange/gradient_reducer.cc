@@ -68,6 +68,7 @@ class CompressedReducer final : public GradientReducer {
   std::vector<bool> ready_;  // by bucket
   uint64_t generation_ = 0;  // counts steps begun
   size_t stages_done_ = 0;
+  size_t stages_at_work_ = 0;
   std::array<size_t, kStages> pieces_done_{};  // by stage, in this step
   bool in_step_ = false;
   bool stop_ = false;
@@ -203,10 +204,11 @@ std::vector<std::span<float>> CompressedReducer::Memory(size_t bucket) {
   return stages_.stream(pieces_.first(bucket)).mutable_fields();
 }
 
-// Streams keep both versions. After an error a stage may still be at work, if a step was begun.
+// Streams keep both versions. After an error some stages may still be at work, and others never
+// begin.
 bool CompressedReducer::FlipMemory() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return generation_ == 0 || stages_done_ == kStages; });
+  changed_.wait(lock, [&] { return stages_at_work_ == 0; });
   stages_.Commit();
   return true;
 }
@@ -218,6 +220,7 @@ void CompressedReducer::Run(size_t s) {
       changed_.wait(lock, [&] { return stop_ || (generation_ != seen && error_.ok()); });
       if (stop_) return;
       seen = generation_;
+      ++stages_at_work_;
     }
     Status status;
     for (size_t p = 0; p < stages_.size() && status.ok(); ++p) {
@@ -228,6 +231,7 @@ void CompressedReducer::Run(size_t s) {
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
     ++stages_done_;
+    --stages_at_work_;
     changed_.notify_all();
   }
 }
