@@ -26,6 +26,7 @@ import settings
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
 
+HEADER_BYTES = 16  # before each message
 LOCAL = ["--algorithm", "local-sgd", "--codec", "dither:bits=0.5", "--exact", "none"]
 
 
@@ -100,9 +101,9 @@ def row_of(scheme: str, summary: dict) -> Row:
     everywhere = total
     if messages:
         bits = messages["label_bits"] + messages["number_bits"]
-        of_those = messages["pixel_bytes"] + bits / 8 + 16 * summary["steps"] * (workers - 1)
-        # Worker 0 would send as much as each of the others, and each to all others.
-        everywhere = of_those / (workers - 1) * workers * (workers - 1)
+        headers = HEADER_BYTES * summary["steps"] * (workers - 1)
+        # What these N - 1 workers send to worker 0, each of N would send to N - 1 others.
+        everywhere = (messages["pixel_bytes"] + bits / 8 + headers) * workers
     return Row(
         scheme,
         [epoch["test_accuracy"] for epoch in epochs],

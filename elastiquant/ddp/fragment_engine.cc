@@ -157,7 +157,8 @@ Result<StepOutcome> FragmentEngine::Average(size_t fragment) {
                       group_->Agree(Ties(), [&] { return MakeMean(fragment); }));
   sent_.reset();
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, TakeMean(fragment, bytes));
-  // Without an end of its own here, the mean is another worker's, with this one's part in it.
+  // If the average did not come to its end here, the mean is another worker's, and this
+  // worker's part is in it.
   const std::optional<Sections> memory = std::exchange(if_agreed_, std::nullopt);
   if (memory && !outcome.skipped) {
     EQ_RETURN_IF_ERROR(reduction_->LoadMemory(fragment, *memory));

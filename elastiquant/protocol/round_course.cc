@@ -30,8 +30,9 @@ std::optional<RoundTask> RoundCourse::Next() const {
   if (action.kind == FragmentAction::Kind::kSend) {
     return IsPassed() ? task(RoundTask::Kind::kPass) : send();
   }
-  if (IsPassed())
+  if (IsPassed()) {
     return task(IsLost(action) ? RoundTask::Kind::kPass : RoundTask::Kind::kTakeUp);
+  }
   if (under_way_.contains(action.fragment)) return task(RoundTask::Kind::kApply);
   return WasJustSent(action) ? send() : task(RoundTask::Kind::kPass);
 }

@@ -157,13 +157,9 @@ class Table3:
         others = {STEP_COST: None, MORE_STEPS: None}
         if self.steps.is_to_fit:  # of other air nothing is printed that could be fitted
             others = {STEP_COST: add_step_cost(cells), MORE_STEPS: add_more_steps(cells)}
-        return {
+        result = {
             "cells": cells,
-            "checks": claims_of(cells),
-            **{
-                name: found and {**found, "checks": claims_of([c[name] for c in cells])}
-                for name, found in others.items()
-            },
+            **others,
             "fit": self.fit(),
             "network": (
                 "paced by each process (--link)"
@@ -176,6 +172,7 @@ class Table3:
             "quick": self.quick,
             "left_out": self.left_out(missing, len(wanted)),
         }
+        return judged(result)
 
     def fit(self) -> dict | None:
         """What was fitted, if anything was."""
@@ -251,6 +248,17 @@ def _require_memory(testbed: Testbed, network: str) -> None:
                 f"{network} with its gradients and momentum takes {needed:.2f}: leave these "
                 "devices out, or give them more memory_gb"
             )
+
+
+def judged(result: dict) -> dict:
+    """A result with the checks of its cells, and of each further reading that it has."""
+    cells = result["cells"]
+    readings = {
+        name: {**result[name], "checks": claims_of([c[name] for c in cells])}
+        for name in (STEP_COST, MORE_STEPS)
+        if result[name]
+    }
+    return {**result, "checks": claims_of(cells), **readings}
 
 
 def claims_of(cells: list[dict]) -> list[dict]:

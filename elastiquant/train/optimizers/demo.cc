@@ -104,7 +104,8 @@ class Demo final : public Optimizer {
     const at::Tensor where = std::get<1>(all.abs().topk(top, /*dim=*/1));
     const at::Tensor chosen = at::zeros_like(all).scatter_(1, where, all.gather(1, where));
     const at::Tensor sent = Rounded(chosen, algorithm_.bits);
-    // A sign stands for all of its coefficient. What bfloat16 rounds away stays.
+    // Where signs travel, the whole coefficient leaves the momentum. What bfloat16 rounds away
+    // stays in it.
     const at::Tensor& gone = algorithm_.bits == 1 ? chosen : sent;
     m.next.sub_(m.blocks.Inverse(gone, m.next.sizes()));
     gradient.copy_(sent.view(gradient.sizes()));
