@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/analyze_input.h"
 #include "elastiquant/cli/codec_analysis.h"
@@ -63,7 +64,7 @@ Result<std::vector<std::string>> Specs(const AnalyzeOptions& options) {
   std::vector<std::string> specs = options.codecs;
   if (!options.rates && !specs.empty()) return specs;
   for (const std::string& spec : options.rates ? RateSpecs() : DefaultSpecs()) {
-    if (std::ranges::find(specs, spec) == specs.end()) specs.push_back(spec);
+    if (!Contains(specs, spec)) specs.push_back(spec);
   }
   return specs;
 }

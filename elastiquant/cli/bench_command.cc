@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/cli/codec_bench.h"
 #include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
@@ -35,7 +36,7 @@ std::vector<std::string> Specs(const BenchCommandOptions& options) {
   std::vector<std::string> specs = options.codecs;
   if (!options.all && !specs.empty()) return specs;
   for (const std::string& spec : DefaultSpecs()) {
-    if (std::ranges::find(specs, spec) == specs.end()) specs.push_back(spec);
+    if (!Contains(specs, spec)) specs.push_back(spec);
   }
   return specs;
 }

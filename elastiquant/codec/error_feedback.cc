@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/remembering.h"
@@ -214,7 +215,7 @@ Status CheckLossy(const Codec& inner, std::string_view modifier) {
                            std::string(modifier) + " could remember: leave the modifier out");
   }
   const std::vector<std::string> fields = inner.StateFields();
-  if (std::ranges::find(fields, "residual") != fields.end()) {
+  if (Contains(fields, "residual")) {
     return InvalidArgument("codec '" + inner.spec() +
                            "' has a memory of what it loses already: give one of |ef and |dgc");
   }

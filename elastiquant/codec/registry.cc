@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/codec/untrusted.h"
 
 namespace elastiquant {
@@ -50,9 +51,7 @@ Status UnknownModifier(const CodecInfo& info, std::string_view name) {
 
 // Takes the modifiers that go with any codec off the end of `spec`; what stays is the family's.
 Result<std::vector<SpecPart>> TakeModifiers(const CodecInfo& info, Spec* spec) {
-  const auto is_own = [&](const SpecPart& m) {
-    return std::ranges::find(info.modifiers, m.name) != info.modifiers.end();
-  };
+  const auto is_own = [&](const SpecPart& m) { return Contains(info.modifiers, m.name); };
   const auto general = std::ranges::find_if_not(spec->modifiers, is_own);
   std::vector<SpecPart> taken(general, spec->modifiers.end());
   spec->modifiers.erase(general, spec->modifiers.end());

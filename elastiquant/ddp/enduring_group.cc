@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
+
 namespace elastiquant {
 namespace {
 
@@ -30,7 +32,7 @@ Result<std::unique_ptr<EnduringGroup>> EnduringGroup::Connect(CommunicatorOption
 std::vector<int> EnduringGroup::lost() const {
   std::vector<int> lost;
   for (int w = 0; crew_ != nullptr && w < crew_->workers(); ++w) {
-    if (std::ranges::find(crew_->group(), w) == crew_->group().end()) lost.push_back(w);
+    if (!Contains(crew_->group(), w)) lost.push_back(w);
   }
   return lost;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
+#include "elastiquant/base/contains.h"
 #include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/layers/model_mean.h"
 #include "elastiquant/protocol/gossip/doubt.h"
@@ -61,7 +62,7 @@ Status GossipEngine::Check(std::span<const at::Tensor> tensors) const {
 std::vector<int> GossipEngine::neighbours() const {
   std::vector<int> there = neighbours_;
   const std::vector<int> gone = lost();
-  std::erase_if(there, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
+  std::erase_if(there, [&](int n) { return Contains(gone, n); });
   return there;
 }
 
@@ -69,7 +70,7 @@ GraphParts GossipEngine::parts() const {
   std::vector<int> left(static_cast<size_t>(world_size_));
   std::iota(left.begin(), left.end(), 0);
   const std::vector<int> gone = lost();
-  std::erase_if(left, [&](int n) { return std::ranges::find(gone, n) != gone.end(); });
+  std::erase_if(left, [&](int n) { return Contains(gone, n); });
   return PartsOf(*graph_, std::move(left));
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/codec/spec.h"
@@ -113,7 +114,7 @@ Result<GraphParameters> ParametersOf(const SpecPart& part,
   const std::string owner = "graph '" + part.name + "'";
   GraphParameters parameters;
   for (const auto& [key, value] : part.pairs) {
-    if (key != "lazy" && std::ranges::find(keys, key) == keys.end()) {
+    if (key != "lazy" && !Contains(keys, key)) {
       std::string said = owner;
       said += " has no parameter '" + key + "'; it has lazy";
       for (const std::string& other : keys) said += ", " + other;
@@ -282,10 +283,8 @@ uint64_t Graph::Digest() const {
 }
 
 bool Graph::IsLinked(size_t i, size_t j) const {
-  const auto has = [](const std::vector<int>& peers, size_t peer) {
-    return std::ranges::find(peers, static_cast<int>(peer)) != peers.end();
-  };
-  return has(receivers_[i], j) || has(senders_[i], j);
+  const auto peer = static_cast<int>(j);
+  return Contains(receivers_[i], peer) || Contains(senders_[i], peer);
 }
 
 std::vector<bool> Graph::Sides() const {

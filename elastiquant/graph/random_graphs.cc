@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/random.h"
 
 namespace elastiquant {
@@ -81,7 +82,7 @@ std::vector<bool> Transposed(const std::vector<bool>& links, size_t workers) {
 
 bool IsConnected(size_t workers, const std::vector<bool>& linked) {
   const std::vector<bool> reached = ReachedFrom(0, workers, linked);
-  return std::ranges::find(reached, false) == reached.end();
+  return !Contains(reached, false);
 }
 
 Result<std::vector<bool>> RandomRegularLinks(size_t workers, size_t degree, uint64_t seed) {

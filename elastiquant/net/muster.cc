@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/base/split.h"
 
@@ -15,18 +16,14 @@ constexpr std::pair<Arrival, std::string_view> kArrivals[] = {{Arrival::kBroken,
                                                               {Arrival::kBoundary, "boundary"},
                                                               {Arrival::kNewcomer, "newcomer"}};
 
-bool IsOf(const std::vector<int>& group, int worker) {
-  return std::ranges::find(group, worker) != group.end();
-}
-
 }  // namespace
 
 MusterOrder Muster::Look(const MusterView& view, milliseconds now) {
   TakeIn(view, now);
   if (view.over) return {MusterOrder::Kind::kGoHome};
   if (view.decided) {
-    return {IsOf(*view.decided, options_.worker) ? MusterOrder::Kind::kJoin
-                                                 : MusterOrder::Kind::kStayOut,
+    return {Contains(*view.decided, options_.worker) ? MusterOrder::Kind::kJoin
+                                                     : MusterOrder::Kind::kStayOut,
             *view.decided};
   }
   if (options_.arrival == Arrival::kNewcomer) return AsNewcomer(view, now);
@@ -94,7 +91,7 @@ Result<std::vector<int>> ParseGroup(std::string_view text) {
   std::vector<int> group;
   for (const std::string_view word : SplitAt(text, ',')) {
     int worker = -1;
-    if (!ParseNumber(word, &worker) || worker < 0 || IsOf(group, worker)) {
+    if (!ParseNumber(word, &worker) || worker < 0 || Contains(group, worker)) {
       return CorruptData("\"" + std::string(text) + "\" is no list of workers");
     }
     group.push_back(worker);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/schedules_testing.h"
 #include "elastiquant/protocol/local_steps.h"
@@ -312,7 +313,7 @@ class LossyWorld {
     if (!std::ranges::all_of(group_, at_boundary)) return;
     std::vector<size_t> back;
     for (size_t w = 0; w < workers_.size(); ++w) {
-      if (std::ranges::find(group_, w) == group_.end()) back.push_back(w);
+      if (!Contains(group_, w)) back.push_back(w);
     }
     if (!back.empty()) FormGroup(back);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/base/schedules_testing.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/protocol/gossip/message.h"
@@ -117,7 +118,7 @@ struct GossipWorld {
   std::vector<int> NeighboursOf(int w) const {
     std::vector<int> both = options.graph->receivers(w);
     for (const int peer : options.graph->senders(w)) {
-      if (std::ranges::find(both, peer) == both.end()) both.push_back(peer);
+      if (!Contains(both, peer)) both.push_back(peer);
     }
     std::erase_if(both, [&](int peer) { return !is_alive(peer); });
     return both;
@@ -350,7 +351,7 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
   for (GossipCase c : GossipCases()) {
     const std::vector<GossipKind> others = {GossipKind::kD2, GossipKind::kTracking,
                                             GossipKind::kEcd, GossipKind::kAdPsgd};
-    if (std::ranges::find(others, c.kind) != others.end()) continue;
+    if (Contains(others, c.kind)) continue;
     for (uint64_t seed = 1; seed <= 60; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
       Chance chance(seed);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/graph/parts.h"
 #include "elastiquant/train/loop/training_run.h"
 
@@ -136,7 +137,7 @@ void TrainingRun::TellChanges(const nlohmann::json& news) {
   const auto parts = rounds.PartsOf(group_);
   const bool is_whole = parts.size() == 1, was_whole = rounds.PartsOf(before).size() == 1;
   for (const int worker : before) {
-    if (std::ranges::find(group_, worker) != group_.end()) continue;
+    if (Contains(group_, worker)) continue;
     const int64_t round = rounds.RoundAfter(step);
     state_.losses.push_back({{"worker", worker},
                              {"step", step},
@@ -170,7 +171,7 @@ Status TrainingRun::ReplaceAbsent() {
   RoundRunner* const rounds = runner_->rounds();
   const bool matters = state_.step > 0 && !options_.forget_memory && rounds != nullptr;
   if (!matters || state_.absent.empty()) return Status::Ok();
-  const bool mine = std::ranges::find(state_.absent, worker_) != state_.absent.end();
+  const bool mine = Contains(state_.absent, worker_);
   EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, 0, mine, News()));
   EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, mine, *replica_, *rounds));
   EQ_RETURN_IF_ERROR(rounds->Admit(NamesOf(reunion.newcomers)));
@@ -196,7 +197,7 @@ std::vector<int> TrainingRun::NamesOf(const std::vector<int>& ranks) const {
 std::vector<int> TrainingRun::Absent() const {
   std::vector<int> absent;
   for (int w = 0; crew_ != nullptr && w < workers_; ++w) {
-    if (std::ranges::find(group_, w) == group_.end()) absent.push_back(w);
+    if (!Contains(group_, w)) absent.push_back(w);
   }
   return absent;
 }

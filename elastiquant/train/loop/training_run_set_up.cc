@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/data/own_share.h"
 #include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/loop/freed_memory.h"
@@ -214,7 +215,7 @@ Status TrainingRun::LoadMemory() {
   if (!runner_->remembers()) return Status::Ok();
   if (!options_.resume) RemoveWorkerCheckpoints(options_.out, worker_);
   if (state_.step == 0 || options_.forget_memory) return Status::Ok();
-  if (std::ranges::find(state_.absent, worker_) != state_.absent.end()) return Status::Ok();
+  if (Contains(state_.absent, worker_)) return Status::Ok();
   EQ_ASSIGN_OR_RETURN(const Checkpoint mine,
                       LoadWorker(options_, runner_->Identity(), state_.step, *replica_));
   return runner_->LoadMemory(mine);
