@@ -11,9 +11,11 @@
 #include <mutex>
 #include <utility>
 
+#include "elastiquant/net/failed_transfer.h"
 #include "elastiquant/net/ledger.h"
 #include "elastiquant/net/link.h"
 #include "elastiquant/net/liveness.h"
+#include "elastiquant/net/lone_communicator.h"
 #include "elastiquant/net/message.h"
 #include "elastiquant/net/network.h"
 #include "elastiquant/net/rendezvous.h"
@@ -36,57 +38,6 @@ void IgnoreBrokenPipes() {
     std::signal(SIGPIPE, SIG_IGN);
   }
 }
-
-// A transfer that failed before it began.
-class FailedTransfer final : public Incoming {
- public:
-  explicit FailedTransfer(Status status) : status_(std::move(status)) {}
-  Result<size_t> Wait() override { return status_; }
-  Result<bool> WaitUntil(Deadline) override { return status_; }
-  std::span<const uint8_t> bytes() const override { return {}; }
-  int from() const override { return kAnyPeer; }
-  uint16_t metric() const override { return 0; }
-
- private:
-  Status status_;
-};
-
-// A job of one worker: there is nobody to talk to.
-class LoneCommunicator final : public Communicator {
- public:
-  int rank() const override { return 0; }
-  int world_size() const override { return 1; }
-  std::unique_ptr<Transfer> Send(int to, uint32_t, std::span<const uint8_t>,
-                                 uint16_t) override {
-    return NoSuchPeer(to);
-  }
-  std::unique_ptr<Incoming> Receive(int from, uint32_t, size_t) override {
-    return NoSuchPeer(from);
-  }
-  Status Barrier() override { return {}; }
-  Result<std::vector<uint64_t>> AllGather(uint64_t value) override {
-    return std::vector<uint64_t>{value};
-  }
-  Status Broadcast(int root, std::span<uint8_t>) override {
-    if (root != 0) return InvalidArgument("no worker " + std::to_string(root));
-    return {};
-  }
-  Result<uint64_t> TakeNumber() override { return taken_++; }
-  Traffic traffic() const override { return {}; }
-  size_t peak_buffer_bytes() const override { return 0; }
-  void SetActivity(std::string) override {}
-  void SetFarewell(std::string) override {}
-  void Abort(const Status&) override {}
-
- private:
-  static std::unique_ptr<Incoming> NoSuchPeer(int peer) {
-    return std::make_unique<FailedTransfer>(
-        InvalidArgument("a job of one worker has no peer" +
-                        (peer == kAnyPeer ? std::string() : " " + std::to_string(peer))));
-  }
-
-  std::atomic<uint64_t> taken_{0};
-};
 
 class NetworkCommunicator final : public Communicator {
  public:
@@ -518,7 +469,9 @@ Result<std::unique_ptr<Communicator>> Communicator::Connect(
   if (options.stall_timeout < std::chrono::seconds(0)) {
     return InvalidArgument("the time-out for stuck workers must not be negative");
   }
-  if (options.world_size == 1) return std::unique_ptr<Communicator>(new LoneCommunicator);
+  if (options.world_size == 1) {
+    return std::unique_ptr<Communicator>(std::make_unique<LoneCommunicator>());
+  }
   if (options.network == nullptr) {
     return InvalidArgument("workers on a network need CommunicatorOptions::network");
   }
