@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
+
+#include "elastiquant/base/contains.h"
 
 namespace elastiquant {
 namespace {
@@ -67,6 +68,7 @@ GossipRounds::GossipRounds(const GossipOptions& options, EdgeOptions edge,
                            std::span<const float> start)
     : options_(options),
       edge_(std::move(edge)),
+      attendance_(options.graph, options.rank),
       rule_(MakeGossipRule(options.kind, {.elements = options.elements,
                                           .outer_rate = options.outer_rate,
                                           .outer_momentum = options.outer_momentum})),
@@ -88,31 +90,6 @@ GossipRounds::GossipRounds(const GossipOptions& options, EdgeOptions edge,
 size_t GossipRounds::MaxMessageBytes() const {
   const size_t streams = rule_->streams();
   return GossipHeaderBytes(streams) + streams * edge_.codec->MaxFrameBytes(options_.elements);
-}
-
-bool GossipRounds::is_present(int peer, uint64_t round) const {
-  const auto found = absent_.find(peer);
-  return found == absent_.end() || std::ranges::none_of(found->second, [&](const Absence& a) {
-           return a.from <= round && round < a.until;
-         });
-}
-
-const Mixing& GossipRounds::MixingAt(uint64_t round) const {
-  if (options_.graph->is_static()) return options_.graph->AtFirst();
-  const auto found = mixings_.find(round);
-  if (found != mixings_.end()) return found->second;
-  if (mixings_.size() > options_.graph->nodes() + 2) mixings_.erase(mixings_.begin());
-  return mixings_.emplace(round, options_.graph->At(round)).first->second;
-}
-
-double GossipRounds::TakesFrom(const Mixing& mixing, int peer, uint64_t round) const {
-  if (peer == rank() || !is_present(peer, round)) return 0;
-  return mixing(static_cast<size_t>(rank()), static_cast<size_t>(peer));
-}
-
-double GossipRounds::GivesTo(const Mixing& mixing, int peer, uint64_t round) const {
-  if (peer == rank() || !is_present(peer, round)) return 0;
-  return mixing(static_cast<size_t>(peer), static_cast<size_t>(rank()));
 }
 
 // Both ends of an edge know the weights that all start from, and of other vectors nothing.
@@ -229,8 +206,8 @@ Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> b
   }
   const uint64_t first = round_ - std::min<uint64_t>(round_, is_mixed_ ? 0 : 1);
   if (message.round < first) return BadGossipMessage(from, "is of a round that is over");
-  if (!is_present(from, message.round)) return GossipSends();
-  if (TakesFrom(MixingAt(message.round), from, message.round) == 0) {
+  if (!attendance_.is_present(from, message.round)) return GossipSends();
+  if (attendance_.TakesFrom(from, message.round) == 0) {
     return BadGossipMessage(from, "is of a round in which nothing is taken from it");
   }
   std::map<uint64_t, Received>& slot = inbox_[from];
@@ -247,31 +224,21 @@ Result<GossipSends> GossipRounds::OnMessage(int from, std::span<const uint8_t> b
 }
 
 std::vector<int> GossipRounds::MissingIn(uint64_t round) const {
-  const Mixing& mixing = MixingAt(round);
-  std::vector<int> missing = options_.graph->senders(rank());
+  std::vector<int> missing = attendance_.SendersIn(round);
   std::erase_if(missing, [&](int peer) {
     const auto slot = inbox_.find(peer);
-    return TakesFrom(mixing, peer, round) == 0 ||
-           (slot != inbox_.end() && slot->second.contains(round));
+    return slot != inbox_.end() && slot->second.contains(round);
   });
   return missing;
-}
-
-std::vector<int> GossipRounds::ReceiversIn(uint64_t round) const {
-  const Mixing& mixing = MixingAt(round);
-  std::vector<int> receivers = options_.graph->receivers(rank());
-  std::erase_if(receivers, [&](int peer) { return GivesTo(mixing, peer, round) == 0; });
-  return receivers;
 }
 
 // How rounds end.
 
 // Moves the replicas of the neighbours by what has come of a round.
 void GossipRounds::TakeMessages(uint64_t round) {
-  const Mixing& mixing = MixingAt(round);
   double weight = weight_;
-  for (const int peer : options_.graph->receivers(rank())) {
-    weight -= GivesTo(mixing, peer, round) * weight_;
+  for (const int peer : attendance_.ReceiversIn(round)) {
+    weight -= attendance_.GivesTo(peer, round) * weight_;
   }
   for (auto& [peer, slot] : inbox_) {
     const auto found = slot.find(round);
@@ -280,34 +247,16 @@ void GossipRounds::TakeMessages(uint64_t round) {
     for (size_t s = 0; s < inlets.size(); ++s) {
       inlets[s].Take(found->second.streams[s], round);
     }
-    weight += TakesFrom(mixing, peer, round) * found->second.weight;
+    weight += attendance_.TakesFrom(peer, round) * found->second.weight;
     slot.erase(found);
   }
   if (options_.kind == GossipKind::kPushSum) weight_ = weight;
 }
 
-// Returns by what the weights are multiplied that this worker gives in a round. It is 1 if it
-// gives as much as it takes. A directed graph that has lost a worker may let another one take
-// and give different amounts, and its model would grow or shrink in each round. The factor then
-// makes both alike; it is 0 for a worker that has nobody to give to, which takes nothing
-// either.
-double GossipRounds::PartGiven(const Mixing& mixing, uint64_t round) const {
-  if (options_.kind == GossipKind::kPushSum) return 1;
-  double taken = 0, given = 0;
-  for (const int peer : options_.graph->senders(rank())) {
-    taken += TakesFrom(mixing, peer, round);
-  }
-  for (const int peer : options_.graph->receivers(rank())) {
-    given += GivesTo(mixing, peer, round);
-  }
-  if (std::abs(taken - given) < 1e-9) return 1;
-  return given > 0 ? taken / given : 0;
-}
-
-// Sets mixed_ to what replicas, as they are, make of the weights of a round.
+// Sets mixed_ to what replicas, as they are, make of the weights of a round. Push-sum needs no
+// balance of what is given and taken, as its weights tell the two apart.
 void GossipRounds::Mix(uint64_t round) {
-  const Mixing& mixing = MixingAt(round);
-  const double part = PartGiven(mixing, round);
+  const double part = options_.kind == GossipKind::kPushSum ? 1 : attendance_.PartGiven(round);
   if (part == 0) {
     for (auto& mixed : mixed_) std::ranges::fill(mixed, 0.0f);
     return;
@@ -317,14 +266,12 @@ void GossipRounds::Mix(uint64_t round) {
   };
   for (size_t s = 0; s < mixed_.size(); ++s) {
     std::ranges::fill(sum_, 0.0);
-    for (const int peer : options_.graph->senders(rank())) {
-      const double weight = TakesFrom(mixing, peer, round);
-      if (weight > 0) add(weight, InletsOf(peer)[s].replica());
+    for (const int peer : attendance_.SendersIn(round)) {
+      add(attendance_.TakesFrom(peer, round), InletsOf(peer)[s].replica());
     }
     double given = 0;  // of the one outlet
-    for (const int peer : options_.graph->receivers(rank())) {
-      const double weight = part * GivesTo(mixing, peer, round);
-      if (weight == 0) continue;
+    for (const int peer : attendance_.ReceiversIn(round)) {
+      const double weight = part * attendance_.GivesTo(peer, round);
       if (has_one_outlet()) {
         given += weight;
       } else {
@@ -396,7 +343,7 @@ Result<GossipSends> GossipRounds::Drop(int peer, uint64_t round) {
   if (round < round_ - (is_mixed_ ? 0 : 1)) {
     return InvalidArgument("round " + std::to_string(round) + " has ended here");
   }
-  absent_[peer].push_back({round, std::numeric_limits<uint64_t>::max()});
+  attendance_.Leave(peer, round);
   std::erase_if(inbox_[peer], [round](const auto& entry) { return entry.first >= round; });
   return Advance();
 }
@@ -409,14 +356,10 @@ Status GossipRounds::Admit(int peer, uint64_t round, std::span<const float> weig
   if (round < round_ + (has_shown_ ? 1 : 0)) {
     return InvalidArgument("round " + std::to_string(round) + " has begun here");
   }
-  const auto found = absent_.find(peer);
-  if (found != absent_.end()) found->second.back().until = round;
+  attendance_.Return(peer, round);
   inbox_.erase(peer);
-  const auto has = [peer](const std::vector<int>& peers) {
-    return std::ranges::find(peers, peer) != peers.end();
-  };
-  if (has(options_.graph->senders(rank()))) inlets_[peer] = {Inlet(edge_, weights)};
-  if (!has_one_outlet() && has(options_.graph->receivers(rank()))) {
+  if (Contains(options_.graph->senders(rank()), peer)) inlets_[peer] = {Inlet(edge_, weights)};
+  if (!has_one_outlet() && Contains(options_.graph->receivers(rank()), peer)) {
     outlets_.erase(peer);
     outlets_[peer].emplace_back(edge_, weights);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/protocol/gossip/attendance.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 
 namespace elastiquant {
@@ -26,7 +27,9 @@ class GossipRounds final : public GossipNode {
   bool is_waiting() const override { return has_moved_; }
   bool is_owed() const override;
   std::vector<int> MissingIn(uint64_t round) const override;
-  std::vector<int> ReceiversIn(uint64_t round) const override;
+  std::vector<int> ReceiversIn(uint64_t round) const override {
+    return attendance_.ReceiversIn(round);
+  }
   std::vector<int> WaitsFor() const override;
 
   Result<GossipSends> Drop(int peer, uint64_t round) override;
@@ -59,12 +62,6 @@ class GossipRounds final : public GossipNode {
   std::span<const float> start() const override { return start_; }
 
   int rank() const { return options_.rank; }
-  bool is_present(int peer, uint64_t round) const;
-  const Mixing& MixingAt(uint64_t round) const;
-  double TakesFrom(const Mixing& mixing, int peer, uint64_t round) const;
-  double GivesTo(const Mixing& mixing, int peer, uint64_t round) const;
-  double PartGiven(const Mixing& mixing, uint64_t round) const;
-
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   // Whether replicas are made when an edge is first used: at start_, which one that was taken
   // back does not have in common with the others, so that a state has to have it.
@@ -88,6 +85,7 @@ class GossipRounds final : public GossipNode {
 
   GossipOptions options_;
   EdgeOptions edge_;
+  Attendance attendance_;
   std::unique_ptr<GossipRule> rule_;
   std::unique_ptr<Workspace> work_;
   Vector start_;
@@ -98,11 +96,7 @@ class GossipRounds final : public GossipNode {
   Vector weights_;                              // x_ / weight_
   std::map<int, std::vector<Outlet>> outlets_;  // by receiver; of all if the graph is static
   std::map<int, std::vector<Inlet>> inlets_;    // by sender
-  struct Absence {
-    uint64_t from = 0, until = 0;
-  };
-  std::map<int, std::vector<Absence>> absent_;
-  std::map<int, uint64_t> seen_;  // rounds of which a message has been taken
+  std::map<int, uint64_t> seen_;                // rounds of which a message has been taken
 
   GossipErrors errors_;
   bool has_shown_ = false, has_moved_ = false;  // in this round
@@ -110,7 +104,6 @@ class GossipRounds final : public GossipNode {
   Vector moved_;
   GossipRule::Vectors shown_, mixed_;
   std::vector<double> sum_;
-  mutable std::map<uint64_t, Mixing> mixings_;  // of a graph that changes: the last ones asked
   std::map<int, std::map<uint64_t, Received>> inbox_;  // by sender and round
   std::map<int, std::vector<uint8_t>> messages_;       // by receiver; of all if static
 };
