@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,8 +14,6 @@
 namespace elastiquant {
 namespace {
 
-constexpr uint32_t kGossipTag = 7;
-constexpr uint32_t kReplicaTag = 8;
 // What comes, when workers pause, to where a message of a later round was expected: this byte,
 // with which no message begins, and what the sender has done.
 constexpr uint8_t kNoMessage = 0;
@@ -40,10 +37,6 @@ Result<double> FindStep(Communicator* comm, const GossipOptions& options) {
   EQ_RETURN_IF_ERROR(status);
   std::memcpy(&step, bytes.data(), sizeof(step));
   return step;
-}
-
-bool Has(const std::vector<int>& nodes, int node) {
-  return std::ranges::find(nodes, node) != nodes.end();
 }
 
 bool IsNoMessage(const Incoming& incoming) {
@@ -311,226 +304,6 @@ Status GossipExchange::Load(const GossipState& state) {
   EQ_RETURN_IF_ERROR(node_->Load(state));
   posted_ = begun_ = node_->round();
   return {};
-}
-
-// Replicas.
-
-bool GossipExchange::TakesFrom(int node) const {
-  return Has(options_.graph->senders(options_.rank), node);
-}
-
-bool GossipExchange::GivesTo(int node) const {
-  return Has(options_.graph->receivers(options_.rank), node);
-}
-
-// Of the hashes that this worker has as a sender and as a receiver. Each hash is on both ends
-// of its edge, so the differences of all workers add up to 0.
-uint64_t GossipExchange::Difference() const {
-  uint64_t difference = 0;
-  for (const int node : nodes_) {
-    const auto self = static_cast<uint64_t>(options_.rank), peer = static_cast<uint64_t>(node);
-    if (GivesTo(node)) difference += DeriveKey(node_->HashAt(node), self, peer, 0).value;
-    if (TakesFrom(node)) difference -= DeriveKey(node_->HashOf(node), peer, self, 0).value;
-  }
-  return difference;
-}
-
-// Collective. Returns, on all, the first node whose replica of the sender is not the sender's,
-// or -1.
-Result<int> GossipExchange::FindOddReceiver(int sender) {
-  const bool is_sender = options_.rank == sender;
-  EQ_ASSIGN_OR_RETURN(const auto hashes,
-                      comm_->AllGather(TakesFrom(sender) ? node_->HashOf(sender) : 0));
-  uint64_t odd = 0;  // the node + 1, on the sender
-  for (size_t r = 0; is_sender && r < nodes_.size() && odd == 0; ++r) {
-    const bool differs = GivesTo(nodes_[r]) && hashes[r] != node_->HashAt(nodes_[r]);
-    if (differs) odd = static_cast<uint64_t>(nodes_[r]) + 1;
-  }
-  EQ_ASSIGN_OR_RETURN(const auto found, comm_->AllGather(odd));
-  return static_cast<int>(found[static_cast<size_t>(RankOf(sender))]) - 1;
-}
-
-Result<std::string> GossipExchange::OddReplicas() {
-  std::string odd;
-  if (!node_->has_replicas()) return odd;  // the same on all workers
-  EQ_ASSIGN_OR_RETURN(const auto differences, comm_->AllGather(Difference()));
-  if (std::accumulate(differences.begin(), differences.end(), uint64_t{0}) == 0) return odd;
-  for (const int sender : nodes_) {
-    EQ_ASSIGN_OR_RETURN(const int receiver, FindOddReceiver(sender));
-    if (receiver < 0) continue;
-    odd +=
-        (odd.empty() ? "" : ", ") + std::to_string(sender) + " > " + std::to_string(receiver);
-  }
-  return odd;
-}
-
-Status GossipExchange::Drift() {
-  EQ_ASSIGN_OR_RETURN(GossipState state, node_->Save());
-  for (auto& [name, values] : state.vectors) {
-    if (!name.starts_with("in/") || values.empty()) continue;
-    values[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(values[0]) ^ 1);
-    return node_->Load(state);
-  }
-  return InvalidArgument("no neighbour has shown this worker anything yet");
-}
-
-// Groups that change.
-
-void GossipExchange::KeepMessages() { keeps_ = true; }
-
-void GossipExchange::Leave() {
-  (void)JoinServer();
-  server_ = {};
-  server_status_ = {};
-  for (const auto& incoming : std::exchange(coming_, {})) (void)incoming->Wait();
-  for (const auto& transfer : std::exchange(sent_, {})) (void)transfer->Wait();
-}
-
-// Collective. Returns how many of this worker's messages each node of the group has taken.
-Result<std::map<int, uint64_t>> GossipExchange::TakenByOthers() {
-  std::map<int, uint64_t> taken;
-  for (size_t sender = 0; sender < nodes_.size(); ++sender) {
-    const auto found = peers_.find(nodes_[sender]);
-    EQ_ASSIGN_OR_RETURN(const auto all,
-                        comm_->AllGather(found == peers_.end() ? 0 : found->second.taken));
-    if (static_cast<int>(sender) != comm_->rank()) continue;
-    for (size_t r = 0; r < all.size(); ++r) taken[nodes_[r]] = all[r];
-  }
-  return taken;
-}
-
-// Those that are not in the group any more, or are in it as others than they were.
-Status GossipExchange::DropLost(const std::vector<int>& nodes,
-                                const std::vector<int>& newcomers) {
-  const auto has = [](const std::vector<int>& list, int node) {
-    return std::ranges::find(list, node) != list.end();
-  };
-  for (const int node : nodes) {
-    if (node == options_.rank || (has(nodes_, node) && !has(newcomers, node))) continue;
-    peers_.erase(node);
-    EQ_ASSIGN_OR_RETURN(const GossipSends sends, node_->Drop(node, node_->FirstWithout(node)));
-    for (const GossipSend& send : sends) Keep(send);  // they go with what is sent again
-  }
-  return {};
-}
-
-Status GossipExchange::SendAgain(int node, uint64_t taken) {
-  const Peer& peer = peers_[node];
-  const uint64_t missing = peer.sent - std::min(taken, peer.sent);
-  if (missing > peer.kept.size()) {
-    return Internal("worker " + std::to_string(node) + " has not had the last " +
-                    std::to_string(missing) + " messages, of which " +
-                    std::to_string(peer.kept.size()) + " are left");
-  }
-  for (size_t m = peer.kept.size() - missing; m < peer.kept.size(); ++m) {
-    sent_.push_back(comm_->Send(RankOf(node), kGossipTag, peer.kept[m]));
-  }
-  return {};
-}
-
-Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int>& newcomers) {
-  const std::vector<int> before = std::exchange(nodes_, nodes);
-  const auto is_newcomer = [&](int node) {
-    return std::ranges::find(newcomers, node) != newcomers.end();
-  };
-  const bool knows = !is_newcomer(options_.rank);
-  if (!knows) peers_.clear();
-  EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
-  EQ_ASSIGN_OR_RETURN(const auto begun,
-                      comm_->AllGather(knows ? std::max(node_->round(), begun_) : 0));
-  ahead_from_ = *std::ranges::max_element(begun);
-  if (!knows) return {};
-  EQ_RETURN_IF_ERROR(DropLost(before, newcomers));
-  // In the order in which they will be waited for, and before anything is sent. None ahead:
-  // workers may be in different rounds, or pausing.
-  posted_ = node_->round() - (node_->is_owed() ? 1 : 0);
-  PostReceivesUntil(std::max(node_->round(), begun_));
-  for (const int node : nodes_) {
-    if (node == options_.rank || is_newcomer(node)) continue;
-    EQ_RETURN_IF_ERROR(SendAgain(node, taken.at(node)));
-  }
-  if (node_->is_serving()) server_ = std::thread([this] { Serve(); });
-  return {};
-}
-
-// Whether there is something that newcomers cannot know: elsewhere both ends of an edge begin
-// anew.
-bool GossipExchange::ShowsAllTheSame() const {
-  return options_.graph->is_static() && options_.kind != GossipKind::kAdPsgd;
-}
-
-// What this worker has shown all its neighbours, to those that are new among them.
-Status GossipExchange::SendReplicas(const std::vector<int>& newcomers) {
-  if (!ShowsAllTheSame()) return {};
-  std::vector<std::unique_ptr<Transfer>> sent;
-  for (const int node : newcomers) {
-    const std::vector<int>& receivers = options_.graph->receivers(options_.rank);
-    if (std::ranges::find(receivers, node) == receivers.end()) continue;
-    const std::span<const float> replica = node_->ReplicaAt(node, 0);
-    sent.push_back(
-        comm_->Send(RankOf(node), kReplicaTag,
-                    {reinterpret_cast<const uint8_t*>(replica.data()), replica.size_bytes()}));
-  }
-  for (const auto& transfer : sent) EQ_RETURN_IF_ERROR(transfer->Wait().status());
-  return {};
-}
-
-// A newcomer's beginning.
-Status GossipExchange::BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
-                               std::span<const float> weights) {
-  options_.step = step_ = step;
-  EQ_ASSIGN_OR_RETURN(node_, GossipNode::Make(options_, weights));
-  EQ_ASSIGN_OR_RETURN(GossipState state, node_->Save());
-  state.round = round;
-  const std::vector<int> senders =
-      ShowsAllTheSame() ? options_.graph->senders(options_.rank) : std::vector<int>();
-  for (const int node : senders) {
-    const int rank = RankOf(node);
-    if (rank < 0 || std::ranges::find(newcomers, node) != newcomers.end()) continue;
-    std::vector<float>& replica = state.vectors.at("in/" + std::to_string(node) + "/0/replica");
-    const auto incoming = comm_->Receive(rank, kReplicaTag, options_.elements * sizeof(float));
-    EQ_RETURN_IF_ERROR(incoming->Wait().status());
-    if (incoming->bytes().size() != options_.elements * sizeof(float)) {
-      return CorruptData("worker " + std::to_string(node) + " has another model");
-    }
-    std::memcpy(replica.data(), incoming->bytes().data(), incoming->bytes().size());
-  }
-  EQ_RETURN_IF_ERROR(Load(state));
-  // The nodes that are missing.
-  for (int node = 0; node < static_cast<int>(options_.graph->nodes()); ++node) {
-    if (RankOf(node) >= 0) continue;
-    EQ_RETURN_IF_ERROR(node_->Drop(node, round).status());
-  }
-  return {};
-}
-
-Status GossipExchange::Admit(const std::vector<int>& newcomers,
-                             std::span<const float> weights) {
-  if (newcomers.empty()) return {};
-  const auto is_newcomer = [&](int node) {
-    return std::ranges::find(newcomers, node) != newcomers.end();
-  };
-  EQ_ASSIGN_OR_RETURN(const auto rounds, comm_->AllGather(node_ ? node_->round() : 0));
-  EQ_ASSIGN_OR_RETURN(const auto steps, comm_->AllGather(std::bit_cast<uint64_t>(step_)));
-  size_t source = 0;  // one that is no newcomer
-  while (source < nodes_.size() && is_newcomer(nodes_[source])) ++source;
-  if (source == nodes_.size()) return Unavailable("no worker is left that knows the run");
-  for (size_t r = 0; r < nodes_.size(); ++r) {
-    if (is_newcomer(nodes_[r]) || rounds[r] == rounds[source]) continue;
-    if (options_.kind == GossipKind::kAdPsgd) continue;  // which has none in common
-    return Internal("workers are in different rounds, in which nobody can join them");
-  }
-  if (is_newcomer(options_.rank)) {
-    EQ_RETURN_IF_ERROR(
-        BeginAt(rounds[source], std::bit_cast<double>(steps[source]), newcomers, weights));
-    return comm_->Barrier();
-  }
-  for (const int node : newcomers) {
-    peers_.erase(node);
-    EQ_RETURN_IF_ERROR(node_->Admit(node, node_->round(), weights));
-  }
-  EQ_RETURN_IF_ERROR(SendReplicas(newcomers));
-  return comm_->Barrier();  // newcomers are none any more only if all have admitted them
 }
 
 ReducerStats GossipExchange::TakeStats() {

@@ -28,7 +28,8 @@ void SetModel(const std::vector<ParameterShape>& parameters, GossipOptions* opti
 // alike, unless all have the same graph, and names those whose graph is not worker 0's.
 Status CheckSameGraph(Communicator* comm, const Graph& graph);
 
-// Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own.
+// Not thread-safe. Of AD-PSGD, workers that answer do so on a thread of their own. (Groups that
+// change are in gossip_group.cc, and the comparison of replicas in gossip_replicas.cc.)
 class GossipExchange {
  public:
   // Collective. options.rank becomes the communicator's, whose world must have as many workers
@@ -102,6 +103,8 @@ class GossipExchange {
   Status Load(const GossipState& state);
 
  private:
+  static constexpr uint32_t kGossipTag = 7;
+
   // What has passed between this worker and another one, in numbers of messages, and the last
   // ones that were sent.
   struct Peer {
@@ -111,30 +114,36 @@ class GossipExchange {
 
   GossipExchange(Communicator* comm, GossipOptions options, std::unique_ptr<GossipNode> node);
 
-  Status Deliver(const Result<GossipSends>& sends);
-  void Keep(const GossipSend& send);
   int RankOf(int node) const;
   int NodeAt(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
+
+  // Rounds.
+  Status Deliver(const Result<GossipSends>& sends);
+  void Keep(const GossipSend& send);
+  Status FlushSent();
   uint64_t RoundsAhead(uint64_t round) const;
   void PostReceivesUntil(uint64_t round);
   Status SettleAhead(std::string_view done);
-  Result<std::map<int, uint64_t>> TakenByOthers();
-  Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
-  Status SendAgain(int node, uint64_t taken);
-  bool TakesFrom(int node) const;
-  bool GivesTo(int node) const;
-  uint64_t Difference() const;
-  Result<int> FindOddReceiver(int sender);
-  bool ShowsAllTheSame() const;
-  Status SendReplicas(const std::vector<int>& newcomers);
-  Status BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
-                 std::span<const float> weights);
-  Status FlushSent();
   std::unique_ptr<Incoming> NextIncoming();
   Status TakeOne();
   void Serve();
   Status JoinServer();
   void SayWhomItWaitsFor();
+
+  // Replicas.
+  bool TakesFrom(int node) const;
+  bool GivesTo(int node) const;
+  uint64_t Difference() const;
+  Result<int> FindOddReceiver(int sender);
+
+  // Groups that change.
+  Result<std::map<int, uint64_t>> TakenByOthers();
+  Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
+  Status SendAgain(int node, uint64_t taken);
+  bool ShowsAllTheSame() const;
+  Status SendReplicas(const std::vector<int>& newcomers);
+  Status BeginAt(uint64_t round, double step, const std::vector<int>& newcomers,
+                 std::span<const float> weights);
 
   Communicator* const comm_;
   GossipOptions options_;
