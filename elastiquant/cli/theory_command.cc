@@ -7,10 +7,11 @@
 
 #include "elastiquant/base/json_number.h"
 #include "elastiquant/cli/command.h"
-#include "elastiquant/cli/gossip_rates.h"
-#include "elastiquant/cli/lazy_uploads.h"
 #include "elastiquant/cli/python_package.h"
+#include "elastiquant/cli/rates_report.h"
 #include "elastiquant/cli/theory_report.h"
+#include "elastiquant/rates/gossip_rates.h"
+#include "elastiquant/rates/lazy_uploads.h"
 #include "elastiquant/theory/communication_cost.h"
 
 namespace elastiquant::cli {
@@ -24,9 +25,9 @@ struct TheoryOptions {
   theory::Cluster cluster;
   theory::SgdProblem problem;
   double target = 0.1;
-  GossipRateOptions gossip;
+  rates::GossipRateOptions gossip;
   bool uploads = false;
-  LazyUploadOptions lazy;
+  rates::LazyUploadOptions lazy;
   bool json = false;
   std::string plot;
   std::string python;
@@ -242,9 +243,11 @@ Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {
 }
 
 Status Run(const TheoryOptions& options) {
-  if (options.uploads) return Show(LazyUploads(options.lazy), options.json, PrintLazyUploads);
+  if (options.uploads) {
+    return Show(rates::LazyUploads(options.lazy), options.json, PrintLazyUploads);
+  }
   if (!options.gossip.graph.empty()) {
-    return Show(GossipRates(options.gossip), options.json, PrintGossipRates);
+    return Show(rates::GossipRates(options.gossip), options.json, PrintGossipRates);
   }
   EQ_ASSIGN_OR_RETURN(const TheoryReport report, MakeTheoryReport(options.setting));
   Json json = ToJson(report);
@@ -273,7 +276,7 @@ constexpr char kTheoryExample[] =
     "  elastiquant theory --graph ring --nodes 8 --codec dither:bits=1\n"
     "  elastiquant theory --uploads";
 
-void AddGossipOptions(CLI::App* app, GossipRateOptions* o) {
+void AddGossipOptions(CLI::App* app, rates::GossipRateOptions* o) {
   app->add_option("--graph", o->graph,
                   "In place of a quantiser: rates of decentralised training, by theory and as "
                   "measured, on this graph (`elastiquant graph --help`)");

@@ -1,7 +1,7 @@
 // Says how decentralised training goes where it is linear: messages lose nothing, and worker i
 // moves by d_i = constant_i - curvature_i x_i in a round. Quadratics are such a problem, and
 // any smooth loss is nearly one where training ends, with the curvature of that place. (Our
-// derivation; checked against the algorithms as they run, in cli/gossip_rates_test.cc.)
+// derivation; checked against the algorithms as they run, in rates/gossip_rates_test.cc.)
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 #include "elastiquant/base/status.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 struct LazyUploadOptions {
   size_t workers = 9;  // from 2 to 64
@@ -26,6 +26,5 @@ struct LazyUploadOptions {
 // all workers, "uploads_by_worker", and "bytes" that all workers put on the wire, headers of
 // silent ones included. Fails with kInvalidArgument for options out of range.
 Result<nlohmann::ordered_json> LazyUploads(const LazyUploadOptions& options);
-void PrintLazyUploads(const nlohmann::ordered_json& found);
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

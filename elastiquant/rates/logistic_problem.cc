@@ -1,11 +1,11 @@
-#include "elastiquant/cli/logistic_problem.h"
+#include "elastiquant/rates/logistic_problem.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "elastiquant/base/random.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using Doubles = std::vector<double>;
@@ -122,4 +122,4 @@ std::vector<double> LogisticProblem::Least() const {
   return w;
 }
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -1,4 +1,4 @@
-#include "elastiquant/cli/pair_rates.h"
+#include "elastiquant/rates/pair_rates.h"
 
 #include <cmath>
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 #include "elastiquant/base/json_number.h"
 #include "elastiquant/base/random.h"
-#include "elastiquant/cli/gossip_workers.h"
 #include "elastiquant/protocol/gossip/gossip.h"
+#include "elastiquant/rates/gossip_workers.h"
 #include "elastiquant/theory/pair_gossip.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -97,4 +97,4 @@ Result<Json> PairRates(const std::shared_ptr<const Graph>& graph, const GossipPr
   return row;
 }
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

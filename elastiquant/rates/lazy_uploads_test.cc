@@ -1,11 +1,11 @@
-#include "elastiquant/cli/lazy_uploads.h"
+#include "elastiquant/rates/lazy_uploads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -38,4 +38,4 @@ TEST(LazyUploadsTest, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 // One worker's loss: the mean over its samples of log(1 + exp(-y <x, w>)), and ridge/2 |w|^2.
 // Features are uniform, and scaled so that the loss has the given smoothness L: no curvature
@@ -59,4 +59,4 @@ class LogisticProblem {
   double ridge_, rate_;
 };
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -1,6 +1,4 @@
-#include "elastiquant/cli/gossip_rates.h"
-
-#include <fmt/format.h>
+#include "elastiquant/rates/gossip_rates.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +8,16 @@
 #include <vector>
 
 #include "elastiquant/base/json_number.h"
-#include "elastiquant/cli/gossip_problem.h"
-#include "elastiquant/cli/gossip_workers.h"
-#include "elastiquant/cli/pair_rates.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/graph/mixing.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 #include "elastiquant/protocol/gossip/step_search.h"
+#include "elastiquant/rates/gossip_problem.h"
+#include "elastiquant/rates/gossip_workers.h"
+#include "elastiquant/rates/pair_rates.h"
 #include "elastiquant/theory/linear_gossip.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -148,11 +146,6 @@ Result<Json> RowOf(const Contestant& contestant, const GossipRateOptions& o,
   return row;
 }
 
-std::string Cell(const Json& row, const char* name) {
-  if (!row.contains(name)) return "";
-  return row[name].is_null() ? "-" : fmt::format("{:.4f}", row[name].get<double>());
-}
-
 }  // namespace
 
 Result<Json> GossipRates(const GossipRateOptions& o) {
@@ -183,36 +176,4 @@ Result<Json> GossipRates(const GossipRateOptions& o) {
               {"rows", std::move(rows)}};
 }
 
-void PrintGossipRates(const Json& rates) {
-  const bool quadratics = rates["problem"] == "quadratics";
-  fmt::print("{} of {} nodes, {} = {}\n\n", rates["graph"].get<std::string>(),
-             rates["nodes"].get<size_t>(),
-             quadratics ? "on quadratics whose minima are unrelated, eta h"
-                        : "on logistic regressions of unequal workers, eta L",
-             rates["curvature"].get<double>());
-  const std::string codec =
-      rates["codec"].is_null() ? "" : "under " + rates["codec"].get<std::string>();
-  fmt::print("{:<18} {:>5}   {:<35} left in the end, of {}\n", "", "",
-             quadratics ? "differences are multiplied by" : "distances are multiplied by",
-             rates["unit"].get<std::string>());
-  fmt::print("{:<18} {:>5}   {:>8} {:>9} {:>12}     {:>8} {:>9}\n", "", "step", "theory",
-             "measured", codec.empty() ? "" : "with codec", "theory", "measured");
-  for (const Json& row : rates["rows"]) {
-    const auto name = row["algorithm"].get<std::string>();
-    if (row.contains("refused")) {
-      fmt::print("{:<18} refused: {}\n", name, row["refused"].get<std::string>());
-      continue;
-    }
-    fmt::print("{:<18} {:>5g}   {:>8} {:>9} {:>12}     {:>8} {:>9}\n", name,
-               row["step"].get<double>(), Cell(row, "rate"), Cell(row, "measured_rate"),
-               Cell(row, "codec_rate"), Cell(row, "left"), Cell(row, "measured_left"));
-  }
-  if (!rates["rows"].back().contains("refused")) {
-    fmt::print(
-        "\nad-psgd picks pairs at random: its numbers are roots of mean squares, "
-        "with workers that are\nequally fast and fp32, and its rate is of all weights.\n");
-  }
-  if (!codec.empty()) fmt::print("\nThe codec's column is {}.\n", codec);
-}
-
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -1,12 +1,12 @@
-#include "elastiquant/cli/gossip_problem.h"
+#include "elastiquant/rates/gossip_problem.h"
 
 #include <cmath>
 #include <limits>
 
 #include "elastiquant/base/random.h"
-#include "elastiquant/cli/logistic_problem.h"
+#include "elastiquant/rates/logistic_problem.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -245,4 +245,4 @@ Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name
                          "' is not known; valid are: quadratics, logistic");
 }
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -1,4 +1,4 @@
-#include "elastiquant/cli/gossip_rates.h"
+#include "elastiquant/rates/gossip_rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -109,4 +109,4 @@ TEST(GossipRatesTest, RefusesGraphsThatDoNotRepeatAndUnknownProblems) {
 }
 
 }  // namespace
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

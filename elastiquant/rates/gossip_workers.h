@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/cli/gossip_problem.h"
 #include "elastiquant/protocol/gossip/gossip.h"
+#include "elastiquant/rates/gossip_problem.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 struct GossipWorkers {
   const GossipProblem& problem;
@@ -38,4 +38,4 @@ struct GossipMeasured {
   std::vector<double> end = {};  // all weights, or none if they went out of range
 };
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -12,7 +12,7 @@
 #include "elastiquant/theory/linear_gossip.h"
 #include "elastiquant/theory/pair_gossip.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 class GossipProblem {
  public:
@@ -55,4 +55,4 @@ Result<std::unique_ptr<GossipProblem>> MakeGossipProblem(const std::string& name
                                                          size_t workers, uint64_t seed,
                                                          double curvature);
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

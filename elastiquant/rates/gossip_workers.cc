@@ -1,11 +1,11 @@
-#include "elastiquant/cli/gossip_workers.h"
+#include "elastiquant/rates/gossip_workers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 Result<bool> GossipWorkers::Round(std::span<const float> kick) {
   struct Letter {
@@ -72,4 +72,4 @@ double Distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(squares);
 }
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -9,7 +9,7 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/graph/graph.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 struct GossipRateOptions {
   std::string graph = "";
@@ -30,6 +30,5 @@ struct GossipRateOptions {
 // Graph::Parse, MakeGossipProblem and MakeCodec do, and with kInvalidArgument for graphs that
 // do not repeat within 64 rounds.
 Result<nlohmann::ordered_json> GossipRates(const GossipRateOptions& options);
-void PrintGossipRates(const nlohmann::ordered_json& rates);
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

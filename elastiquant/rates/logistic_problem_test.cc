@@ -1,11 +1,11 @@
-#include "elastiquant/cli/logistic_problem.h"
+#include "elastiquant/rates/logistic_problem.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using Doubles = std::vector<double>;
@@ -74,4 +74,4 @@ TEST(LogisticProblemTest, NoGradientIsLeftAtTheLeastLoss) {
 }
 
 }  // namespace
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/cli/gossip_problem.h"
 #include "elastiquant/graph/graph.h"
+#include "elastiquant/rates/gossip_problem.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 
 // Returns a row of GossipRates (gossip_rates.h).
 Result<nlohmann::ordered_json> PairRates(const std::shared_ptr<const Graph>& graph,
                                          const GossipProblem& problem, uint64_t seed);
 
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates

@@ -1,16 +1,14 @@
-#include "elastiquant/cli/lazy_uploads.h"
-
-#include <fmt/format.h>
+#include "elastiquant/rates/lazy_uploads.h"
 
 #include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "elastiquant/cli/logistic_problem.h"
 #include "elastiquant/protocol/lazy.h"
+#include "elastiquant/rates/logistic_problem.h"
 
-namespace elastiquant::cli {
+namespace elastiquant::rates {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -147,27 +145,4 @@ Result<Json> LazyUploads(const LazyUploadOptions& o) {
   return Json{{"workers", o.workers}, {"gap", o.gap}, {"seed", o.seed}, {"rows", rows}};
 }
 
-void PrintLazyUploads(const Json& found) {
-  fmt::print(
-      "Logistic regression on {} workers of unequal smoothness, until the loss is within {:g} "
-      "of the least\n\n{:<18} {:<12} {:>8} {:>9} {:>12} {:>10}   uploads by worker\n",
-      found["workers"].get<size_t>(), found["gap"].get<double>(), "", "codec", "steps",
-      "uploads", "times fewer", "kB");
-  const Json& rows = found["rows"];
-  const auto every = rows[0]["uploads"].get<double>();
-  for (const Json& row : rows) {
-    std::string by_worker;
-    for (const Json& uploads : row["uploads_by_worker"]) {
-      by_worker += fmt::format(" {}", uploads.get<size_t>());
-    }
-    fmt::print("{:<18} {:<12} {:>8} {:>9} {:>12.1f} {:>10.0f}  {}\n",
-               row["rule"].get<std::string>(), row["codec"].get<std::string>(),
-               row["steps"].is_null() ? "-" : fmt::format("{}", row["steps"].get<int64_t>()),
-               row["uploads"].get<size_t>(), every / row["uploads"].get<double>(),
-               row["bytes"].get<double>() / 1e3, by_worker);
-  }
-  fmt::print("\nA silent worker's message is a header of {} bytes, which kB has in it.\n",
-             Lazy::kHeaderBytes);
-}
-
-}  // namespace elastiquant::cli
+}  // namespace elastiquant::rates
