@@ -13,9 +13,9 @@ PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 
 NOTES = """\
 Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is given), encoding
-(En), transmission (Tx) and their sum (T). The next column is what SGD takes in sum over what
-the scheme takes, and "T overlapped" is what a real run takes, in which encoding and sending
-overlap with computing; it is empty where that was not measured. NMSE is the error of a frame,
+(En), transmission (Tx) and their sum (T). "T overlapped" is what a real run takes, in which
+encoding and sending overlap with computing. After either is what SGD takes over what the scheme
+takes. What was not measured is left empty. NMSE is the error of a frame,
 |g - decoded|^2 over |g|^2. The last column has the joules that a device's radio spends on
 sending in an epoch, in the mean over the devices, at the watts of their class
 (`elastiquant devices`), which are assumed.
@@ -61,24 +61,30 @@ def _minutes(cell: dict, part: str) -> str:
 
 
 def _cells(cells: list[dict]) -> str:
-    heads = ["network", "scheme", "devices", *PARTS, "T", "SGD / T", "T overlapped", "NMSE"]
-    heads += ["radio, J"]
+    heads = ["network", "scheme", "devices", *PARTS, "T", "SGD / T"]
+    heads += ["T overlapped", "SGD / T overlapped", "NMSE", "radio, J"]
     rows = []
     sums = {(c["network"], c["devices"]): c for c in cells if c["scheme"] == "SGD"}
     for c in cells:
-        base, gain = sums.get((c["network"], c["devices"])), ""
-        if base:
-            gain = f"{base['T'] / c['T']:.2f}"
-            if "published" in c:
-                gain += f" ({base['published']['T'] / c['published']['T']:.2f})"
+        base = sums.get((c["network"], c["devices"]), {})
         row = [c["network"], c["scheme"], c["devices"]]
         row += [_minutes(c, part) for part in (*PARTS, "T")]
+        row.append(_gain(base, c, "T"))
+        if base and "published" in c:
+            row[-1] += f" ({_gain(base['published'], c['published'], 'T')})"
         really = c["T_overlapped"]
-        row += [gain, "" if really is None else f"{really / 60:.1f}"]
+        row += ["" if really is None else f"{really / 60:.1f}", _gain(base, c, "T_overlapped")]
         row.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
         row.append(f"{c['radio_joules']:.0f}")
         rows.append(row)
     return words.table(heads, rows, words=2)
+
+
+def _gain(base: dict, cell: dict, what: str) -> str:
+    """How many times as long as the cell its base takes; empty unless both are known."""
+    if base.get(what) is None or cell[what] is None:
+        return ""
+    return f"{base[what] / cell[what]:.2f}"
 
 
 def _step_cost(cost: dict | None) -> str:
@@ -187,7 +193,7 @@ def draw(result: dict, stem: Path) -> None:
             fig, panels = look.figure(
                 _point(cells, network),
                 "Minutes of an epoch by the sources' serial accounting: pale as printed, dark "
-                f"as measured here. Computing is given; {rate}.",
+                f"as measured here.{_of_lines(cells)} Computing is given; {rate}.",
                 columns=len(numbers),
                 height=4.6,
             )
@@ -203,11 +209,23 @@ def draw(result: dict, stem: Path) -> None:
             look.save(fig, stem.with_name(f"{stem.name}-{network.lower()}"))
 
 
+def _of_lines(cells: list[dict]) -> str:
+    """For the subtitle, if the panels have any."""
+    if all(c["T_overlapped"] is None for c in cells):
+        return ""
+    return " Lines: a real run, which sends while it computes."
+
+
 def _draw_devices(axes, cells: list[dict], devices: int) -> float:
     """Draws a panel, and returns the height of its highest bar."""
+    import elastiquant_plot as look
+
     top = 0.0
     for x, cell in enumerate(cells):
         top = max(top, _draw_bar(axes, x + 0.2, cell, alpha=1, named=x == 0))
+        if (really := cell["T_overlapped"]) is not None:
+            axes.plot([x, x + 0.4], 2 * [really / 60], color=look.INK, linewidth=2)
+            top = max(top, really / 60)
         if "published" in cell:
             top = max(top, _draw_bar(axes, x - 0.2, cell["published"], alpha=0.4, named=False))
     axes.set_title(f"{devices} devices")

@@ -253,6 +253,25 @@ class Table3Test(unittest.TestCase):
         table3_show.draw(result, self.out / "table3")
         self.assertGreater(os.path.getsize(self.out / "table3-resnet-34.png"), 10000)
 
+    def test_real_runs_stand_beside_the_serial_accounting_where_they_were_made(self):
+        result, _ = self.run_fake()
+        sgd, e = (
+            next(c for c in result["cells"] if (c["scheme"], c["devices"]) == (scheme, 7))
+            for scheme in ("SGD", "E")
+        )
+        sgd["T_overlapped"], e["T_overlapped"] = 630.0, 150.0
+        row = next(
+            line
+            for line in table3_show.text(result).splitlines()
+            if line.startswith("| ResNet-34 | E | 7 |")
+        )
+        self.assertIn("| 2.5 | 4.20 |", row)
+        self.assertIn("sends while it computes", table3_show._of_lines(result["cells"]))
+        for cell in result["cells"]:
+            cell["T_overlapped"] = None
+        self.assertEqual("", table3_show._of_lines(result["cells"]))
+        self.assertNotIn("| 4.20 |", table3_show.text(result))
+
     def test_runs_of_the_sources_that_are_stored_are_found_by_name(self):
         result, air = self.run_fake(quick=False, known=stored.FOLDER, minutes=0)
         self.assertEqual(air.runs, 0)
