@@ -224,9 +224,7 @@ class PageTest(unittest.TestCase):
 
     def test_dagc_is_compared_on_the_page(self):
         text = dagc.text(stored.load()["dagc"])
-        rows = {
-            (r["skew"], r["ratio"], r["scheme"]): r for r in stored.load()["dagc"]["rows"]
-        }
+        rows = {(r["skew"], r["ratio"], r["scheme"]): r for r in stored.load()["dagc"]["rows"]}
         settings = {key[:2] for key in rows}
 
         def most(what, scheme):
