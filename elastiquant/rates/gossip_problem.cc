@@ -169,6 +169,7 @@ class Regressions final : public GossipProblem {
     }
     const std::vector<double> end = theory::EndProductsOf(gossip, products);
     std::vector<double> roots;
+    roots.reserve(constants.size());
     for (size_t i = 0; i < constants.size(); ++i) {
       roots.push_back(std::sqrt(end[i * (constants.size() + 1)]));
     }

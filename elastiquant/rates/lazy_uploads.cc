@@ -19,6 +19,7 @@ constexpr int64_t kMostSteps = 100000;
 
 LogisticProblem MakeProblem(const LazyUploadOptions& options) {
   std::vector<LogisticLoss::Options> workers;
+  workers.reserve(options.workers);
   for (size_t m = 0; m < options.workers; ++m) {
     workers.push_back({.features = kFeatures,
                        .smoothness = std::pow(std::pow(1.3, m) + 1, 2),
