@@ -1,6 +1,5 @@
 #include "elastiquant/graph/random_graphs.h"
 
-#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>

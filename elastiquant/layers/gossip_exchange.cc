@@ -1,13 +1,11 @@
 #include "elastiquant/layers/gossip_exchange.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
-#include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/protocol/gossip/step_search.h"
 

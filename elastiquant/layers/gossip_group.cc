@@ -42,8 +42,8 @@ Result<std::map<int, uint64_t>> GossipExchange::TakenByOthers() {
 Status GossipExchange::DropLost(const std::vector<int>& nodes,
                                 const std::vector<int>& newcomers) {
   for (const int node : nodes) {
-    if (node == options_.rank || (Contains(nodes_, node) && !Contains(newcomers, node)))
-      continue;
+    const bool stays = Contains(nodes_, node) && !Contains(newcomers, node);
+    if (stays || node == options_.rank) continue;
     peers_.erase(node);
     EQ_ASSIGN_OR_RETURN(const GossipSends sends, node_->Drop(node, node_->FirstWithout(node)));
     for (const GossipSend& send : sends) Keep(send);  // they go with what is sent again

@@ -13,8 +13,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-// The networks have these the other way round. The values and gradients are the same, bit by
-// bit, and the activation has a quarter of the work.
+// As published, the activation comes before the pooling. In this order the values and the
+// gradients are the same, bit by bit, and the activation reads a quarter of the elements.
 at::Tensor PoolAndRelu(const at::Tensor& x) { return at::max_pool2d(x, {2, 2}).relu_(); }
 
 class Cnn3 : public Model {

@@ -10,7 +10,7 @@
 
 namespace elastiquant {
 
-// What the worker `rank` knows of that.
+// Seen from the worker `rank`, which says who leaves and returns.
 class Attendance {
  public:
   Attendance(std::shared_ptr<const Graph> graph, int rank);
@@ -29,11 +29,12 @@ class Attendance {
   std::vector<int> SendersIn(uint64_t round) const;
   std::vector<int> ReceiversIn(uint64_t round) const;
 
-  // By what the weights that this worker gives in a round must be multiplied, so that it gives
-  // as much as it takes: 1 on all graphs of which nobody is away. A directed graph that has
-  // lost a worker may let another one take and give different amounts, and its model would grow
-  // or shrink in each round. It is 0 for a worker that has nobody to give to, which must take
-  // nothing either.
+  // Returns the factor by which this worker must multiply the weights that it gives in a round,
+  // so that it gives as much as it takes. The factor is 1 if it does so anyway, as on a
+  // balanced graph of which nobody is away. On a directed graph that has lost a worker another
+  // one may take and give different amounts, and without the factor its model would grow or
+  // shrink in each round. The factor is 0 for a worker that has nobody to give to, which must
+  // take nothing either.
   double PartGiven(uint64_t round) const;
 
  private:
