@@ -14,10 +14,10 @@ PARTS = {"Cp": "computing", "En": "encoding", "Tx": "transmission"}
 NOTES = """\
 Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is given), encoding
 (En), transmission (Tx) and their sum (T). "T overlapped" is what a real run takes, in which
-encoding and sending overlap with computing. After either is what SGD takes over what the scheme
-takes. What was not measured is left empty. NMSE is the error of a frame,
-|g - decoded|^2 over |g|^2. The last column has the joules that a device's radio spends on
-sending in an epoch, in the mean over the devices, at the watts of their class
+encoding and sending overlap with computing. The column after each of the two says how many
+times as long SGD takes. A cell is empty where nothing was measured. NMSE is the error of a
+frame, |g - decoded|^2 over |g|^2. The last column has the joules that a device's radio spends
+on sending in an epoch, in the mean over the devices, at the watts of their class
 (`elastiquant devices`), which are assumed.
 """
 
@@ -210,7 +210,7 @@ def draw(result: dict, stem: Path) -> None:
 
 
 def _of_lines(cells: list[dict]) -> str:
-    """For the subtitle, if the panels have any."""
+    """What the subtitle says of the lines across bars, if there are any."""
     if all(c["T_overlapped"] is None for c in cells):
         return ""
     return " Lines: a real run, which sends while it computes."
