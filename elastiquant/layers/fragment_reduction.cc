@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <utility>
 
 #include "elastiquant/base/random.h"
@@ -19,65 +17,7 @@ const char* CodecKey(const PlannedBucket& bucket) {
   return bucket.exact ? kFragmentExact : kFragmentCodec;
 }
 
-// Parameters that travel together.
-struct Layer {
-  std::vector<size_t> members;
-  size_t elements = 0;
-  bool has_matrix = false;
-};
-
-void Append(const Layer& from, Layer* to) {
-  to->members.insert(to->members.end(), from.members.begin(), from.members.end());
-  to->elements += from.elements;
-  to->has_matrix |= from.has_matrix;
-}
-
-// Parameters of one name but for what follows the last dot, in the order of their first ones.
-std::vector<Layer> LayersByName(std::span<const ParameterShape> shapes) {
-  std::vector<Layer> layers;
-  std::map<std::string, size_t> places;
-  for (size_t p = 0; p < shapes.size(); ++p) {
-    const std::string name = shapes[p].name.substr(0, shapes[p].name.rfind('.'));
-    const size_t place = places.try_emplace(name, layers.size()).first->second;
-    if (place == layers.size()) layers.emplace_back();
-    Append({{p}, shapes[p].elements, shapes[p].dimensions > 1}, &layers[place]);
-  }
-  return layers;
-}
-
-// Layers without a matrix joined to those before them. The first ones wait for one that has.
-std::vector<Layer> LayersOf(std::span<const ParameterShape> shapes) {
-  std::vector<Layer> joined;
-  for (Layer& layer : LayersByName(shapes)) {
-    const bool joins = !joined.empty() && (!layer.has_matrix || !joined.back().has_matrix);
-    if (joins) {
-      Append(layer, &joined.back());
-    } else {
-      joined.push_back(std::move(layer));
-    }
-  }
-  return joined;
-}
-
 }  // namespace
-
-Result<std::vector<size_t>> BalancedFragments(std::span<const ParameterShape> shapes,
-                                              size_t fragments) {
-  std::vector<Layer> layers = LayersOf(shapes);
-  if (fragments < 1 || fragments > layers.size()) {
-    return InvalidArgument("a model of " + std::to_string(layers.size()) +
-                           " layers cannot be cut into " + std::to_string(fragments) +
-                           " fragments");
-  }
-  std::ranges::stable_sort(layers, std::greater(), &Layer::elements);
-  std::vector<size_t> of(shapes.size()), sizes(fragments, 0);
-  for (const Layer& layer : layers) {
-    const auto lightest = std::ranges::min_element(sizes);
-    *lightest += layer.elements;
-    for (size_t p : layer.members) of[p] = static_cast<size_t>(lightest - sizes.begin());
-  }
-  return of;
-}
 
 Result<std::unique_ptr<FragmentReduction>> FragmentReduction::Make(
     Communicator* comm, std::span<const ParameterShape> shapes, FragmentOptions options) {

@@ -18,18 +18,9 @@
 
 namespace elastiquant {
 
-// Deals the layers of a model to `fragments` fragments of about the same size, so that each
-// takes a link about as long: from the largest layer to the smallest, to the fragment that has
-// the fewest values so far. (Streaming DiLoCo deals layers in turn. Its layers are transformer
-// blocks of one size, and in a ResNet every other layer is a norm.) Parameters whose names
-// differ only after the last dot are one layer, and what has no matrix, as a norm, belongs to
-// the layer before it. Returns the fragment of each parameter. Fails with InvalidArgument if
-// there are fewer layers than fragments.
-Result<std::vector<size_t>> BalancedFragments(std::span<const ParameterShape> shapes,
-                                              size_t fragments);
-
 struct FragmentOptions {
-  // By parameter: which fragment it belongs to, from 0 on. Each fragment must have one.
+  // By parameter: which fragment it belongs to, from 0 on. Each fragment must have one. See
+  // BalancedFragments in fragments.h.
   std::vector<size_t> fragments;
   std::string codec = "dither:bits=1";  // spec
   std::string exact = "1d";             // as BucketPlanOptions has it

@@ -164,31 +164,6 @@ TEST(FragmentReductionTest, AFailedRoundMayHaveBeenAppliedByAnother) {
   }
 }
 
-TEST(FragmentReductionTest, FragmentsHaveLayersOfLikeSizes) {
-  const auto of = [](const std::vector<ParameterShape>& shapes, size_t fragments) {
-    return BalancedFragments(shapes, fragments).value();
-  };
-  using Fragments = std::vector<size_t>;
-  // From the largest on: c, a with its bias, b, d.
-  const std::vector<ParameterShape> shapes{{"a.weight", 6, 2},
-                                           {"a.bias", 1, 1},
-                                           {"b.weight", 5, 2},
-                                           {"c.weight", 9, 2},
-                                           {"d", 2, 2}};
-  EXPECT_EQ(of(shapes, 1), Fragments(5, 0));
-  EXPECT_EQ(of(shapes, 2), (Fragments{1, 1, 1, 0, 0}));
-  EXPECT_EQ(of(shapes, 4), (Fragments{1, 1, 2, 0, 3}));
-  EXPECT_FALSE(BalancedFragments(shapes, 5).ok());
-  EXPECT_FALSE(BalancedFragments(shapes, 0).ok());
-  // A norm goes with the layer before it, and the first one with the layer after it.
-  const std::vector<ParameterShape> norms{{"n.weight", 1, 1},    {"n.bias", 1, 1},
-                                          {"conv.weight", 8, 4}, {"bn.weight", 2, 1},
-                                          {"bn.bias", 2, 1},     {"fc.weight", 3, 2}};
-  EXPECT_EQ(of(norms, 2), (Fragments{0, 0, 0, 0, 0, 1}));
-  EXPECT_FALSE(BalancedFragments(norms, 3).ok());
-  EXPECT_EQ(of({{"x.weight", 3, 1}, {"y.weight", 2, 1}}, 1), (Fragments{0, 0}));
-}
-
 TEST(FragmentReductionTest, RefusesFragmentsThatCannotBe) {
   RunWorld(WorldOptions(1), [](Communicator& comm) {
     const auto fail = [&](std::vector<size_t> fragments) {

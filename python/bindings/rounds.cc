@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/fragment_engine.h"
+#include "elastiquant/layers/fragments.h"
 #include "elastiquant/protocol/round_schedule.h"
 #include "python/bindings/background.h"
 #include "python/bindings/communicator.h"
@@ -23,17 +24,24 @@ namespace {
 
 using HeldEngine = std::unique_ptr<FragmentEngine, DeleteWithoutGil<FragmentEngine>>;
 
-HeldEngine MakeFragmentEngine(
-    const py::object& meeting,
-    const std::vector<std::tuple<std::string, std::vector<size_t>>>& parameters,
-    const std::vector<size_t>& fragments, size_t scalars, const std::string& codec,
-    const std::string& exact, const std::string& exchange, const std::string& down,
-    size_t bucket_elements, uint64_t seed, int threads, uint64_t measure_every,
-    const std::vector<double>& weights, bool goes_on) {
-  CommunicatorOptions communicator = OptionsOf(meeting);
+// By parameter: its name and its dimensions.
+using NamedSizes = std::vector<std::tuple<std::string, std::vector<size_t>>>;
+
+std::vector<ParameterShape> ShapesOf(const NamedSizes& parameters) {
   std::vector<ParameterShape> shapes;
   for (const auto& [name, sizes] : parameters)
     shapes.push_back(MakeParameterShape(name, sizes));
+  return shapes;
+}
+
+HeldEngine MakeFragmentEngine(const py::object& meeting, const NamedSizes& parameters,
+                              const std::vector<size_t>& fragments, size_t scalars,
+                              const std::string& codec, const std::string& exact,
+                              const std::string& exchange, const std::string& down,
+                              size_t bucket_elements, uint64_t seed, int threads,
+                              uint64_t measure_every, const std::vector<double>& weights,
+                              bool goes_on) {
+  CommunicatorOptions communicator = OptionsOf(meeting);
   FragmentOptions options;
   options.fragments = fragments;
   options.codec = codec;
@@ -51,8 +59,8 @@ HeldEngine MakeFragmentEngine(
     BackgroundDelete<EnduringGroup>()(group.release());
   };
   return HeldEngine(
-      ValueOrThrow(FragmentEngine::Create(std::move(communicator), goes_on, std::move(shapes),
-                                          std::move(options), end))
+      ValueOrThrow(FragmentEngine::Create(std::move(communicator), goes_on,
+                                          ShapesOf(parameters), std::move(options), end))
           .release());
 }
 
@@ -71,6 +79,15 @@ std::vector<ActionTuple> TuplesOf(const std::vector<FragmentAction>& actions) {
 }  // namespace
 
 void BindRounds(py::module_& module) {
+  module.def(
+      "_layers", [](const NamedSizes& parameters) { return LayersOf(ShapesOf(parameters)); },
+      py::arg("parameters"));
+  module.def(
+      "_balanced_fragments",
+      [](const NamedSizes& parameters, size_t fragments) {
+        return ValueOrThrow(BalancedFragments(ShapesOf(parameters), fragments));
+      },
+      py::arg("parameters"), py::arg("fragments"));
   py::class_<RoundSchedule>(module, "_RoundSchedule",
                             "Which fragment is sent and applied when.")
       .def(py::init([](int64_t every, size_t fragments, int64_t delay) {

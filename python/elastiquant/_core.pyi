@@ -190,6 +190,14 @@ class _TensorCollectives:
     def all_reduce(self, tensor: Tensor, codec: Codec, seed: int, mean: bool) -> None: ...
     def all_gather(self, tensor: Tensor, codec: Codec, seed: int) -> list[Tensor]: ...
 
+# Of parameters with their names and dimensions: the numbers of those that travel together.
+def _layers(parameters: Sequence[tuple[str, Sequence[int]]]) -> list[list[int]]: ...
+
+# The fragment of each parameter.
+def _balanced_fragments(
+    parameters: Sequence[tuple[str, Sequence[int]]], fragments: int
+) -> list[int]: ...
+
 # "send" or "apply", the fragment, its round.
 _Action = tuple[str, int, int]
 

@@ -114,7 +114,7 @@ class Gossip(Rounds):
             error = e
         same = ("graph", "algorithm", "codec", "every", "step", "delay", "on_loss", "seed")
         alike: dict[str, Any] = {k: getattr(o, k) for k in same}
-        alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
+        alike |= {"the parameters": _model.shapes(named)}
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
@@ -128,7 +128,7 @@ class Gossip(Rounds):
         self._world_size, self._rank = meeting.world_size, dist.get_rank()
         engine = _core._GossipEngine(
             meeting=meeting,
-            parameters=[(n, p.shape) for n, p in named],
+            parameters=_model.shapes(named),
             start=self._host(),
             algorithm=algorithm,
             graph=graph,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import torch
 import torch.distributed as dist
@@ -34,6 +34,13 @@ def trained(
         for name, p in module.named_parameters()
         if p.requires_grad and name not in ignored
     ]
+
+
+def shapes(
+    named: Sequence[tuple[str, torch.nn.Parameter]],
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Names and dimensions, as the core takes them."""
+    return [(name, tuple(p.shape)) for name, p in named]
 
 
 def check_parameters(named: list[tuple[str, torch.nn.Parameter]], kind: str) -> None:

@@ -356,7 +356,7 @@ def _alike(o: types.SimpleNamespace, named: _Named, outer: Outer) -> dict[str, A
     same = ("every", "codec", "exact", "fragments", "mix", "eager", "on_loss", "seed")
     same += ("exchange", "down", "bucket_kib", "delay")
     alike: dict[str, Any] = {k: getattr(o, k) for k in same}
-    alike |= {"the parameters": [(n, tuple(p.shape)) for n, p in named]}
+    alike |= {"the parameters": _model.shapes(named)}
     return alike | {"the outer optimiser": outer.settings()}
 
 
@@ -379,7 +379,7 @@ def _engine(
     fragment_of = {i: fragment for fragment, of_it in enumerate(members) for i in of_it}
     return _core._FragmentEngine(
         meeting=meeting,
-        parameters=[(n, p.shape) for n, p in named],
+        parameters=_model.shapes(named),
         fragments=[fragment_of[i] for i in range(len(named))],
         scalars=scalars,
         codec=o.codec,

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "elastiquant/layers/fragments.h"
 #include "elastiquant/train/own_state.h"
 
 namespace elastiquant {
