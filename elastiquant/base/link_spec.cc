@@ -12,6 +12,10 @@ struct Unit {
   double factor;
 };
 constexpr Unit kRates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+// Slower links would make times that no clock of ours can hold.
+constexpr double kLeastRate = 1;     // bits a second
+constexpr double kMostDelay = 3600;  // seconds
+
 constexpr Unit kDelays[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
 // "20mbit" under kRates gives 2e7.
@@ -30,7 +34,10 @@ std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[n
 
 }  // namespace
 
-std::optional<double> ParseDelay(std::string_view text) { return ParseQuantity(text, kDelays); }
+std::optional<double> ParseDelay(std::string_view text) {
+  const std::optional<double> delay = ParseQuantity(text, kDelays);
+  return delay && *delay <= kMostDelay ? delay : std::nullopt;
+}
 
 Result<LinkSpec> ParseLink(std::string_view text) {
   const size_t comma = text.find(',');
@@ -38,10 +45,12 @@ Result<LinkSpec> ParseLink(std::string_view text) {
   const std::optional<double> rate = ParseQuantity(text.substr(0, comma), kRates);
   std::optional<double> delay = 0.0;
   if (comma != std::string_view::npos) delay = ParseDelay(text.substr(comma + 1));
-  if (!rate || *rate <= 0 || !delay) {
-    return InvalidArgument("link \"" + std::string(text) +
-                           "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number "
-                           "above 0 with kbit, mbit or gbit, DELAY a number with us, ms or s");
+  if (!rate || *rate < kLeastRate || !delay) {
+    return InvalidArgument(
+        "link \"" + std::string(text) +
+        "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number "
+        "with kbit, mbit or gbit, from 0.001kbit on, DELAY a number with us, "
+        "ms or s, up to 3600s");
   }
   link.bits_per_second = *rate;
   link.delay_seconds = *delay;

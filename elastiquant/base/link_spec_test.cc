@@ -13,12 +13,13 @@ TEST(ParseLink, TakesRateAndDelay) {
   EXPECT_DOUBLE_EQ(ParseLink("2.5gbit").value().bits_per_second, 2.5e9);
   EXPECT_DOUBLE_EQ(ParseLink("2.5gbit").value().delay_seconds, 0);
   EXPECT_DOUBLE_EQ(ParseLink("1mbit,250us").value().delay_seconds, 250e-6);
+  EXPECT_DOUBLE_EQ(ParseLink("0.001kbit,3600s").value().bits_per_second, 1);
 }
 
 TEST(ParseLink, RefusesAnythingElseAndSaysWhatIsRight) {
   for (const char* text :
        {"", "20", "mbit", "20mbit,", "20mbit,10", "20mbit,10ms,1", "0mbit", "-1mbit", "20 mbit",
-        "20MBit", "nanmbit", "infmbit", "20mbit,-1ms"}) {
+        "20MBit", "nanmbit", "infmbit", "20mbit,-1ms", "1e-20kbit", "20mbit,3601s"}) {
     const auto link = ParseLink(text);
     ASSERT_FALSE(link.ok()) << text;
     EXPECT_EQ(link.status().code(), StatusCode::kInvalidArgument);

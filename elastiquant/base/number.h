@@ -17,7 +17,8 @@ bool ParseNumber(std::string_view text, T* value) {
 }
 
 // Returns the shortest text that reads back as the same number.
-inline std::string NumberText(float value) {
+template <typename Real>
+std::string NumberText(Real value) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }

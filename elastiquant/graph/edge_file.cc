@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <vector>
 
 #include "elastiquant/base/number.h"
+#include "elastiquant/base/text_file.h"
 #include "elastiquant/graph/random_graphs.h"
 
 namespace elastiquant {
@@ -21,14 +21,6 @@ struct Edge {
 
 bool IsDirected(const Edge& edge) { return edge.is_directed; }
 bool HasWeight(const Edge& edge) { return edge.weight > 0; }
-
-// Nothing but an empty line or a comment has no words.
-std::vector<std::string> WordsOf(const std::string& line) {
-  std::istringstream stream(line.substr(0, line.find('#')));
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 Result<Edge> ParseEdge(std::vector<std::string> words, size_t workers) {
   Edge edge;
@@ -150,11 +142,9 @@ Result<Mixing> ParseEdges(const std::string& text, size_t workers, const std::st
 }
 
 Result<Mixing> ReadEdgeFile(const std::string& path, size_t workers) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) return NotFound("cannot read the graph '" + path + "'");
-  return ParseEdges(text.str(), workers, path);
+  const Result<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return NotFound("the graph: " + text.status().message());
+  return ParseEdges(*text, workers, path);
 }
 
 }  // namespace elastiquant

@@ -15,7 +15,8 @@ namespace elastiquant {
 // each worker keeps the rest for itself. On directed ones each gives equal parts to itself and
 // to all whom it gives to: columns add up to 1, and rows do not if some take from more. Fails
 // with kInvalidArgument, naming the line, for what is no edge or goes with no other one, and
-// naming the row, if weights add up to more than 1 or a worker cannot be reached.
+// naming the row, if weights add up to more than 1 or a worker cannot be reached; and with
+// kNotFound if the file cannot be read.
 Result<Mixing> ReadEdgeFile(const std::string& path, size_t workers);
 // The same of a text; `name` is what errors call it.
 Result<Mixing> ParseEdges(const std::string& text, size_t workers, const std::string& name);

@@ -27,7 +27,8 @@ class Graph {
   //     partner; if there is an odd number of them, one stays alone;
   //   or a file of edges (edge_file.h), for a text that has a dot or a slash in it.
   // With `lazy=1` it is (I + W) / 2. Random graphs and pairs are drawn from `seed`. Fails with
-  // kInvalidArgument for any other text, and for a number of nodes that the graph cannot have.
+  // kInvalidArgument for any other text, and for a number of nodes that the graph cannot have,
+  // and with kNotFound for a file that cannot be read.
   static Result<std::shared_ptr<const Graph>> Parse(std::string_view spec, size_t nodes,
                                                     uint64_t seed);
   // Makes a static graph of a mixing whose columns add up to 1: what workers give away is what

@@ -131,7 +131,7 @@ TEST(Graph, ErrorsSayWhatToDo) {
   EXPECT_THAT(ErrorOf("erdos-renyi:p=2", 5), HasSubstr("up to 1"));
   EXPECT_THAT(ErrorOf("erdos-renyi:p=0.001", 50), HasSubstr("a larger p"));
   EXPECT_THAT(ErrorOf("ring", 2000), HasSubstr("1 to 1024"));
-  EXPECT_THAT(ErrorOf("no/such.file", 4), HasSubstr("cannot read"));
+  EXPECT_THAT(ErrorOf("no/such.file", 4), HasSubstr("cannot open 'no/such.file'"));
 }
 
 TEST(Graph, DigestsTellWeightsApart) {

@@ -25,7 +25,7 @@ Status BadSum(const char* what, size_t index, double sum) {
                          " where it must be 1");
 }
 
-// The powers of two below n: the distances of exponential graphs.
+// Returns how many powers of two are below n. These are the distances in exponential graphs.
 size_t HopsOf(size_t workers) {
   return workers < 2 ? 0 : static_cast<size_t>(std::bit_width(workers - 1));
 }

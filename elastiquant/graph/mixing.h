@@ -8,8 +8,8 @@
 
 namespace elastiquant {
 
-// The weights of an average: worker i takes the sum over j of weight(i, j) x_j. Rows and
-// columns add up to 1.
+// The weights of an average: worker i takes the sum over j of weight(i, j) x_j. Columns add up
+// to 1. So do rows, unless workers take more than they give, which only push-sum can do with.
 struct Mixing {
   size_t workers = 0;
   std::vector<double> weights;  // row after row

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <vector>
+
+#include "elastiquant/base/text_file.h"
 
 namespace elastiquant {
 namespace {
@@ -16,13 +17,6 @@ std::optional<int> WorkerOf(std::string_view word) {
   const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), worker);
   if (error != std::errc() || rest != word.data() + word.size() || worker < 0) return {};
   return worker;
-}
-
-std::vector<std::string> WordsOf(const std::string& line) {
-  std::istringstream stream(line.substr(0, line.find('#')));
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
 }
 
 Status BadLine(const std::string& name, int number, const std::string& why) {
@@ -93,11 +87,8 @@ Result<Links> ReadLinks(const std::string& text_or_file) {
   if (!std::filesystem::is_regular_file(text_or_file, ignored)) {
     return InvalidArgument(link.status().message() + "; or give a file of links");
   }
-  std::ifstream file(text_or_file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return InvalidArgument("cannot read " + text_or_file);
-  return ParseLinks(text.str(), text_or_file);
+  EQ_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(text_or_file));
+  return ParseLinks(text, text_or_file);
 }
 
 }  // namespace elastiquant
