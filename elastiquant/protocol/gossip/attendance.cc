@@ -6,12 +6,19 @@
 #include <utility>
 
 namespace elastiquant {
+namespace {
+
+constexpr uint64_t kNotYet = std::numeric_limits<uint64_t>::max();
+
+}  // namespace
 
 Attendance::Attendance(std::shared_ptr<const Graph> graph, int rank)
     : graph_(std::move(graph)), rank_(rank) {}
 
 void Attendance::Leave(int peer, uint64_t round) {
-  absent_[peer].push_back({round, std::numeric_limits<uint64_t>::max()});
+  std::vector<Absence>& absences = absent_[peer];
+  const bool is_away = !absences.empty() && absences.back().until == kNotYet;
+  if (!is_away) absences.push_back({round, kNotYet});
 }
 
 void Attendance::Return(int peer, uint64_t round) {

@@ -15,7 +15,8 @@ class Attendance {
  public:
   Attendance(std::shared_ptr<const Graph> graph, int rank);
 
-  // Another worker takes part in no round from this one on, until it returns.
+  // Another worker takes part in no round from this one on, until it returns. Has no effect on
+  // one that is away already.
   void Leave(int peer, uint64_t round);
   // Has no effect on a worker that has not left.
   void Return(int peer, uint64_t round);

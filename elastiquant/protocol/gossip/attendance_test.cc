@@ -44,6 +44,10 @@ TEST(Attendance, WhoHasLeftIsAwayUntilItReturns) {
   EXPECT_FALSE(ring.is_present(1, 15));
   EXPECT_TRUE(ring.is_present(1, 29));
   EXPECT_FALSE(ring.is_present(1, 30));
+  ring.Leave(1, 32);  // is away already
+  ring.Return(1, 40);
+  EXPECT_TRUE(ring.is_present(1, 40));
+  EXPECT_FALSE(ring.is_present(1, 39));
   ring.Return(4, 30);  // has never left
   EXPECT_TRUE(ring.is_present(4, 30));
 }

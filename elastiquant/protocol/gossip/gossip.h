@@ -105,7 +105,8 @@ class GossipNode {
   // all neighbours the same: then the peer has to be given ReplicaAt. Fails with
   // kInvalidArgument for algorithms whose workers remember more of each other.
   virtual Status Admit(int peer, uint64_t round, std::span<const float> weights) = 0;
-  // Returns how many rounds, from 0, have had a message of this peer here.
+  // Returns the number after that of the latest round of which a message of this peer has come,
+  // or 0 if none has. Of AD-PSGD, how many averages the pair has made.
   virtual uint64_t RoundsFrom(int peer) const = 0;
   // Returns the first round that has neither ended here nor had a message of this peer. Where
   // neighbours differ in it, each has counted what it has had: the others keep their weights.

@@ -152,6 +152,8 @@ struct GossipWorld {
     state.round = node(neighbours[0]).round();
     for (const int peer : neighbours) {
       ASSERT_EQ(node(peer).round(), state.round);
+      // It may have been lost once more before it was admitted.
+      if (chance.Of(.3)) Post(peer, node(peer).Drop(w, node(peer).FirstWithout(w)));
       ASSERT_TRUE(node(peer).Admit(w, state.round, given).ok());
       const auto replica = state.vectors.find("in/" + std::to_string(peer) + "/0/replica");
       if (replica == state.vectors.end()) continue;

@@ -39,8 +39,9 @@ size_t GossipPairs::MaxMessageBytes() const {
   return GossipHeaderBytes(1) + edge_options_.codec->MaxFrameBytes(options_.elements);
 }
 
-StreamKey GossipPairs::KeyOf(const Edge& edge, int from) const {
-  return DeriveKey(options_.seed, edge.averages, static_cast<uint64_t>(from), 0);
+StreamKey GossipPairs::KeyOf(const Edge& edge, int from, int to) const {
+  return DeriveKey(options_.seed, edge.averages, static_cast<uint64_t>(from),
+                   static_cast<uint64_t>(to));
 }
 
 // Returns a neighbour at random, or -1 if none is left.
@@ -62,7 +63,7 @@ Status GossipPairs::Write(int peer, GossipPart part) {
     message.round = edge.averages;
     EQ_ASSIGN_OR_RETURN(
         const Outlet::Sent sent,
-        edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank), *work_));
+        edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank, peer), *work_));
     errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
@@ -105,7 +106,8 @@ Result<Decoded> GossipPairs::Read(int from, const GossipMessage& message) {
   if (message.streams.size() != 1 || message.round != edge.averages) {
     return BadGossipMessage(from, "is of another average");
   }
-  return DecodeShown(from, message.streams[0], options_.elements, KeyOf(edge, from), *work_);
+  return DecodeShown(from, message.streams[0], options_.elements,
+                     KeyOf(edge, from, options_.rank), *work_);
 }
 
 // Both have shown each other their weights.

@@ -73,7 +73,7 @@ class GossipPairs final : public GossipNode {
   std::span<const float> start() const override { return start_; }
 
   int Pick() const;
-  StreamKey KeyOf(const Edge& edge, int from) const;
+  StreamKey KeyOf(const Edge& edge, int from, int to) const;
   Status Write(int peer, GossipPart part);
   Result<Decoded> Read(int from, const GossipMessage& message);
   void Average(int peer, const Decoded& theirs);

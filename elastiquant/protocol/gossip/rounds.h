@@ -96,7 +96,7 @@ class GossipRounds final : public GossipNode {
   Vector weights_;                              // x_ / weight_
   std::map<int, std::vector<Outlet>> outlets_;  // by receiver; of all if the graph is static
   std::map<int, std::vector<Inlet>> inlets_;    // by sender
-  std::map<int, uint64_t> seen_;                // rounds of which a message has been taken
+  std::map<int, uint64_t> seen_;                // by sender: see RoundsFrom
 
   GossipErrors errors_;
   bool has_shown_ = false, has_moved_ = false;  // in this round
