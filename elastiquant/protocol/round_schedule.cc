@@ -74,7 +74,7 @@ int64_t RoundSchedule::RoundOf(int64_t step) const {
   return std::ssize(options_.ends) + (step - begin - 1) / options_.every;
 }
 
-// Fragment p of P is sent after the first floor((p + 1) / P) of the steps of a round.
+// In a round of S steps, fragment p of P is sent after step floor((p + 1) S / P).
 int64_t RoundSchedule::SendsUntil(size_t fragment, int64_t step) const {
   if (step <= 0) return 0;
   const int64_t round = RoundOf(step), begin = EndOf(round - 1);

@@ -107,8 +107,7 @@ SampleExchange::SampleExchange(const SampleExchangeOptions& options)
       id_bits_(BitsFor(options.samples)),
       label_bits_(BitsFor(options.classes)),
       sent_(options.cached ? static_cast<size_t>(options.samples) : 0),
-      kept_(options.cached ? static_cast<size_t>(options.samples) : 0),
-      last_(static_cast<size_t>(options.world_size)) {}
+      kept_(options.cached ? static_cast<size_t>(options.samples) : 0) {}
 
 double SampleExchange::ChanceThatTravels(double chance) {
   return ChanceOfCode(static_cast<uint64_t>(CodeOfChance(chance)));
@@ -144,12 +143,13 @@ Status SampleExchange::CheckBatch(std::span<const SampleToSend> samples) const {
 }
 
 // A sample that comes twice in a batch is fresh the first time only, if receivers keep it.
-std::vector<bool> SampleExchange::TakeFresh(std::span<const SampleToSend> samples) {
+std::vector<bool> SampleExchange::FreshOnes(std::span<const SampleToSend> samples) const {
   std::vector<bool> fresh;
+  std::set<int64_t> here;
   for (const SampleToSend& s : samples) {
-    const auto id = static_cast<size_t>(s.id);
-    fresh.push_back(!options_.cached || !sent_[id]);
-    if (options_.cached) sent_[id] = true;
+    const bool is_known =
+        options_.cached && (sent_[static_cast<size_t>(s.id)] || !here.insert(s.id).second);
+    fresh.push_back(!is_known);
   }
   return fresh;
 }
@@ -196,7 +196,7 @@ Result<std::span<const uint8_t>> SampleExchange::OnBatch(uint64_t step,
                                                          std::span<const SampleToSend> samples,
                                                          const ReadSample& read) {
   EQ_RETURN_IF_ERROR(CheckBatch(samples));
-  const std::vector<bool> fresh = TakeFresh(samples);
+  const std::vector<bool> fresh = FreshOnes(samples);
   std::vector<uint64_t> ids;
   std::vector<int64_t> labels;
   std::vector<uint8_t> pixels;
@@ -234,6 +234,9 @@ Result<std::span<const uint8_t>> SampleExchange::OnBatch(uint64_t step,
                .step = step,
                .first_pass = static_cast<uint32_t>(format.first_pass)},
               message_);
+  if (options_.cached) {
+    for (const SampleToSend& s : samples) sent_[static_cast<size_t>(s.id)] = true;
+  }
   return std::span<const uint8_t>(message_);
 }
 
@@ -289,8 +292,6 @@ Status SampleExchange::TakePixels(int from, std::span<const uint8_t> bytes,
     const Status status = options_.codec->Decode(ids, bytes, pixels);
     if (!status.ok()) return BadSamples(from, "do not decode: " + status.message());
   }
-  auto& last = last_[static_cast<size_t>(from)];
-  last.clear();
   std::span<const uint8_t> next(pixels);
   for (Named& n : *named) {
     if (!n.is_fresh) continue;
@@ -298,11 +299,8 @@ Status SampleExchange::TakePixels(int from, std::span<const uint8_t> bytes,
     std::ranges::copy(next.first(size), copy.get());
     next = next.subspan(size);
     n.sample.pixels = {copy.get(), size};
-    if (options_.cached) {
-      kept_[static_cast<size_t>(n.sample.id)] = {copy, n.sample.label};
-    } else {
-      last.push_back(copy);
-    }
+    n.sample.memory = copy;
+    if (options_.cached) kept_[static_cast<size_t>(n.sample.id)] = {copy, n.sample.label};
   }
   return {};
 }
@@ -323,7 +321,9 @@ Result<std::vector<ReceivedSample>> SampleExchange::OnMessage(
   EQ_ASSIGN_OR_RETURN(std::vector<Named> named, ReadNames(from, body, format, &used));
   std::set<int64_t> coming;
   for (const Named& n : named) {
-    if (n.is_fresh) coming.insert(n.sample.id);
+    if (n.is_fresh && !coming.insert(n.sample.id).second && options_.cached) {
+      return BadSamples(from, "have sample " + std::to_string(n.sample.id) + " twice");
+    }
     // Without a cache no pass after the first can be named by number alone.
     const bool is_known = options_.cached && (coming.contains(n.sample.id) ||
                                               kept_[static_cast<size_t>(n.sample.id)].pixels);
@@ -338,6 +338,7 @@ Result<std::vector<ReceivedSample>> SampleExchange::OnMessage(
       const Kept& kept = kept_[static_cast<size_t>(n.sample.id)];
       n.sample.label = kept.label;
       n.sample.pixels = {kept.pixels.get(), options_.codec->shape().bytes()};
+      n.sample.memory = kept.pixels;
     }
     samples.push_back(n.sample);
   }

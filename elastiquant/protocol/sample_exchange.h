@@ -47,7 +47,8 @@ struct ReceivedSample {
   int64_t pass = 0;
   double weight = 1;  // 1 / chance
   int64_t label = 0;
-  std::span<const uint8_t> pixels;  // valid until the sender's next message
+  std::span<const uint8_t> pixels;
+  std::shared_ptr<const uint8_t[]> memory;  // of the pixels, which live as long as it does
 };
 
 // What the messages of this worker were made of.
@@ -78,7 +79,7 @@ class SampleExchange {
 
   // Returns the message that the driver must deliver to all who compute, this worker included
   // if it does: valid until the next call. Must be called once in each step. Fails with
-  // InvalidArgument for samples out of range, and as `read` does.
+  // InvalidArgument for samples out of range, and as `read` does: then nothing counts as sent.
   Result<std::span<const uint8_t>> OnBatch(uint64_t step, std::span<const SampleToSend> samples,
                                            const ReadSample& read);
 
@@ -93,7 +94,7 @@ class SampleExchange {
  private:
   // A sample as it came.
   struct Kept {
-    std::shared_ptr<uint8_t[]> pixels;  // null: it never came
+    std::shared_ptr<const uint8_t[]> pixels;  // null: it never came
     int64_t label = 0;
   };
   struct Named {
@@ -115,7 +116,7 @@ class SampleExchange {
   Status WriteNames(std::span<const SampleToSend> samples, const std::vector<bool>& fresh,
                     std::span<const int64_t> labels, const NamesFormat& format,
                     std::vector<uint8_t>* out);
-  std::vector<bool> TakeFresh(std::span<const SampleToSend> samples);
+  std::vector<bool> FreshOnes(std::span<const SampleToSend> samples) const;
   Result<std::vector<Named>> ReadNames(int from, std::span<const uint8_t> bytes,
                                        const NamesFormat& format, size_t* used) const;
   Status TakePixels(int from, std::span<const uint8_t> bytes, std::vector<Named>* named);
@@ -125,8 +126,6 @@ class SampleExchange {
   std::vector<uint8_t> message_;
   std::vector<bool> sent_;  // by sample
   std::vector<Kept> kept_;  // by sample, of all workers
-  // By sender, if nothing is cached: the pixels of its last message.
-  std::vector<std::vector<std::shared_ptr<uint8_t[]>>> last_;
   SampleTraffic traffic_;
 };
 

@@ -270,6 +270,34 @@ TEST(SampleExchangeTest, DamagedMessagesAreRefused) {
   EXPECT_TRUE(receiver.OnMessage(0, 3, good).ok());
 }
 
+// Whoever has two copies of a sample could not say which of them others may name later.
+TEST(SampleExchangeTest, ASampleThatIsFreshTwiceIsRefused) {
+  SampleExchange sender = MakeExchange(0, 2, /*cached=*/false);
+  SampleExchange receiver = MakeExchange(1, 2, /*cached=*/true);
+  const auto samples = receiver.OnMessage(0, 0, Send(&sender, 0, Batch({3, 3})));
+  EXPECT_EQ(samples.status().code(), StatusCode::kCorruptData);
+  EXPECT_THAT(samples.status().message(), testing::HasSubstr("sample 3 twice"));
+}
+
+TEST(SampleExchangeTest, PixelsOutliveWhatReplacesThem) {
+  SampleExchange a = MakeExchange(0, 3), b = MakeExchange(1, 3), receiver = MakeExchange(2, 3);
+  const auto first = receiver.OnMessage(0, 0, Send(&a, 0, Batch({3}))).value();
+  const auto second = receiver.OnMessage(1, 0, Send(&b, 0, Batch({3}))).value();
+  EXPECT_THAT(first[0].pixels, testing::ElementsAreArray(PixelsOf(3)));
+  EXPECT_THAT(second[0].pixels, testing::ElementsAreArray(PixelsOf(3)));
+}
+
+TEST(SampleExchangeTest, WhatCouldNotBeReadTravelsTheNextTime) {
+  SampleExchange sender = MakeExchange(0, 2), receiver = MakeExchange(1, 2);
+  const auto fails = [](int64_t, std::span<uint8_t>) -> Result<int64_t> {
+    return NotFound("the disk is gone");
+  };
+  EXPECT_FALSE(sender.OnBatch(0, Batch({3}), fails).ok());
+  const auto samples = receiver.OnMessage(0, 1, Send(&sender, 1, Batch({3})));
+  ASSERT_TRUE(samples.ok()) << samples.status().ToString();
+  EXPECT_THAT((*samples)[0].pixels, testing::ElementsAreArray(PixelsOf(3)));
+}
+
 TEST(SampleExchangeTest, ASampleThatNeverCameIsAnError) {
   SampleExchange sender = MakeExchange(0, 2), receiver = MakeExchange(1, 2);
   Send(&sender, 0, Batch({7}));  // lost
