@@ -1,7 +1,6 @@
 #include "elastiquant/policy/bit_policy.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "elastiquant/base/number.h"
@@ -97,11 +96,6 @@ std::unique_ptr<BitPolicy> MakeFixedBits(PolicyKeys& keys, const BitContext& con
   return std::make_unique<FixedBits>(context, keys.Number("bits", 2, kLeastBits, kMostBits));
 }
 
-std::string BitText(double value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
-
 double OwnSquare(const Observation& round) {
   double sum = 0;
   for (const LayerObservation& layer : round.layers) sum += layer.own_square;
@@ -127,12 +121,12 @@ void PolicyKeys::Refuse(const std::string& key, const std::string& valid) {
 
 double PolicyKeys::Number(const std::string& key, double fallback, double least, double most) {
   double value = 0;
-  if (!ParseNumber(Text(key, BitText(fallback)), &value) ||
+  if (!ParseNumber(Text(key, NumberText(fallback)), &value) ||
       !(value >= least && value <= most)) {
-    Refuse(key, "numbers from " + BitText(least) + " to " + BitText(most));
+    Refuse(key, "numbers from " + NumberText(least) + " to " + NumberText(most));
     return fallback;
   }
-  read_.back().second = BitText(value);
+  read_.back().second = NumberText(value);
   return value;
 }
 
@@ -151,7 +145,7 @@ std::vector<double> PolicyKeys::List(const std::string& key, const std::string& 
     double value = 0;
     const std::string_view part = std::string_view(text).substr(begin, end - begin);
     if (!ParseNumber(part, &value) || !(value >= least && value <= most)) {
-      Refuse(key, "numbers from " + BitText(least) + " to " + BitText(most) +
+      Refuse(key, "numbers from " + NumberText(least) + " to " + NumberText(most) +
                       " with '/' between them");
       value = least;
     }

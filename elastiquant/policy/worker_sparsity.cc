@@ -1,7 +1,6 @@
 #include "elastiquant/policy/worker_sparsity.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -77,11 +76,6 @@ Status SetSparsityKey(const std::string& owner, const std::string& key,
                                       : "ratios above 0 and at most 1");
 }
 
-std::string Digits(double value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
-
 }  // namespace
 
 bool NamesSparsity(std::string_view text) {
@@ -121,8 +115,8 @@ Result<std::unique_ptr<WorkerSparsity>> WorkerSparsity::Make(const Sparsity& spa
     const double most = sparsity.most > 0 ? sparsity.most : ratio;
     const double least = sparsity.least > 0 ? sparsity.least : most / 10;
     if (least > most) {
-      return InvalidArgument("algorithm 'accordion' has least=" + Digits(least) +
-                             " above most=" + Digits(most) +
+      return InvalidArgument("algorithm 'accordion' has least=" + NumberText(least) +
+                             " above most=" + NumberText(most) +
                              ": the ratio of quiet rounds is the smaller one");
     }
     made->accordion_ = Accordion({.least = least, .most = most, .threshold = sparsity.change});
@@ -151,7 +145,7 @@ Status WorkerSparsity::MakeLadder(std::span<const double> ratios) {
 }
 
 std::string TopKOf(const Sparsity& sparsity, double ratio) {
-  return "topk:ratio=" + Digits(ratio) + ",bits=" + sparsity.bits + "|ef";
+  return "topk:ratio=" + NumberText(ratio) + ",bits=" + sparsity.bits + "|ef";
 }
 
 std::string WorkerSparsity::Threshold(double value) const {
