@@ -99,12 +99,13 @@ void BackwardPass::Compute(const Batch& batch) {
   prediction.loss.backward();
 }
 
-// In the order in which backward would fill the buckets.
+// In the order in which backward would fill the buckets. Each worker meets all recorded
+// gradients in turn, and neighbours different ones.
 void BackwardPass::Replay() {
   std::ranges::fill(gradients_->scalars(), 0.0F);
   images_ = batch_ * comm_->world_size();
   const std::vector<PlannedBucket>& buckets = gradients_->plan().buckets;
-  const auto index = static_cast<uint64_t>(step_ * comm_->world_size() + comm_->rank());
+  const auto index = static_cast<uint64_t>(step_ + comm_->rank());
   for (size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].slots.empty()) continue;
     replay_->Fill(index, buckets[b], gradients_->bucket(b));
