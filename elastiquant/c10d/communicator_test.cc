@@ -246,6 +246,21 @@ TEST(Connect, NamesTheWorkersThatDoNotCome) {
   }
 }
 
+// It waits for a little, or the others would only see its store end.
+TEST(Connect, WhoeverHostsTheStoreLetsTheOthersLearnWhoIsMissing) {
+  CommunicatorOptions options = GlooWorldOptions(3);
+  options.store_is_external = false;
+  options.store_port = FreePort();
+  options.connect_timeout = std::chrono::milliseconds(1000);
+  std::vector<CommunicatorOptions> all(2, options);
+  all[1].rank = 1;
+  all[1].connect_timeout = std::chrono::minutes(1);
+  for (const Status& status : ConnectAll(all)) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_TRUE(Contains(status.message(), "did not come within 1 s: 2")) << status.ToString();
+  }
+}
+
 TEST(Connect, APortInUseIsSaid) {
   CommunicatorOptions options = GlooWorldOptions(2);
   options.store_is_external = false;  // where the test's own store listens already

@@ -220,7 +220,6 @@ void FragmentEngine::LeaveGroup() {
 
 Status FragmentEngine::JoinGroup(const std::vector<int>& workers) {
   FragmentOptions options = options_;
-  options.reducer.name = rank_;
   std::vector<double>& weights = options.reducer.weights;
   if (!weights.empty()) {
     weights.clear();

@@ -226,7 +226,8 @@ void CompressedReducer::Run(size_t s) {
     for (size_t p = 0; p < stages_.size() && status.ok(); ++p) {
       if (!AwaitReady(p, s)) break;
       status = (stages_.*kStageFunctions[s])(p);
-      if (status.ok()) Advance(s, p + 1);  // or the next stage would work on what it left
+      // After an error the next stage would work on a piece that is not complete.
+      if (status.ok()) Advance(s, p + 1);
     }
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
@@ -382,10 +383,9 @@ Result<std::unique_ptr<GradientReducer>> GradientReducer::Create(
   EQ_ASSIGN_OR_RETURN(const auto prints, comm->AllGather(Fingerprint(buckets, options)));
   for (size_t r = 1; r < prints.size(); ++r) {
     if (prints[r] != prints[0]) {
-      return InvalidArgument(
-          "worker " + std::to_string(r) +
-          " has other gradient buckets, codecs, weights or seed than worker 0: start "
-          "all workers with the same options");
+      return InvalidArgument(comm->names()(static_cast<int>(r)) +
+                             " has other gradient buckets, codecs, weights or seed than " +
+                             comm->names()(0) + ": start all workers with the same options");
     }
   }
   const bool factors = std::ranges::any_of(

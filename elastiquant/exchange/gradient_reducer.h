@@ -76,9 +76,6 @@ struct ReducerOptions {
   // must be the same on all workers. If there are none, all workers count the same. Buckets
   // that go by kIntegerSum need that.
   std::vector<double> weights = {};
-  // What others call this worker when it cannot encode; -1: its rank. In a group that has lost
-  // workers, ranks are no names.
-  int name = -1;
   // Reducers of one communicator whose steps overlap in time must have channels apart, from 0
   // to kMaxChannels - 1, the same on all workers: it is a part of their messages' tags.
   uint32_t channel = 0;

@@ -28,7 +28,7 @@ struct ReduceShared {
                BufferPool* pool)
       : options(reducer_options),
         rank(communicator->rank()),
-        name(static_cast<uint32_t>(options.name < 0 ? rank : options.name)),
+        names(communicator->names()),
         world_size(communicator->world_size()),
         kept_frames(pool),
         announce(communicator, options.threads),
@@ -38,7 +38,7 @@ struct ReduceShared {
 
   const ReducerOptions options;
   const int rank;
-  const uint32_t name;  // of this worker, in its notices
+  const WorkerNames names;  // in errors and notices
   const int world_size;
   BufferPool* const kept_frames;      // for own frames that Reduce adds with the others'
   std::atomic<size_t> kept_bytes{0};  // how many bytes those have

@@ -65,7 +65,9 @@ Result<std::optional<SkipNotice>> ReadSkipNotice(std::span<const uint8_t> frame)
 std::string Describe(const SkipNotice& notice, const std::string& bucket_name) {
   const std::string where = "bucket " + std::to_string(notice.bucket) +
                             (bucket_name.empty() ? "" : " (" + bucket_name + ")");
-  const std::string who = "worker " + std::to_string(notice.worker) + ": ";
+  const std::string who = notice.worker == kSumOfAll
+                              ? "the sum of all workers: "
+                              : "worker " + std::to_string(notice.worker) + ": ";
   switch (notice.cause) {
     case SkipNotice::Cause::kNan:
       return who + "NaN in " + where + " at " + std::to_string(notice.coordinate);

@@ -15,13 +15,16 @@ namespace elastiquant {
 // Marks a frame as a notice. No codec has this number.
 inline constexpr CodecId kSkipNoticeId = static_cast<CodecId>(255);
 
+// In place of a worker: no gradient is at fault, but their sum is too large.
+inline constexpr uint32_t kSumOfAll = 0xffffffff;
+
 // Who could not encode which bucket, and why.
 struct SkipNotice {
   enum class Cause : uint32_t { kNan = 0, kInfinity = 1, kOutOfRange = 2 };
 
   // The fields are in the order in which they decide which of several notices comes first.
   uint32_t bucket = 0;
-  uint32_t worker = 0;
+  uint32_t worker = 0;      // as WorkerNames numbers them, or kSumOfAll
   uint64_t coordinate = 0;  // in the bucket; 0 for kOutOfRange
   Cause cause = Cause::kNan;
 

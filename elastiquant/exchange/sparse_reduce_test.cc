@@ -183,7 +183,7 @@ TEST(SparseExchange, ASumTooLargeSkipsTheStepAsAnAllGatherDoes) {
       }
       const StepOutcome outcome = worker.Step(0);
       EXPECT_TRUE(outcome.skipped);
-      EXPECT_EQ(outcome.reason, "worker 0: infinity in bucket 1 (layer) at 500");
+      EXPECT_EQ(outcome.reason, "the sum of all workers: infinity in bucket 1 (layer) at 500");
       worker.Fill(1);
       EXPECT_FALSE(worker.Step(1).skipped);
     });

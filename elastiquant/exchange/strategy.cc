@@ -71,8 +71,8 @@ Result<size_t> Strategy::NoticeOf(const Status& why, std::span<const float> valu
                                   size_t begin, std::span<uint8_t> frame) const {
   if (why.code() != StatusCode::kNonFinite && why.code() != StatusCode::kOutOfRange) return why;
   const auto b = static_cast<uint32_t>(state_.index);
-  const SkipNotice too_large{b, shared_.name, 0, SkipNotice::Cause::kOutOfRange};
-  return WriteSkipNotice(FindNonFinite(values, begin, b, shared_.name).value_or(too_large),
+  const SkipNotice too_large{b, own_number(), 0, SkipNotice::Cause::kOutOfRange};
+  return WriteSkipNotice(FindNonFinite(values, begin, b, own_number()).value_or(too_large),
                          frame);
 }
 
@@ -108,9 +108,9 @@ Result<Strategy::Frame> Strategy::Take(int rank, Mail mail) {
   Incoming& receive = *state_.receives[static_cast<size_t>(rank)][static_cast<size_t>(mail)];
   const Status status = receive.Wait().status();
   if (status.ok() && receive.metric() != state_.metric) {
-    return FrameError(rank, InvalidArgument("it is in another metric than worker " +
-                                            std::to_string(shared_.rank) +
-                                            "'s: the state of their optimisers differs"));
+    return FrameError(
+        rank, InvalidArgument("it is in another metric than " + shared_.names(shared_.rank) +
+                              "'s: the state of their optimisers differs"));
   }
   if (status.ok()) return receive.bytes();
   return status.code() == StatusCode::kUnavailable ? status : FrameError(rank, status);
@@ -152,7 +152,7 @@ Result<bool> Strategy::IsNotice(int rank, Frame frame, Notice* notice) const {
 }
 
 Strategy::Notice Strategy::FindInSum(std::span<const float> sum, size_t begin) const {
-  return FindNonFinite(sum, begin, static_cast<uint32_t>(state_.index), 0);
+  return FindNonFinite(sum, begin, static_cast<uint32_t>(state_.index), kSumOfAll);
 }
 
 void Strategy::Divide(std::span<const float> sum, std::span<float> mean) const {
@@ -195,7 +195,7 @@ void Strategy::Skip(const SkipNotice& notice) {
 
 Status Strategy::FrameError(int rank, const Status& status) const {
   return {status.code(), "the frame of bucket " + std::to_string(state_.index) + " (" +
-                             bucket().name + ") from worker " + std::to_string(rank) + ": " +
+                             bucket().name + ") from " + shared_.names(rank) + ": " +
                              status.message()};
 }
 

@@ -98,6 +98,10 @@ class Strategy {
   Chunk ChunkOfRank(int rank) const {
     return ChunkOf(gradient().size(), shared_.world_size, rank);
   }
+  // Of this worker, in its notices.
+  uint32_t own_number() const {
+    return static_cast<uint32_t>(shared_.names.number(shared_.rank));
+  }
   bool is_lone() const { return shared_.world_size == 1; }
   bool measuring() const { return shared_.measuring && !bucket().derived; }
   // Each worker begins with the next one, so that no link is asked by all at once.

@@ -39,7 +39,7 @@ Status TwoPhase::Encode() {
 Status TwoPhase::Reduce() {
   if (own_.size == 0) return {};
   Notice notice =
-      FindNonFinite(Part(own_), own_.begin, static_cast<uint32_t>(state_.index), shared_.name);
+      FindNonFinite(Part(own_), own_.begin, static_cast<uint32_t>(state_.index), own_number());
   if (is_lone()) {
     if (notice) Skip(*notice);
     return {};

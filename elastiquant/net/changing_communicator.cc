@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "elastiquant/net/failed_transfer.h"
+
 namespace elastiquant {
 namespace {
 
 Status NoGroup() { return Unavailable("this worker is in no group of workers now"); }
-
-class NoTransfer final : public Incoming {
- public:
-  Result<size_t> Wait() override { return NoGroup(); }
-  Result<bool> WaitUntil(Deadline) override { return NoGroup(); }
-  std::span<const uint8_t> bytes() const override { return {}; }
-  int from() const override { return kAnyPeer; }
-  uint16_t metric() const override { return 0; }
-};
 
 }  // namespace
 
@@ -29,12 +22,12 @@ void ChangingCommunicator::Replace(std::unique_ptr<Communicator> next) {
 std::unique_ptr<Transfer> ChangingCommunicator::Send(int to, uint32_t tag,
                                                      std::span<const uint8_t> bytes,
                                                      uint16_t metric) {
-  if (!current_) return std::make_unique<NoTransfer>();
+  if (!current_) return std::make_unique<FailedTransfer>(NoGroup());
   return current_->Send(to, tag, bytes, metric);
 }
 
 std::unique_ptr<Incoming> ChangingCommunicator::Receive(int from, uint32_t tag, size_t room) {
-  if (!current_) return std::make_unique<NoTransfer>();
+  if (!current_) return std::make_unique<FailedTransfer>(NoGroup());
   return current_->Receive(from, tag, room);
 }
 

@@ -24,6 +24,7 @@ class ChangingCommunicator final : public Communicator {
 
   int rank() const override { return current_ ? current_->rank() : 0; }
   int world_size() const override { return current_ ? current_->world_size() : 1; }
+  WorkerNames names() const override { return current_ ? current_->names() : WorkerNames(); }
   std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes,
                                  uint16_t metric) override;
   std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override;

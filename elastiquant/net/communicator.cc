@@ -47,6 +47,7 @@ class NetworkCommunicator final : public Communicator {
 
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
+  WorkerNames names() const override { return options_.names; }
   std::unique_ptr<Transfer> Send(int to, uint32_t tag, std::span<const uint8_t> bytes,
                                  uint16_t metric) override;
   std::unique_ptr<Incoming> Receive(int from, uint32_t tag, size_t room) override;
@@ -83,7 +84,7 @@ class NetworkCommunicator final : public Communicator {
   };
   Control SendControl(int to, uint32_t tag, std::span<const uint8_t> bytes);
   Control ReceiveControl(int from, uint32_t tag, std::span<uint8_t> bytes);
-  static Status AwaitControl(std::vector<Control> messages);
+  Status AwaitControl(std::vector<Control> messages) const;
   std::optional<LinkTime> ReserveDownlink(int from, const MessageHeader& header);
   bool AwaitDownlink(std::optional<LinkTime> release, Deadline deadline);
 
@@ -242,6 +243,7 @@ Status NetworkCommunicator::Connect() {
   liveness.stall_timeout = options_.stall_timeout;
   liveness.rank_0_hosts_store = !options_.store_is_external;
   liveness.store_name = StoreName();
+  liveness.names = options_.names;
   liveness.ledger = ledger_;
   liveness.on_lost = [this](const Status& verdict) { OnLost(verdict); };
   liveness_ = Liveness::Start(std::move(store), liveness);
@@ -267,7 +269,7 @@ void NetworkCommunicator::OnLost(const Status& verdict) {
   if (options_.on_peer_lost) {
     options_.on_peer_lost(verdict);
   } else {
-    std::fprintf(stderr, "elastiquant: worker %d stops: %s\n", options_.rank,
+    std::fprintf(stderr, "elastiquant: %s stops: %s\n", options_.names(options_.rank).c_str(),
                  verdict.message().c_str());
     std::fflush(stderr);
     _exit(3);
@@ -284,8 +286,8 @@ Status NetworkCommunicator::Begin(int peer, Way way) {
 
 Status NetworkCommunicator::CheckPeer(int peer, uint32_t tag, size_t size) const {
   if (peer < 0 || peer >= options_.world_size || peer == options_.rank) {
-    return InvalidArgument("worker " + std::to_string(options_.rank) + " of " +
-                           std::to_string(options_.world_size) + " has no peer " +
+    return InvalidArgument("rank " + std::to_string(options_.rank) + " of " +
+                           std::to_string(options_.world_size) + " has no peer at rank " +
                            std::to_string(peer));
   }
   return CheckMessage(tag, size);
@@ -376,7 +378,7 @@ NetworkCommunicator::Control NetworkCommunicator::ReceiveControl(int from, uint3
   return {from, bytes, std::move(transfer), nullptr};
 }
 
-Status NetworkCommunicator::AwaitControl(std::vector<Control> messages) {
+Status NetworkCommunicator::AwaitControl(std::vector<Control> messages) const {
   for (Control& message : messages) {
     if (message.incoming == nullptr) {
       EQ_RETURN_IF_ERROR(message.outgoing->Wait().status());
@@ -384,9 +386,8 @@ Status NetworkCommunicator::AwaitControl(std::vector<Control> messages) {
     }
     EQ_ASSIGN_OR_RETURN(const size_t size, message.incoming->Wait());
     if (size != message.to.size()) {
-      return Internal("worker " + std::to_string(message.peer) + " sent " +
-                      std::to_string(size) + " bytes in a collective call, not " +
-                      std::to_string(message.to.size()) +
+      return Internal(options_.names(message.peer) + " sent " + std::to_string(size) +
+                      " bytes in a collective call, not " + std::to_string(message.to.size()) +
                       ": the workers do not make the same sequence of calls");
     }
     std::ranges::copy(message.incoming->bytes(), message.to.begin());

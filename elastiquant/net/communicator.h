@@ -18,6 +18,7 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/network.h"
 #include "elastiquant/net/transport.h"
+#include "elastiquant/net/worker_names.h"
 
 namespace elastiquant {
 
@@ -37,6 +38,7 @@ struct CommunicatorOptions {
   std::chrono::milliseconds connect_timeout{20000};  // for all workers to come to Connect
   std::optional<LinkSpec> link;                      // an emulated access link
   std::map<int, LinkSpec> wires;  // by peer: emulated links of their own, which `link` is not
+  WorkerNames names;              // in errors and notices
   // Called when a peer is lost, at most once, from a thread that watches the peers, or one that
   // posts a message or waits for one. It must not return into training: the default prints the
   // status to stderr and ends the process with exit code 3.
@@ -95,6 +97,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+  // What messages to the user call the workers, the same on all of them.
+  virtual WorkerNames names() const { return {}; }
 
   // Send posts a message of at least one byte. It copies the bytes, so that the span may be
   // written to again. Receive posts room for one, which may be more than the message needs, but

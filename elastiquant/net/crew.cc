@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/net/changing_communicator.h"
 #include "elastiquant/net/crew_pulse.h"
 #include "elastiquant/net/liveness.h"
@@ -121,6 +122,7 @@ class StoreCrew final : public Crew {
   Status Connect();
   void Enter(int number, std::vector<int> group);
   Status LeftBehind() const;
+  Status CheckStoreStays(const std::vector<int>& group) const;
   std::set<int> LostOnes();
   Result<MusterOrder> Meet(const MusterOptions& options, Watchdog* watchdog);
   Result<MusterView> Look();
@@ -208,6 +210,7 @@ Status StoreCrew::Connect() {
   options.rank = static_cast<int>(self - group_.begin());
   options.world_size = static_cast<int>(group_.size());
   options.job = job_.job + "/group" + std::to_string(number_);
+  options.names = WorkerNames(group_);
   options.wires.clear();
   for (size_t rank = 0; rank < group_.size(); ++rank) {
     const auto wire = job_.wires.find(group_[rank]);
@@ -271,6 +274,7 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
           "no worker is left that knows how far the run has come: "
           "--resume goes on from its last checkpoint");
     }
+    EQ_RETURN_IF_ERROR(CheckStoreStays(order.group));
     Enter(number_ + 1, std::move(order.group));
     options.lost.clear();
     if (order.kind == MusterOrder::Kind::kStayOut) {
@@ -279,9 +283,22 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
       continue;
     }
     watchdog.Calm();
-    if (Connect().ok()) return true;
+    const Status connected = Connect();
+    if (connected.ok()) return true;
+    if (connected.code() != StatusCode::kUnavailable) return connected;
     options.arrival = Arrival::kBroken;  // somebody was lost before all had met
   }
+}
+
+// Without the worker that hosts the store no group would last: it may end at any time.
+Status StoreCrew::CheckStoreStays(const std::vector<int>& group) const {
+  if (job_.store_is_external || Contains(group, 0)) return {};
+  const std::lock_guard lock(fate_->mutex);
+  const std::string& why = fate_->verdict.message();
+  return Unavailable(
+      "worker 0, which hosts the rendezvous store, does not go on with the others" +
+      (why.empty() ? "" : " (" + why + ")") +
+      ": start all workers again, from the last checkpoint if there is one");
 }
 
 // Returns an order to act on.

@@ -21,8 +21,7 @@ std::string NewcomerKey(int group);  // whether there is one that waits for this
 
 class CrewPulse {
  public:
-  // Begins to beat, `interval` after `interval`. Messages call the store what `store_name`
-  // says.
+  // Begins to beat, once in each `interval`.
   CrewPulse(std::unique_ptr<Store> store, int worker, std::chrono::milliseconds interval);
   ~CrewPulse();
   CrewPulse(const CrewPulse&) = delete;

@@ -34,7 +34,8 @@ class CrewWorld {
     options.job.world_size = workers_;
     options.job.network = network_.At(host);
     options.job.store_port = store_->port();
-    options.job.store_is_external = true;
+    options.job.store_is_external = !worker_0_hosts_store_;
+    if (worker == 0 && worker_0_hosts_store_) options.job.store = store_;
     options.job.timeout = milliseconds(2000);
     options.job.connect_timeout = std::chrono::minutes(1);  // the machine may be busy
     options.on_stuck = [](const std::string& why) { ADD_FAILURE() << why; };
@@ -47,7 +48,8 @@ class CrewWorld {
     Status status;
     uint64_t rounds = 0;
     std::vector<int> group{};
-    std::vector<size_t> sizes{};  // of the groups, round by round
+    std::vector<size_t> sizes{};       // of the groups, round by round
+    std::vector<std::string> names{};  // of the group's workers, by their rank in it
   };
 
   // `before_round` may bring about a fault.
@@ -69,6 +71,7 @@ class CrewWorld {
     threads_.clear();
   }
   void ForbidReturn() { may_return_ = false; }
+  void LetWorker0HostTheStore() { worker_0_hosts_store_ = true; }
   MemoryNetwork& network() { return network_; }
 
  private:
@@ -94,6 +97,9 @@ class CrewWorld {
       if (!goes_on) return {};
     }
     outcome->group = crew.group();
+    for (int r = 0; r < crew.comm().world_size(); ++r) {
+      outcome->names.push_back(crew.comm().names()(r));
+    }
     std::ranges::sort(outcome->group);
     return crew.End(true);
   }
@@ -129,9 +135,9 @@ class CrewWorld {
   }
 
   const int workers_;
-  bool may_return_ = true;
+  bool may_return_ = true, worker_0_hosts_store_ = false;
   MemoryNetwork network_;
-  std::unique_ptr<StoreHost> store_;
+  std::shared_ptr<StoreHost> store_;
   std::vector<std::thread> threads_;
 };
 
@@ -156,6 +162,49 @@ TEST(CrewTest, TheOthersGoOnWithoutTheOneThatDies) {
       EXPECT_EQ(outcome.rounds, CrewWorld::kRounds);
       EXPECT_EQ(outcome.group.size(), 2u);
     }
+  }
+}
+
+// Its store may still answer: the worker may have stood still for too long.
+TEST(CrewTest, NobodyGoesOnWithoutTheWorkerThatHostsTheStore) {
+  CrewWorld world(3);
+  world.LetWorker0HostTheStore();
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, w](uint64_t round) {
+          if (w == 0 && round == 5) world.network().Kill(0);
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  for (const int w : {1, 2}) {
+    const Status& status = outcomes[static_cast<size_t>(w)].status;
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_NE(status.message().find("worker 0, which hosts the rendezvous store"),
+              std::string::npos)
+        << status.ToString();
+  }
+}
+
+// Ranks change where a worker is lost, and names stay.
+TEST(CrewTest, ErrorsNameWorkersAsTheyWereNamedAtFirst) {
+  CrewWorld world(3);
+  world.ForbidReturn();
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, w](uint64_t round) {
+          if (w == 0 && round == 5) world.network().Kill(0);
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  for (const int w : {1, 2}) {
+    EXPECT_EQ(outcomes[static_cast<size_t>(w)].names,
+              (std::vector<std::string>{"worker 1", "worker 2"}));
   }
 }
 

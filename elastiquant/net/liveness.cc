@@ -186,7 +186,7 @@ void Liveness::LookAtPeers() {
       departed = r;
       if (HasNotSentEnough(r)) return Accuse(r, WordsOfDeparture(r));
     } else if (IsSilent(peer)) {
-      return Accuse(r, WorkerName(r) + " has not been heard of for " +
+      return Accuse(r, options_.names(r) + " has not been heard of for " +
                            Seconds(clock_.now() - peer.beaten) +
                            ": it may have died, frozen or lost its network");
     }
@@ -209,7 +209,7 @@ void Liveness::LookForStall(const WorkerState& mine) {
     states.push_back(peer.state);
     still.push_back(clock_.now() - peer.moved);
   }
-  const Stall stall = FindStall(states, still, options_.rank,
+  const Stall stall = FindStall(states, still, options_.rank, options_.names,
                                 Seconds(options_.stall_timeout) + " (stall_timeout)");
   Accuse(stall.culprit, stall.words, /*lives=*/true);
 }
@@ -257,9 +257,9 @@ Status Liveness::Go(WorkerState mine) {
 }
 
 std::string Liveness::WordsOfDeparture(int rank) const {
-  return WorkerName(rank) + " has left (" +
+  return options_.names(rank) + " has left (" +
          peers_[static_cast<size_t>(rank)].state.departure->why + ") while " +
-         WorkerName(options_.rank) + " still waits for it";
+         options_.names(options_.rank) + " still waits for it";
 }
 
 void Liveness::Convict(const std::string& blame) {
@@ -375,13 +375,14 @@ void Liveness::SetFarewell(std::string why) {
 }
 
 Status Liveness::Blame(int peer, const std::string& why) {
-  Accuse(peer, WorkerName(peer) + " was lost: it has ended or lost its network (" + why + ")");
+  Accuse(peer,
+         options_.names(peer) + " was lost: it has ended or lost its network (" + why + ")");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return told_; });
   if (!verdict_.ok()) return verdict_;
   lock.unlock();
   EQ_RETURN_IF_ERROR(HostHasLeft());
-  return Unavailable(WorkerName(peer) + " was lost after this worker had left: " + why);
+  return Unavailable(options_.names(peer) + " was lost after this worker had left: " + why);
 }
 
 Status Liveness::Explain(const std::string& why) {
@@ -413,7 +414,7 @@ void Liveness::Fail(const Status& why) {
     if (finished_) return;
     failing_ = true;
   }
-  Accuse(options_.rank, WorkerName(options_.rank) + " stopped: " + why.message());
+  Accuse(options_.rank, options_.names(options_.rank) + " stopped: " + why.message());
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finished_; });
 }

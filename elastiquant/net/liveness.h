@@ -21,6 +21,7 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/ledger.h"
 #include "elastiquant/net/store.h"
+#include "elastiquant/net/worker_names.h"
 #include "elastiquant/net/worker_state.h"
 
 namespace elastiquant {
@@ -31,7 +32,8 @@ struct LivenessOptions {
   std::chrono::milliseconds timeout{20000};
   std::chrono::milliseconds stall_timeout{0};  // 0: never
   bool rank_0_hosts_store = true;
-  std::string store_name;          // in messages: "the rendezvous store at host:port"
+  std::string store_name;  // in messages: "the rendezvous store at host:port"
+  WorkerNames names;
   std::shared_ptr<Ledger> ledger;  // this worker's
   // Called at most once: from one of this class's threads, or from one that calls Blame or
   // HostHasLeft when the host of the store has left.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "elastiquant/net/liveness.h"
@@ -17,7 +18,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+// Why the rendezvous fails on all that wait: because of what a worker was told, or because one
+// has not come.
 constexpr char kRefusedKey[] = "refused";
+constexpr char kMissingKey[] = "missing";
+
+constexpr milliseconds kLookAgain{250};
 
 std::string PresentKey(int rank) { return "present/" + std::to_string(rank); }
 
@@ -74,30 +80,44 @@ std::vector<std::string> PresentKeys(int world_size) {
   return keys;
 }
 
+// What another worker has found out.
+Status WhyItFails(Store& store) {
+  EQ_ASSIGN_OR_RETURN(const bool refused, store.Exists(kRefusedKey));
+  EQ_ASSIGN_OR_RETURN(const bool missing, store.Exists(kMissingKey));
+  if (!refused && !missing) return {};
+  EQ_ASSIGN_OR_RETURN(const auto why, store.Get({refused ? kRefusedKey : kMissingKey}));
+  return refused ? InvalidArgument(why[0]) : Unavailable(why[0]);
+}
+
 Status AwaitAll(Store& store, const CommunicatorOptions& options) {
   const std::vector<std::string> keys = PresentKeys(options.world_size);
   const auto deadline = Clock::now() + options.connect_timeout;
   for (;;) {
-    EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, milliseconds(250)));
+    EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, kLookAgain));
     if (all) return {};
-    EQ_ASSIGN_OR_RETURN(const bool refused, store.Exists(kRefusedKey));
-    if (refused) {
-      EQ_ASSIGN_OR_RETURN(const auto why, store.Get({kRefusedKey}));
-      return InvalidArgument(why[0]);
-    }
+    EQ_RETURN_IF_ERROR(WhyItFails(store));
     if (Clock::now() < deadline) continue;
     EQ_ASSIGN_OR_RETURN(const std::string missing, Missing(store, options.world_size));
-    return Unavailable(
+    const std::string why =
         "of " + std::to_string(options.world_size) + " workers these did not come within " +
-        std::to_string(options.connect_timeout.count() / 1000) + " s: " + missing);
+        std::to_string(options.connect_timeout.count() / 1000) + " s: " + missing;
+    EQ_RETURN_IF_ERROR(store.CompareSet(kMissingKey, "", why).status());
+    return Unavailable(why);
   }
 }
 
 }  // namespace
 
 Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options) {
-  EQ_RETURN_IF_ERROR(CheckIn(store, options));
-  EQ_RETURN_IF_ERROR(AwaitAll(store, options));
+  Status met = CheckIn(store, options);
+  if (met.ok()) met = AwaitAll(store, options);
+  if (!met.ok()) {
+    // If this worker hosts the store, the others have yet to read there why they wait in vain.
+    if (options.rank == 0 && !options.store_is_external) {
+      std::this_thread::sleep_for(4 * kLookAgain);
+    }
+    return met;
+  }
   EQ_ASSIGN_OR_RETURN(const auto networks, store.Get(PresentKeys(options.world_size)));
   const auto same = [&](const std::string& network) { return network == networks[0]; };
   return Meeting{std::ranges::all_of(networks, same)};

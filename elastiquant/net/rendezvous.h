@@ -15,7 +15,8 @@ struct Meeting {
 
 // Returns when every rank of the job is there. Fails with kInvalidArgument if two workers claim
 // one rank or world sizes disagree, on the worker that finds this and on all that still wait
-// for somebody. Fails with kUnavailable after options.connect_timeout if somebody has not come.
+// for somebody. Fails with kUnavailable, on all that wait, once one of them has waited for its
+// options.connect_timeout and somebody has not come.
 Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options);
 
 }  // namespace elastiquant

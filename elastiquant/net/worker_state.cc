@@ -15,7 +15,8 @@ std::string_view TakeUntil(std::string_view& text, char separator) {
   return head;
 }
 
-uint64_t ParseNumber(std::string_view text) {
+// The number that Encode wrote. A worker trusts the others' states as it trusts its store.
+uint64_t NumberIn(std::string_view text) {
   uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -29,13 +30,11 @@ std::string Join(const std::set<int>& ranks) {
 
 std::set<int> ParseRanks(std::string_view text) {
   std::set<int> ranks;
-  while (!text.empty()) ranks.insert(static_cast<int>(ParseNumber(TakeUntil(text, ','))));
+  while (!text.empty()) ranks.insert(static_cast<int>(NumberIn(TakeUntil(text, ','))));
   return ranks;
 }
 
 }  // namespace
-
-std::string WorkerName(int rank) { return "worker " + std::to_string(rank); }
 
 std::string WorkerState::Encode() const {
   std::string text = std::to_string(beats) + kLine + std::to_string(ended) + kLine +
@@ -52,8 +51,8 @@ std::string WorkerState::Encode() const {
 
 WorkerState WorkerState::Parse(std::string_view text) {
   WorkerState state;
-  state.beats = ParseNumber(TakeUntil(text, kLine));
-  state.ended = ParseNumber(TakeUntil(text, kLine));
+  state.beats = NumberIn(TakeUntil(text, kLine));
+  state.ended = NumberIn(TakeUntil(text, kLine));
   state.waits_for = ParseRanks(TakeUntil(text, kLine));
   state.released = ParseRanks(TakeUntil(text, kLine));
   std::string_view accounts = TakeUntil(text, kLine);
@@ -66,15 +65,15 @@ WorkerState WorkerState::Parse(std::string_view text) {
   state.activity = "leaving";
   while (!accounts.empty()) {
     std::string_view account = TakeUntil(accounts, ',');
-    const uint64_t sent = ParseNumber(TakeUntil(account, ':'));
-    state.departure->accounts.push_back({sent, ParseNumber(account)});
+    const uint64_t sent = NumberIn(TakeUntil(account, ':'));
+    state.departure->accounts.push_back({sent, NumberIn(account)});
   }
   return state;
 }
 
 Stall FindStall(const std::vector<WorkerState>& states,
                 const std::vector<std::chrono::milliseconds>& still, int rank,
-                const std::string& waited) {
+                const WorkerNames& names, const std::string& waited) {
   struct Edge {
     int waiting;
     int awaited;
@@ -95,19 +94,22 @@ Stall FindStall(const std::vector<WorkerState>& states,
     }
   }
   if (idle) {
-    return {idle->awaited, WorkerName(idle->awaited) + " made no progress while it was " +
+    return {idle->awaited, names(idle->awaited) + " made no progress while it was " +
                                states[static_cast<size_t>(idle->awaited)].activity + ": " +
-                               WorkerName(idle->waiting) + " has waited for it for " + waited};
+                               names(idle->waiting) + " has waited for it for " + waited};
   }
   if (mutual) {
     const auto [a, b] = std::minmax(mutual->waiting, mutual->awaited);
-    return {a, "workers " + std::to_string(a) + " and " + std::to_string(b) +
-                   " have waited for each other for " + waited +
+    return {a, "workers " + std::to_string(names.number(a)) + " and " +
+                   std::to_string(names.number(b)) + " have waited for each other for " +
+                   waited +
                    ": the network between them may be broken, though both reach the rendezvous "
                    "store"};
   }
+  std::set<int> circle;
+  for (const int r : seen) circle.insert(names.number(r));
   return {rank,
-          "workers " + Join(seen) + " have waited for each other in a circle for " + waited};
+          "workers " + Join(circle) + " have waited for each other in a circle for " + waited};
 }
 
 }  // namespace elastiquant

@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "elastiquant/net/ledger.h"
+#include "elastiquant/net/worker_names.h"
 
 namespace elastiquant {
-
-// Returns "worker 3" for rank 3, which is how messages to the user name the worker.
-std::string WorkerName(int rank);
 
 // The last words of a worker that will do nothing more with the others.
 struct Departure {
@@ -47,6 +45,6 @@ struct Stall {
 // `waited` is text such as "1800 s (stall_timeout)".
 Stall FindStall(const std::vector<WorkerState>& states,
                 const std::vector<std::chrono::milliseconds>& still, int rank,
-                const std::string& waited);
+                const WorkerNames& names, const std::string& waited);
 
 }  // namespace elastiquant

@@ -49,7 +49,8 @@ WorkerState Waiting(std::set<int> ranks) {
 TEST(FindStall, BlamesTheWorkerThatWaitsForNobody) {
   std::vector<WorkerState> states{Waiting({1}), Waiting({2}), Waiting({})};
   states[2].activity = "between two backwards";
-  const Stall stall = FindStall(states, std::vector<milliseconds>(3), 0, "9 s (stall_timeout)");
+  const Stall stall =
+      FindStall(states, std::vector<milliseconds>(3), 0, {}, "9 s (stall_timeout)");
   EXPECT_EQ(stall.culprit, 2);
   EXPECT_EQ(stall.words,
             "worker 2 made no progress while it was between two backwards: worker 1 has waited "
@@ -61,14 +62,14 @@ TEST(FindStall, OfSeveralTheOneThatStandsStillForLongest) {
                                         Waiting({})};
   const std::vector<milliseconds> still{
       {}, milliseconds(10), milliseconds(99), milliseconds(20)};
-  EXPECT_EQ(FindStall(states, still, 0, "9 s").culprit, 2);
+  EXPECT_EQ(FindStall(states, still, 0, {}, "9 s").culprit, 2);
 }
 
 TEST(FindStall, NamesBothEndsOfABrokenPath) {
   // Worker 0 waits because the others cannot get on.
   const std::vector<WorkerState> states{Waiting({1, 2}), Waiting({2}), Waiting({1})};
   for (const int rank : {0, 1, 2}) {
-    const Stall stall = FindStall(states, std::vector<milliseconds>(3), rank, "9 s");
+    const Stall stall = FindStall(states, std::vector<milliseconds>(3), rank, {}, "9 s");
     EXPECT_EQ(stall.culprit, 1);
     EXPECT_NE(stall.words.find("workers 1 and 2 have waited for each other for 9 s"),
               std::string::npos)
@@ -78,7 +79,7 @@ TEST(FindStall, NamesBothEndsOfABrokenPath) {
 
 TEST(FindStall, SaysWhoWaitsInACircle) {
   const std::vector<WorkerState> states{Waiting({1}), Waiting({2}), Waiting({0})};
-  EXPECT_NE(FindStall(states, std::vector<milliseconds>(3), 1, "9 s").words.find("0,1,2"),
+  EXPECT_NE(FindStall(states, std::vector<milliseconds>(3), 1, {}, "9 s").words.find("0,1,2"),
             std::string::npos);
 }
 

@@ -64,7 +64,6 @@ Status LocalRunner::MakeMachine(const Algorithm& algorithm) {
 Status LocalRunner::MakeFragments() {
   FragmentOptions fragments = FragmentOptionsOf(options_, weights_);
   fragments.fragments = fragment_of_;
-  fragments.reducer.name = worker_;
   // Rounds are rare: each of them is measured, if any is to be.
   fragments.reducer.measure_every = options_.measure_every > 0 ? 1 : 0;
   EQ_RETURN_IF_ERROR(AddOwn(&fragments));
