@@ -102,7 +102,8 @@ class Choco(Experiment):
             for device in DEVICES
         }
         device = max(DEVICES, key=lambda d: len(found[d]))
-        result = self.result(claims(found[device]), runs, rows=found[device])
+        shown = self.order(device)
+        result = self.result(claims(found[device]), runs, shown, rows=found[device])
         length = f"{QUICK_STEPS} steps" if self.quick else f"{EPOCHS[device]} epochs"
         return {**result, "device": device, "length": length}
 

@@ -161,11 +161,26 @@ def rows_of(setting: Setting, outcomes: dict[str, list[Outcome]]) -> list[dict]:
     return rows
 
 
+def fewer(rows: list[dict], what: str, scheme: str, than: str) -> list[float]:
+    """By setting, by how many per cent a scheme needs fewer rounds, or bytes, than another."""
+    by = {(r["skew"], r["ratio"], r["scheme"]): r[what] for r in rows}
+    settings = dict.fromkeys((r["skew"], r["ratio"]) for r in rows)
+    return [100 * (1 - by[(*s, scheme)] / by[(*s, than)]) for s in settings]
+
+
 def sooner(rows: list[dict], scheme: str) -> list[float]:
     """By setting, per cent fewer rounds than uniform top-k needs."""
-    by = {(r["skew"], r["ratio"], r["scheme"]): r["rounds"] for r in rows}
-    settings = dict.fromkeys((r["skew"], r["ratio"]) for r in rows)
-    return [100 * (1 - by[(*s, scheme)] / by[(*s, UNIFORM)]) for s in settings]
+    return fewer(rows, "rounds", scheme, UNIFORM)
+
+
+def seeds_of(rows: list[dict]) -> list[int]:
+    """By setting, how many seeds there are."""
+    return list({(r["skew"], r["ratio"]): len(r["rounds_by_seed"]) for r in rows}.values())
+
+
+def _told_seeds(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{high} seed{'s' * (high > 1)}" if low == high else f"{low} to {high} seeds"
 
 
 def claims(rows: list[dict]) -> list[Claim]:
@@ -173,16 +188,17 @@ def claims(rows: list[dict]) -> list[Claim]:
     there."""
     if not rows:
         return []  # no setting has all its schemes yet
-    found = []
+    found, seeds = [], seeds_of(rows)
     for scheme, published in CLAIMS.items():
         gains = sooner(rows, scheme)
+        at_best = seeds[gains.index(max(gains))]
         whole = len(gains) == len(SETTINGS)
         settings = f"{len(gains)} of {len(SETTINGS)} settings"
         found.append(
             Claim(
                 f"{scheme} needs up to {published} % fewer rounds than uniform ratios",
                 max(gains) >= published if whole else None,
-                f"{settings}: {_span(gains)} %",
+                f"{settings}: {_span(gains)} %, at best over {_told_seeds([at_best])}",
             )
         )
         found.append(
@@ -200,21 +216,13 @@ def _span(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def fewer(rows: list[dict], what: str, scheme: str, than: str) -> str:
-    """By how many per cent a scheme needs fewer rounds, or bytes, than another, from the
-    setting with the least to the one with the most."""
-    by = {(r["skew"], r["ratio"], r["scheme"]): r[what] for r in rows}
-    settings = dict.fromkeys((r["skew"], r["ratio"]) for r in rows)
-    return _span([100 * (1 - by[(*s, scheme)] / by[(*s, than)]) for s in settings])
-
-
 def _compared(result: dict) -> str:
     """What could be gained, and at which price."""
     rows = result["rows"]
     cells = [
         [scheme]
         + [
-            fewer(rows, what, scheme, than)
+            _span(fewer(rows, what, scheme, than))
             for what in ("rounds", "bytes")
             for than in (UNIFORM, THRESHOLD)
         ]
@@ -245,14 +253,16 @@ def text(result: dict) -> str:
             f"{r['rounds']:.1f}",
             f"{r['bytes'] / 1e6:,.2f}",
             f"{r['accuracy']:.2f}",
+            len(r["rounds_by_seed"]),
         ]
         for r in result["rows"]
     ]
     heads = ["scheme", "skew", "ratio", "target %", "rounds", "MB of all", "last accuracy %"]
-    seeds = len(result["rows"][0]["rounds_by_seed"])
+    heads += ["seeds"]
     return words.page(
         "DAGC's experiment",
-        f"Rounds and bytes until the target accuracy, means over {seeds} seed(s).",
+        "Rounds and bytes until the target accuracy, means over "
+        f"{_told_seeds(seeds_of(result['rows']))}.",
         words.table(heads, rows) + "\n" + _compared(result),
         result,
     )

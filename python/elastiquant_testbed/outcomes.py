@@ -31,8 +31,13 @@ def write(path: Path, told: dict[str, dict]) -> None:
     os.replace(new, path)
 
 
+def add(target: Path, told: dict[str, dict]) -> None:
+    """Adds outcomes to those of a file, in place of those of the same runs."""
+    write(target, {**read(target), **told})
+
+
 def merge(source: Path, target: Path) -> None:
     """Adds the outcomes of one file to another. Where both have a run, the source's outcome is
     kept."""
     if source.exists():
-        write(target, {**read(target), **read(source)})
+        add(target, read(source))

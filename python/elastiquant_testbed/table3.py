@@ -17,7 +17,7 @@ How it is rebuilt, as the link, the batch and the portions of ImageNet are not p
   what is printed. A step's computing is that of the slowest of its devices, for whose frame all
   wait, and n devices are the first n of the file.
 * The printed transmission has a part that no scheme makes shorter, and a rate alone has none;
-  and that of ResNet-50 takes longer than its computing lets one expect. Two other readings
+  and ResNet-50's is longer than the steps explain that follow from its computing. Two readings
   (table3_readings.py) add a cost of each step, and more steps of ResNet-50. They take a cell
   each to be fitted, and are no more than calculated.
 * In the sources' serial accounting a step is computed, then encoded, then sent and decoded, as

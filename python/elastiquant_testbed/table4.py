@@ -110,18 +110,20 @@ class Table4(Experiment):
             self.order(self.choice.device),
             [run for d in DEVICES if d != self.choice.device for run in self.order(d)],
         )
-        cells = []
+        cells, shown = [], []
         for cell in self.cells:
-            for device in DEVICES:
-                if outcomes := runs.present(self.of(cell, device)):
-                    cells.append(self.row(cell, device, outcomes))
-                    break
-        result = self.result(claims(cells), runs, cells=cells)
+            there = (d for d in DEVICES if runs.present(self.of(cell, d)))
+            device = next(there, self.choice.device)
+            of_cell = self.of(cell, device)
+            shown += of_cell
+            if outcomes := runs.present(of_cell):
+                cells.append(self.row(cell, device, outcomes))
+        result = self.result(claims(cells), runs, shown, cells=cells)
         trained_on = {cell["trained_on"] for cell in cells}
         return {**result, "device": next(d for d in DEVICES if d in trained_on)}
 
     def order(self, device: str) -> list[Run]:
-        """All runs on a device but those of cells that are known from a preferred one.
+        """All runs on a device but those of cells that were made on a preferred one.
 
         Orders are about cells, so one seed of each says more than two of some, and the networks
         that train for the fewest epochs show theirs soonest."""
@@ -129,7 +131,7 @@ class Table4(Experiment):
         cells = [
             cell
             for cell in sorted(self.cells, key=lambda c: self.epochs(c.network, device))
-            if not any(run.folder in self.known for d in better for run in self.of(cell, d))
+            if not any(self.is_made(run) for d in better for run in self.of(cell, d))
         ]
         runs = [run for cell in cells for run in self.of(cell, device)]
         return sorted(runs, key=lambda run: run.seed)

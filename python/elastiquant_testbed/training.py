@@ -154,13 +154,38 @@ class Experiment:
         Raises TestbedError if --data is no folder with CIFAR-10."""
         if self.data == CIFAR:
             cifar.require(self.choice.data)
-        folder = self.out / ("quick" if self.quick else "full") / self.name
-        runs = Runs(folder, wanted, self.choice, shown)
+        runs = Runs(self.folder, wanted, self.choice, shown)
         for name, told in self.known.items():
             runs.outcomes[name] = Outcome(**told)
+        self._tell_known([*wanted, *shown])
         runs.make()
         runs.write(outcomes.path_of(self.name, self.out))
         return runs
+
+    def _tell_known(self, of: list[Run]) -> None:
+        """Says how many runs need not be made; raises TestbedError if that is none, because
+        whoever gives a folder expects something of it."""
+        if self.choice.known is None:
+            return
+        path = outcomes.path_of(self.name, self.choice.known)
+        if not self.known:
+            raise TestbedError(f"--known: there are no runs in {path}")
+        useful = len(self.known.keys() & {run.folder for run in of})
+        if useful == 0:
+            raise TestbedError(
+                f"--known: none of the {len(self.known)} runs of {path} has these options: "
+                "give --data, --precision, --device and --quick as they were given for them"
+            )
+        say(f"{useful} of the {len(self.known)} known runs are of these options")
+
+    @property
+    def folder(self) -> Path:
+        """Of the runs' own folders."""
+        return self.out / ("quick" if self.quick else "full") / self.name
+
+    def is_made(self, run: Run) -> bool:
+        """Whether the run was made before, here or where `--known` says."""
+        return run.folder in self.known or is_complete(self.folder / run.folder)
 
     @functools.cached_property
     def known(self) -> dict[str, dict]:
@@ -169,16 +194,20 @@ class Experiment:
             return {}
         return outcomes.read(outcomes.path_of(self.name, self.choice.known))
 
-    def result(self, claims: list[Claim], runs: Runs, **found: object) -> dict:
-        """What every experiment tells, after what this one has found. Raises TestbedError if
-        that is nothing."""
+    def result(
+        self, claims: list[Claim], runs: Runs, of: Sequence[Run] | None = None, **found: object
+    ) -> dict:
+        """What every experiment tells, after what this one has found. `of` are the runs that
+        it should show, if these are not all that it makes. Raises TestbedError if that is
+        nothing."""
         if not all(found.values()):
             raise TestbedError(
                 f"too few runs of {self.name} are there for anything to be shown: run it again "
                 "to go on, with more --minutes"
             )
-        there = runs.there()
-        missing = sum(not runs.has(run) for run in runs.wanted)
+        of = runs.wanted if of is None else of
+        there = [run for run in of if runs.has(run)]
+        missing = len(of) - len(there)
         return {
             **found,
             "checks": words.as_dicts(claims),
@@ -189,7 +218,7 @@ class Experiment:
             "machines": sorted({runs.outcome(run).machine for run in there} - {""}),
             "quick": self.quick,
             "left_out": self.left_out()
-            + ([f"{missing} of {len(runs.wanted)} runs, not made yet"] if missing else []),
+            + ([f"{missing} of {len(of)} runs, not made yet"] if missing else []),
         }
 
     def left_out(self) -> list[str]:
@@ -211,11 +240,12 @@ class Runs:
         return [run for run in (*self.wanted, *self.shown) if self.has(run)]
 
     def write(self, path: Path) -> None:
-        outcomes.write(path, {run.folder: self.outcome(run)._asdict() for run in self.there()})
+        """Adds the outcomes to those that the file has of other options already."""
+        outcomes.add(path, {run.folder: self.outcome(run)._asdict() for run in self.there()})
 
     def has(self, run: Run) -> bool:
         """Whether it was made, and the errors of all its codecs were measured."""
-        if run.folder not in self.outcomes and not self._is_complete(run):
+        if run.folder not in self.outcomes and not is_complete(self.folder / run.folder):
             return False
         return set(run.measured) <= self.outcome(run).summary.get("errors", {}).keys()
 
@@ -260,9 +290,6 @@ class Runs:
             self.outcomes[run.folder] = _read(self.folder / run.folder)
         return self.outcomes[run.folder]
 
-    def _is_complete(self, run: Run) -> bool:
-        return (self.folder / run.folder / "summary.json").exists()
-
     def _left(self) -> int:
         return sum(not self.has(run) for run in self.wanted)
 
@@ -294,6 +321,11 @@ class Runs:
         return [sys.executable, ON_DEVICE]
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether a run's training has come to its end."""
+    return (folder / "summary.json").exists()
+
+
 def _write_diverged(out: Path, said: str) -> None:
     """The outcome of a run that has no other."""
     out.mkdir(parents=True)
@@ -314,9 +346,10 @@ def _end(pool: ThreadPoolExecutor) -> None:
 def _end_children() -> None:
     """Those that this process has started, in any thread."""
     for listed in Path("/proc/self/task").glob("*/children"):
-        for child in listed.read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(child), signal.SIGTERM)
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended
+            for child in listed.read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGTERM)
 
 
 def _call(run: Run, words: list[object]) -> str:

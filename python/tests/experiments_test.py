@@ -74,7 +74,13 @@ class DagcTest(unittest.TestCase):
         def claims(settings):
             return dagc.claims(
                 [
-                    {"skew": its.skew, "ratio": its.ratio, "scheme": scheme, "rounds": many}
+                    {
+                        "skew": its.skew,
+                        "ratio": its.ratio,
+                        "scheme": scheme,
+                        "rounds": many,
+                        "rounds_by_seed": [many] * (1 + (its == dagc.SETTINGS[0])),
+                    }
                     for its in settings
                     for scheme, many in rounds.items()
                 ]
@@ -83,6 +89,7 @@ class DagcTest(unittest.TestCase):
         for claim in claims(dagc.SETTINGS[:8]):
             self.assertIsNone(claim.holds)
             self.assertIn("8 of 9 settings", claim.seen)
+        self.assertTrue(claims(dagc.SETTINGS)[0].seen.endswith("at best over 2 seeds"))
         self.assertEqual([c.holds for c in claims(dagc.SETTINGS)], [False, True, False, True])
 
     def test_what_has_no_ratio_is_run_once_for_all_of_them(self):

@@ -39,7 +39,10 @@ def claims_of_all() -> dict[str, set[str]]:
         for c in table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
     ]
     line = {"loss": [1.0], "accuracy": [1.0], "variance": [1.0], "seconds": [1.0]}
-    rounds = [{"skew": 1, "ratio": 1, "scheme": s, "rounds": 1} for s in dagc.SCHEMES]
+    rounds = [
+        {"skew": 1, "ratio": 1, "scheme": s, "rounds": 1, "rounds_by_seed": [1]}
+        for s in dagc.SCHEMES
+    ]
     reached = {"accuracy": 1.0, "accuracy_by_seed": [1.0], "epochs": 5}
     cell = dict.fromkeys(("Cp", "En", "Tx", "T"), 1.0)
     found = {

@@ -168,6 +168,34 @@ class RunsTest(unittest.TestCase):
             (self.out / "there/table4.runs.jsonl").read_text(),
         )
 
+    def test_outcomes_of_other_options_stay_in_the_file(self):
+        for precision in ("fp32", "bf16", "fp32"):
+            choice = training.Choice(True, precision=precision)
+            table4.Table4(None, self.out, choice).run()
+        there = outcomes.read(outcomes.path_of("table4", self.out))
+        self.assertEqual(len(there), 2 * len(table4.RESNET_20))
+
+    def test_known_runs_of_other_options_are_not_passed_over_in_silence(self):
+        table4.Table4(None, self.out, training.Choice(True)).run()
+        other = training.Choice(True, precision="bf16", known=self.out)
+        with self.assertRaisesRegex(testbed.TestbedError, "none of the 5 runs of .* --precis"):
+            table4.Table4(None, self.out / "here", other).run()
+        empty = training.Choice(True, known=self.out / "empty")
+        with self.assertRaisesRegex(testbed.TestbedError, "there are no runs in .*empty"):
+            table4.Table4(None, self.out / "here", empty).run()
+
+    def test_what_a_gpu_has_trained_in_the_same_folder_counts(self):
+        images = self.out / "images"
+        write_cifar(images)
+        on_gpu = training.Choice(data=str(images), device="cuda")
+        first = table4.Table4(None, self.out, on_gpu).run()
+        count = len(self.training.calls)
+        result = table4.Table4(None, self.out, training.Choice(data=str(images))).run()
+        names = {(c["network"], c["scheme"], c["devices"]) for c in first["cells"]}
+        made = len(self.training.calls) - count
+        self.assertEqual(made, len(result["cells"]) - len(names))
+        self.assertFalse([line for line in result["left_out"] if "not made yet" in line])
+
     def test_no_run_is_taken_for_one_of_another_precision(self):
         for precision in ("fp32", "bf16", "bf16"):
             choice = training.Choice(True, precision=precision)

@@ -68,7 +68,7 @@ class LocalRounds(OneProcess):
         self._end_round()
 
     def _end_round(self) -> None:
-        mean = self.average(self.anchor - self.weights)
+        mean = self.average(self.anchor - self.weights, "rounds")
         if mean is not None:  # otherwise the work of the round is lost
             outer, mean = self.o.algorithm, mean.to(self.device)
             self._outer.mul_(outer.momentum).add_(mean)

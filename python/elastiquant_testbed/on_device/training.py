@@ -73,14 +73,18 @@ class Training:
         return self.network
 
     def run(self) -> dict:
-        """The summary, as `train` has it."""
+        """The summary, with the keys of `train`'s that experiments read. Seconds are not by
+        phase, and bytes of an epoch are those that it has sent, as `train` has it."""
         begun, epochs = time.monotonic(), []
+        ended, sent = begun, 0  # at the end of the epoch before
         for epoch in range(math.ceil(self.total_steps / self.steps_per_epoch)):
             self.set_epoch(epoch)
             told = {"train_loss": self._epoch()}
             if self.step == self.total_steps:
                 self.finish()
-            told |= {"seconds": time.monotonic() - begun, "bytes_up": self.stats()["bytes_up"]}
+            now, sent_now = time.monotonic(), self.stats()["bytes_up"]
+            told |= {"seconds": now - ended, "bytes_up": sent_now - sent}
+            ended, sent = now, sent_now
             if self.evaluates_after(epoch):
                 told["test_accuracy"], told["test_loss"] = self.evaluate()
             epochs.append(told)
@@ -142,13 +146,13 @@ class Training:
         part = (step - rising) / (self.total_steps - rising)
         return self.o.lr * 0.5 * (1 + math.cos(math.pi * part))
 
-    def count_skipped(self, is_skipped: bool, reason: str) -> None:
-        """Raises RuntimeError after too many in a row."""
+    def count_skipped(self, is_skipped: bool, reason: str, what: str = "steps") -> None:
+        """Raises RuntimeError after too many steps, or `what` is counted, in a row."""
         self.skipped_in_a_row = self.skipped_in_a_row + 1 if is_skipped else 0
         if self.skipped_in_a_row == MOST_SKIPPED:
             raise RuntimeError(
-                f"gave up at step {self.step + 1}: {MOST_SKIPPED} steps in a row were skipped, "
-                f"the last one because of {reason}"
+                f"gave up at step {self.step + 1}: {MOST_SKIPPED} {what} in a row were "
+                f"skipped, the last one because of {reason}"
             )
 
     def _epoch(self) -> float:
