@@ -220,6 +220,8 @@ class Network:
             cut(node, "eth0", frames_at_once(fastest))
         elif self.bits_per_second is not None:
             self._shape(rank)
+        if self.loss:
+            cut(node, "eth0", 1)  # each frame is lost by itself, not all that TCP sends at once
 
     def hold(self, bits_per_second: int) -> None:
         """Holds links that were made without a limit to a rate from now on."""

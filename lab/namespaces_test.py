@@ -1,6 +1,7 @@
 """Links as they were asked for. Skipped without root, `ip`, `tc` and the switch."""
 
 import argparse
+import json
 import signal
 import subprocess
 import sys
@@ -179,6 +180,29 @@ class LinksTest(unittest.TestCase):
             nodes=2, bits_per_second=10_000_000, delay=3000, jitter=4000, loss=0.05
         )
         self.assertAlmostEqual(checks[-1].asked, 9.5)
+
+    def test_tcp_loses_frames_one_by_one(self):
+        send = "import socket; s = socket.create_connection(('{}', 9)); s.sendall(bytes(10**6))"
+        take = "import socket; s = socket.create_server(('', 9)).accept()[0]\n"
+        take += "while s.recv(65536): pass"
+        for rate in (None, 100_000_000):
+            with (
+                self.subTest(rate=rate),
+                namespaces.Network(2, rate, delay=1000, loss=0.001) as network,
+            ):
+                enter = ["ip", "netns", "exec"]
+                to = subprocess.Popen(
+                    [*enter, network.namespace(1), sys.executable, "-c", take]
+                )
+                self.addCleanup(to.kill)
+                words = [*enter, network.namespace(0), sys.executable, "-c"]
+                code = send.format(network.address(1))
+                while subprocess.run([*words, code], stderr=subprocess.DEVNULL).returncode:
+                    time.sleep(0.05)  # until the other listens
+                self.assertEqual(to.wait(timeout=60), 0)
+                shown = ["ip", "-n", network.namespace(0), "-s", "-j", "link", "show", "eth0"]
+                told = json.loads(subprocess.check_output(shown))[0]["stats64"]["tx"]
+                self.assertLess(told["bytes"] / told["packets"], 1515)
 
     def test_rates_that_change_are_measured(self):
         trace = self.trace("20mbit@700ms,5mbit@300ms")

@@ -41,8 +41,7 @@ def text(result: dict) -> str:
 def _setting(result: dict) -> str:
     fit = result["fit"]
     if fit is None:
-        file = result["testbed"]["file"]
-        return f"The rate is what {file} says; nothing is fitted. Links: {result['network']}.\n"
+        return f"{_rate(result['testbed'])}; nothing is fitted. Links: {result['network']}.\n"
     network, scheme, devices = fit["cell"]
     text = (
         f"The air carries {fit['bits_per_second'] / 1e6:.0f} Mbit/s, fitted to one cell: "
@@ -51,6 +50,17 @@ def _setting(result: dict) -> str:
     if not fit.get("fitted", True):  # older results do not say so, and are fitted
         text += f"**The fit failed**: that cell is off by more than {100 * FIT_WITHIN:.0f} %.\n"
     return text
+
+
+def _rate(described: dict) -> str:
+    """The rate of a testbed, for which a default stands where its file has none."""
+    network = described["network"]
+    if vary := network.get("vary"):
+        return f"The rate varies as {described['file']} says: {vary}"
+    if all("rate" in device for device in described["devices"]):
+        return f"Each device has the rate that {described['file']} gives it"
+    others = any("rate" in device for device in described["devices"])
+    return f"The rate is {network['rate']}" + " where a device has none of its own" * others
 
 
 def _minutes(cell: dict, part: str) -> str:

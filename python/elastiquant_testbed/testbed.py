@@ -177,6 +177,8 @@ def _refuse_contradictions(made: Testbed, has_rate: bool) -> None:
         raise TestbedError('a device has a rate of its own only where kind = "links"')
     if network.kind == "links" and (network.crossings > 1 or parse_delay(network.overhead)):
         raise TestbedError('overhead and crossings are of kind = "air": leave them out')
+    if has_rate and all(device.rate for device in made.devices):
+        raise TestbedError("each device has a rate of its own: leave out that of [network]")
     if network.vary and has_rate:
         raise TestbedError("give rate or vary, not both: vary tells all rates")
     if network.vary and own_rates:

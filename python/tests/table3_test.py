@@ -284,7 +284,7 @@ class Table3Test(unittest.TestCase):
         self.assertEqual(set(air.rates), {500_000_000})
         self.assertIsNone(result["fit"])
         text = table3_show.text(json.loads(json.dumps(result)))
-        self.assertIn("The rate is what own.toml says", text)
+        self.assertIn("The rate is 500mbit; nothing is fitted", text)
         self.assertNotIn("fitted to one cell", text)
         self.assertNotIn("reading", text)
         table3_show.draw(result, self.out / "table3")
@@ -344,7 +344,8 @@ class Table3Test(unittest.TestCase):
         links = NANOS.format(2) + 'kind = "links"\n'
         texts = [NANOS.format(2), links]
         texts.append(NANOS.format(2).replace("nano", "xavier"))
-        texts.append(links.replace("count", 'rate = "5mbit"\ncount'))
+        own = links.replace("count", 'rate = "5mbit"\ncount')
+        texts.append(own.replace('rate = "500mbit"\n', ""))
         for vary in ("20mbit@1s,80mbit@3s", "80mbit@3s,20mbit@1s"):
             texts.append(NANOS.format(2).replace('rate = "500mbit"', f'vary = "{vary}"'))
         digests = {self.table(text).steps.network_digest for text in texts}

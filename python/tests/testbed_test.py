@@ -79,6 +79,10 @@ class TestbedFileTest(unittest.TestCase):
             (NETWORK + 'rate = "5mbit"\nvary = "5mbit@1s"', "rate or vary, not both"),
             (NETWORK + 'rate = "fit"', "takes 7 devices"),
             (
+                TWO + 'rate = "5mbit"\n[network]\nkind = "links"\nrate = "1mbit"',
+                "each device has a rate of its own",
+            ),
+            (
                 TWO + 'rate = "5mbit"\n[network]\nkind = "links"\nvary = "5mbit@1s"',
                 "one for all",
             ),
