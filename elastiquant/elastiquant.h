@@ -175,7 +175,8 @@ EQ_API eq_status eq_stream_load(eq_stream* stream, const void* state, size_t byt
 
 /* What a frame says of itself. */
 typedef struct eq_frame_info {
-  char codec[32];       /* name of the codec that made it; the bytes behind it are 0 */
+  char codec[32];       /* name of a codec with frames of this format, which need not be the
+                           one that made it; the bytes behind it are 0 */
   uint64_t elements;    /* number of values */
   uint64_t bytes;       /* size of the frame */
   uint64_t stream_key;  /* key of its random numbers */

@@ -20,17 +20,19 @@ struct CodecInput {
   std::vector<float> values;
 };
 
-// The specs that between them take every path of every registered codec.
+// The specs that between them take every path of every registered codec and modifier.
 inline const std::vector<std::shared_ptr<const Codec>>& FuzzedCodecs() {
   static const auto codecs = [] {
     std::vector<std::shared_ptr<const Codec>> list;
-    for (const CodecFamily* family : CodecFamilies()) {
-      for (const std::string& spec : family->variants) {
+    const auto add = [&](const std::vector<std::string>& variants) {
+      for (const std::string& spec : variants) {
         auto made = MakeCodec(spec);
         FUZZ_CHECK(made.ok());
         list.push_back(*made);
       }
-    }
+    };
+    for (const CodecFamily* family : CodecFamilies()) add(family->variants);
+    for (const CodecModifier* modifier : CodecModifiers()) add(modifier->variants);
     return list;
   }();
   return codecs;

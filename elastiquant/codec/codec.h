@@ -198,7 +198,10 @@ const std::vector<CodecModifierInfo>& ListCodecModifiers();
 // What a frame says of itself. Its checksum and header have been found right, but what it
 // claims about its contents has not been checked yet.
 struct FrameSummary {
-  std::string codec;  // the name of the codec that made it
+  // The name of the codec that decodes it: the first one in the registry whose frames have this
+  // format, which need not be the one that made it. `efsign` and `signsgd` share one, for
+  // example.
+  std::string codec;
   size_t elements;
   size_t bytes;
   StreamKey key;

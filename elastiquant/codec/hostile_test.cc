@@ -12,7 +12,9 @@
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/codec/dither/dither_format.h"
+#include "elastiquant/codec/elastic/elastic_format.h"
 #include "elastiquant/codec/registry.h"
+#include "elastiquant/codec/sparse/chunk_format.h"
 #include "elastiquant/kernels/rans/rans_kernels.h"
 #include "elastiquant/kernels/targets.h"
 
@@ -31,12 +33,13 @@ std::vector<uint8_t> BytesOf(const Fields&... fields) {
 
 std::vector<uint8_t> Sealed(CodecId codec, size_t elements,
                             const std::vector<uint8_t>& parameters,
-                            const std::vector<uint8_t>& payload) {
+                            const std::vector<uint8_t>& payload, uint8_t flags = 0) {
   const size_t at = FramePayloadOffset(parameters.size());
   std::vector<uint8_t> frame(at + payload.size());
   std::ranges::copy(payload, frame.begin() + static_cast<ptrdiff_t>(at));
   FrameView view;
   view.codec = codec;
+  view.flags = flags;
   view.elements = elements;
   view.parameters = parameters;
   view.payload = payload;
@@ -67,6 +70,26 @@ TEST(HostileFrame, SumsOfDigitsOfBaseOneOrTwoAreRefused) {
     const auto payload = BytesOf(uint64_t{2}, 1.0f, kOneCode, uint8_t{0});
     ExpectRefused(Sealed(CodecId::kInnovation, 40, parameters, payload), 40, "digits");
   }
+}
+
+// There is memory for a list before it is read: no more than in proportion to the values.
+TEST(HostileFrame, ListsOfMoreThanThereAreValuesAreRefused) {
+  std::vector<uint8_t> tensors(4 * 2001);
+  for (size_t i = 0; i < 2001; ++i) tensors[4 * i] = 1;
+  const uint32_t count = 2000;
+  std::memcpy(tensors.data(), &count, sizeof(count));
+  const auto elastic = WriteElasticParameters(ElasticFormat());
+  ExpectRefused(
+      Sealed(CodecId::kElastic, 1, {elastic.begin(), elastic.end()}, tensors, kElasticByTensor),
+      1, "more tensors than values");
+
+  ChunkFormat format;
+  format.rule = {.chunk = 64, .kept = 1};
+  format.runs = 2000;
+  const auto chunks = WriteChunkParameters(format);
+  ExpectRefused(Sealed(CodecId::kChunks, 1, {chunks.begin(), chunks.end()},
+                       std::vector<uint8_t>(2000 * kChunkRunBytes)),
+                1, "more runs than values");
 }
 
 // A tile of the dither codec: one full block of class `id`, whose indices are all `index`.

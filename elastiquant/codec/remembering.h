@@ -40,7 +40,7 @@ class Remembering {
 // Handles a message of a stream that is not encoded but sent exactly, such as a step that
 // travels as fp32. It does what EncodeNext would do if its codec lost nothing: `values` become
 // what is to be sent, and `memory`, of Codec::StateFields(), what is remembered from then on.
-//   |ef   p = v + e is sent, and e' = 0.
+//   |ef   p = v + decay e is sent, and e' = 0.
 //   |dgc  w + u' is sent, and w' = 0. u' stays: factor masking is for coordinates that are sent
 //         ahead of others, and would take all velocity away. So this is ordinary momentum.
 // Whatever else a codec remembers, such as powersgd's basis, stays as it is.

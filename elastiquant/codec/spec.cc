@@ -91,4 +91,9 @@ Status BadValueOf(std::string_view owner, std::string_view key, std::string_view
                          std::string(value) + " is not valid; use " + std::string(valid));
 }
 
+Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,
+              std::string_view valid) {
+  return BadValueOf("codec '" + part.name + "'", key, value, valid);
+}
+
 }  // namespace elastiquant

@@ -32,5 +32,8 @@ std::string_view SpecValue(const SpecPart& part, std::string_view key,
 // "codec 'laq'" or "modifier 'ef'", and `valid` lists the values that it may have.
 Status BadValueOf(std::string_view owner, std::string_view key, std::string_view value,
                   std::string_view valid);
+// The same of a codec's key: "codec 'orq': levels=4 is not valid; use 3, 5 or 9".
+Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,
+              std::string_view valid);
 
 }  // namespace elastiquant

@@ -213,13 +213,8 @@ Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> 
   return SealFrame(view, frame);
 }
 
-Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,
-              std::string_view valid) {
-  return BadValueOf("codec '" + part.name + "'", key, value, valid);
-}
-
 Result<uint32_t> ParseBucketKey(const SpecPart& part, uint32_t fallback, uint32_t most,
-                                bool whole_message) {
+                                bool whole_message, std::string_view others) {
   const std::string text(SpecValue(part, "bucket", std::to_string(fallback)));
   uint32_t bucket = 0;
   if (ParseNumber(std::string_view(text), &bucket) && bucket <= most &&
@@ -228,7 +223,8 @@ Result<uint32_t> ParseBucketKey(const SpecPart& part, uint32_t fallback, uint32_
   }
   return BadKey(part, "bucket", text,
                 "1 to " + std::to_string(most) +
-                    (whole_message ? ", or 0 for one bucket of the whole message" : ""));
+                    (whole_message ? ", or 0 for one bucket of the whole message" : "") +
+                    std::string(others));
 }
 
 IndexCoding DigitCoding(const Spec& spec) {

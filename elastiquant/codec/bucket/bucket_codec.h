@@ -64,13 +64,11 @@ Result<size_t> EncodeBuckets(const BucketScheme& scheme, std::span<const float> 
 
 // Keys of spec strings; errors name the codec and say what is valid.
 
-// `bucket`: 1 to `most`, or 0 for the whole message if whole_message.
+// `bucket`: 1 to `most`, or 0 for the whole message if whole_message. `others` are words for
+// errors: what else the codec takes there.
 Result<uint32_t> ParseBucketKey(const SpecPart& part, uint32_t fallback, uint32_t most,
-                                bool whole_message);
+                                bool whole_message, std::string_view others = "");
 // kRans with |rans, the only modifier of these codecs.
 IndexCoding DigitCoding(const Spec& spec);
-// "codec 'orq': levels=4 is not valid; use 3, 5 or 9".
-Status BadKey(const SpecPart& part, std::string_view key, std::string_view value,
-              std::string_view valid);
 
 }  // namespace elastiquant

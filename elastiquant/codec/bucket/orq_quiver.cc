@@ -9,6 +9,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/bucket/bucket_codec.h"
 #include "elastiquant/codec/bucket/optimal_levels.h"
+#include "elastiquant/codec/deviation_clip.h"
 #include "elastiquant/kernels/digits.h"
 #include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/quantize_digits.h"
@@ -55,20 +56,12 @@ class Orq : public Fitted {
 
   void Fit(std::span<float> values, std::span<uint8_t> scratch,
            std::span<float> levels) const override {
-    if (clip_ > 0) Clip(values);
+    if (clip_ > 0) {
+      const float most = DeviationClip(values, clip_);
+      for (float& v : values) v = std::clamp(v, -most, most);
+    }
     SortFloats(values.data(), values.size());
     OrqLevels(values, {reinterpret_cast<double*>(scratch.data()), values.size() + 1}, levels);
-  }
-
-  // At clip_ times the standard deviation, as TernGrad does.
-  void Clip(std::span<float> values) const {
-    const double d = static_cast<double>(values.size());
-    const double mean = Sum(values.data(), values.size()) / d;
-    const double variance = SumSquares(values.data(), values.size()) / d - mean * mean;
-    if (!(variance > mean * mean * 0x1p-40)) return;
-    const double wide = static_cast<double>(clip_) * std::sqrt(variance);
-    const float most = static_cast<float>(std::min(wide, 0x1.fffffep127));
-    for (float& v : values) v = std::clamp(v, -most, most);
   }
 
   const float clip_;

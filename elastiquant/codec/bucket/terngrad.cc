@@ -70,7 +70,7 @@ Result<std::shared_ptr<const Codec>> MakeTernGrad(const Spec& spec) {
     return MakeTernGradByTensor(clip, DigitCoding(spec));
   }
   EQ_ASSIGN_OR_RETURN(scheme.format.bucket,
-                      ParseBucketKey(spec.codec, 2048, ~uint32_t{0}, true));
+                      ParseBucketKey(spec.codec, 2048, ~uint32_t{0}, true, ", or tensor"));
   scheme.format.coding = DigitCoding(spec);
   if (scale > 0 && !SpecValue(spec.codec, "clip", "").empty()) {
     return InvalidArgument("codec 'terngrad': scale is a clip of its own; give no other");

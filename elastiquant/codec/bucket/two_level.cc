@@ -109,7 +109,11 @@ class BinGradPb : public BucketQuantiser {
     float low = 0, high = static_cast<float>(SumAbs(sizes.data(), sizes.size()) / d);
     double at_low = high, at_high = rest(high);
     if (at_high >= 0) return high;
-    for (int step = 0; step < 60 && high - low > kCloseEnds * high; ++step) {
+    // Among denormals the ends may be neighbours before they are close.
+    const auto are_apart = [&] {
+      return high - low > kCloseEnds * high && std::nextafter(low, high) < high;
+    };
+    for (int step = 0; step < 60 && are_apart(); ++step) {
       // Where the line between both ends crosses 0; an end that stays is pulled down, or it
       // would stay for ever (the Illinois method). Then bisection, should that be slow.
       const double share = step < 20 ? at_low / (at_low - at_high) : 0.5;

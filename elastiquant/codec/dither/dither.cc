@@ -1,21 +1,16 @@
 // Subtractive dither of the whole message with one step, coded with rANS under a density that
 // the scale of each block of 128 and the dither itself select. Reverse water-filling: quiet
 // blocks cost next to nothing, and every coordinate has the variance step^2 / 12 exactly.
-#include <charconv>
 #include <memory>
 #include <string>
 
+#include "elastiquant/base/number.h"
 #include "elastiquant/codec/dither/dither_code.h"
 #include "elastiquant/codec/rate.h"
 #include "elastiquant/codec/registry.h"
 
 namespace elastiquant {
 namespace {
-
-std::string NumberText(double value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
 
 class DitherCodec : public Codec {
  public:

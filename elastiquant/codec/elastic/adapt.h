@@ -15,15 +15,15 @@
 
 namespace elastiquant {
 
-// Whether AdaptSpec can adapt the codec. It can adapt `alq` and `amq`, whatever modifiers
-// follow.
+// Whether AdaptSpec can adapt the codec. It can adapt `alq` and `amq`, with |ef or |dgc after
+// them, too.
 bool IsAdaptive(const Codec& codec);
 
 // Returns the codec's spec with its levels (alq) or its p (amq) fitted to `gradients`. These
-// are whole messages as the codec encodes them, about ten of recent steps; if all of them are
-// zero, the spec stays the same. Fails with kInvalidArgument if the codec is not adaptive. It
-// allocates, and takes a few milliseconds at 3 and 4 bits and some seconds at 8, so call it
-// only now and then.
+// are whole messages of about ten recent steps, without what |ef or |dgc adds to them; if all
+// of them are zero, the spec stays the same. Fails with kInvalidArgument if the codec is not
+// adaptive. It allocates, and takes a few milliseconds at 3 and 4 bits and some seconds at 8,
+// so call it only now and then.
 Result<std::string> AdaptSpec(const Codec& codec,
                               std::span<const std::span<const float>> gradients);
 

@@ -113,7 +113,7 @@ Result<Parts> TakeApart(const FrameView& frame) {
   Parts parts;
   parts.rest = frame;
   if (frame.flags == kElasticByTensor) {
-    EQ_ASSIGN_OR_RETURN(parts.tensors, ReadTensorCount(frame.payload));
+    EQ_ASSIGN_OR_RETURN(parts.tensors, ReadTensorCount(frame.payload, frame.elements));
     parts.rest.payload = frame.payload.subspan(TensorListBytes(parts.tensors));
   }
   EQ_ASSIGN_OR_RETURN(parts.format,

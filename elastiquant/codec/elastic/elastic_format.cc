@@ -156,12 +156,14 @@ void WriteTensorList(std::span<const TensorStart> tensors, size_t elements,
   }
 }
 
-Result<size_t> ReadTensorCount(std::span<const uint8_t> payload) {
+Result<size_t> ReadTensorCount(std::span<const uint8_t> payload, size_t elements) {
   uint32_t count = 0;
   if (payload.size() >= sizeof(count)) std::memcpy(&count, payload.data(), sizeof(count));
   if (count == 0 || payload.size() < TensorListBytes(count)) {
     return BadPayload("the list of tensors is empty or cut short");
   }
+  // Memory is allocated for the list before it is read.
+  if (count > elements) return BadPayload("there are more tensors than values");
   return count;
 }
 

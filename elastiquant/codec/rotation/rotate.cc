@@ -6,6 +6,7 @@
 
 #include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/rotation/rotation.h"
+#include "elastiquant/codec/spec.h"
 
 namespace elastiquant {
 namespace {
@@ -101,6 +102,14 @@ Result<std::shared_ptr<const Codec>> WrapRotate(std::shared_ptr<const Codec> inn
     return InvalidArgument("codec '" + inner->spec() +
                            "' has a memory, but each message is rotated in another way: give "
                            "|rotate before |ef or |dgc");
+  }
+  // They would be fitted to gradients, and what they quantise would not look like these.
+  EQ_ASSIGN_OR_RETURN(const Spec of_inner, ParseSpec(inner->spec()));
+  if (of_inner.codec.name == "alq" || of_inner.codec.name == "amq") {
+    return InvalidArgument("codec '" + inner->spec() +
+                           "' fits its levels to gradients, and any rotated message looks like "
+                           "Gaussian noise: give a codec of fixed levels, such as "
+                           "qsgdv:bits=4|rotate");
   }
   const std::string_view block = SpecValue(part, "block", "4096");
   int log4_block = 0;

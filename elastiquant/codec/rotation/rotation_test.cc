@@ -86,6 +86,8 @@ TEST(Rotate, SpecsAreCheckedAndKept) {
   const auto error = [](const char* spec) { return MakeCodec(spec).status().message(); };
   EXPECT_THAT(error("fp32|rotate"), HasSubstr("loses nothing"));
   EXPECT_THAT(error("efsign|ef|rotate"), HasSubstr("before |ef"));
+  EXPECT_THAT(error("alq:bits=3|rotate"), HasSubstr("a codec of fixed levels"));
+  EXPECT_THAT(error("amq|rotate"), HasSubstr("fits its levels to gradients"));
   EXPECT_THAT(error("qsgdv|rotate|rotate"), HasSubstr("twice"));
   EXPECT_THAT(error("qsgdv|rotate:block=100"), HasSubstr("4096"));
   EXPECT_THAT(error("qsgdv|rotate:rounds=3"), HasSubstr("1 or 2"));

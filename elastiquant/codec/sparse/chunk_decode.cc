@@ -163,6 +163,8 @@ Status DecodeChunks(const FrameView& frame, const DecodeSink& sink, Workspace& w
     const bool nothing = frame.payload.empty() && format.runs == 0;
     return nothing ? Status::Ok() : BadPayload("bytes without values");
   }
+  // Memory is allocated for the list of runs before it is read.
+  if (format.runs > frame.elements) return BadPayload("there are more runs than values");
   if (frame.payload.size() < format.table_at()) return BadPayload("it ends before its tiles");
   PlacedRun single;
   EQ_ASSIGN_OR_RETURN(const auto runs, ReadRuns(format, frame, work, &single));

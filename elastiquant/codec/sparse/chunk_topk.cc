@@ -244,16 +244,16 @@ Result<std::shared_ptr<const Codec>> MakeChunkTopK(const Spec& spec) {
   ChunkRule rule;
   const std::string_view chunk = SpecValue(spec.codec, "chunk", "4096");
   if (!ParseNumber(chunk, &rule.chunk) || rule.chunk < 1 || rule.chunk > kMaxChunk) {
-    return BadSpecValue(spec.codec, "chunk", chunk, "a whole number from 1 to 32768");
+    return BadKey(spec.codec, "chunk", chunk, "a whole number from 1 to 32768");
   }
   const std::string_view kept = SpecValue(spec.codec, "k", "64");
   if (!ParseNumber(kept, &rule.kept) || rule.kept < 1 || rule.kept > rule.chunk) {
-    return BadSpecValue(spec.codec, "k", kept, "a whole number from 1 to that of chunk");
+    return BadKey(spec.codec, "k", kept, "a whole number from 1 to that of chunk");
   }
   const std::string_view bits = SpecValue(spec.codec, "bits", "2");
   int width = kExactChunkBits;
   if (bits != "exact" && (!ParseNumber(bits, &width) || width < 1 || width > kMostChunkBits)) {
-    return BadSpecValue(spec.codec, "bits", bits, "1 to 8, or exact");
+    return BadKey(spec.codec, "bits", bits, "1 to 8, or exact");
   }
   return {std::make_shared<ChunkTopKCodec>(rule, width, nullptr)};
 }

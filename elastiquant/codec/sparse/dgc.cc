@@ -22,8 +22,8 @@ Result<std::vector<double>> ParseWarmUp(const SpecPart& part) {
   std::string_view rest = SpecValue(part, "warmup", kWarmUp);
   std::vector<double> ratios;
   if (rest == "no") return ratios;
-  const Status bad = BadSpecValue(part, "warmup", rest,
-                                  "no, or the ratios of the first epochs, such as 0.25/0.05");
+  const Status bad =
+      BadKey(part, "warmup", rest, "no, or the ratios of the first epochs, such as 0.25/0.05");
   while (true) {
     const size_t end = rest.find('/');
     double ratio = 0;

@@ -1,7 +1,6 @@
 #include "elastiquant/codec/sparse/sparse_codec.h"
 
 #include <bit>
-#include <charconv>
 #include <cmath>
 
 #include "elastiquant/base/number.h"
@@ -10,21 +9,10 @@
 namespace elastiquant {
 namespace {
 
-std::string RatioText(double value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
-
 // Rounding must not know of the numbers that chose the coordinates.
 LaneKeys RoundingKeys(StreamKey key) { return MakeLaneKeys({Mix64(key.value)}); }
 
 }  // namespace
-
-Status BadSpecValue(const SpecPart& part, std::string_view key, std::string_view value,
-                    std::string_view valid) {
-  return InvalidArgument("codec '" + part.name + "': " + std::string(key) + "=" +
-                         std::string(value) + " is not valid; use " + std::string(valid));
-}
 
 Result<KeptCount> KeptCount::Parse(const SpecPart& part) {
   const std::string_view k = SpecValue(part, "k", "");
@@ -35,19 +23,19 @@ Result<KeptCount> KeptCount::Parse(const SpecPart& part) {
                              "': ratio and k exclude each other; give one of them");
     }
     if (!ParseNumber(k, &count.k_) || count.k_ == 0) {
-      return BadSpecValue(part, "k", k, "a whole number from 1");
+      return BadKey(part, "k", k, "a whole number from 1");
     }
     return count;
   }
   const std::string_view ratio = SpecValue(part, "ratio", "0.01");
   if (!ParseNumber(ratio, &count.ratio_) || !(count.ratio_ > 0) || count.ratio_ > 1) {
-    return BadSpecValue(part, "ratio", ratio, "a number above 0, up to 1");
+    return BadKey(part, "ratio", ratio, "a number above 0, up to 1");
   }
   return count;
 }
 
 std::string KeptCount::Text() const {
-  return ratio_ > 0 ? "ratio=" + RatioText(ratio_) : "k=" + std::to_string(k_);
+  return ratio_ > 0 ? "ratio=" + NumberText(ratio_) : "k=" + std::to_string(k_);
 }
 
 size_t KeptCount::Of(size_t n) const {
@@ -66,7 +54,7 @@ Result<int> ParseSparseBits(const SpecPart& part, bool exact) {
   int bits = 0;
   if (ParseNumber(text, &bits) && IsSparseValueWidth(bits)) return bits;
   if (exact && text == "exact") return kExactBits;
-  return BadSpecValue(part, "bits", text, exact ? "32, 16, 8, 4 or exact" : "32, 16, 8 or 4");
+  return BadKey(part, "bits", text, exact ? "32, 16, 8, 4 or exact" : "32, 16, 8 or 4");
 }
 std::string SparseBitsText(int bits) {
   return bits == kExactBits ? "exact" : std::to_string(bits);
@@ -80,7 +68,7 @@ Result<bool> ParseYesOrNo(const SpecPart& part, std::string_view key,
                           std::string_view fallback) {
   const std::string_view text = SpecValue(part, key, fallback);
   if (text == "yes" || text == "no") return text == "yes";
-  return BadSpecValue(part, key, text, "yes or no");
+  return BadKey(part, key, text, "yes or no");
 }
 
 size_t SparseCodec::MaxFrameBytes(size_t n) const {

@@ -36,8 +36,6 @@ CodecParameter SparseBitsParameter(bool exact = false);
 // "yes" or "no".
 Result<bool> ParseYesOrNo(const SpecPart& part, std::string_view key,
                           std::string_view fallback);
-Status BadSpecValue(const SpecPart& part, std::string_view key, std::string_view value,
-                    std::string_view valid);
 
 class SparseCodec : public Codec {
  public:

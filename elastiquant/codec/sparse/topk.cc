@@ -88,7 +88,7 @@ Result<std::shared_ptr<const Codec>> MakeTopK(const Spec& spec) {
   EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec, /*exact=*/true));
   const std::string_view method = SpecValue(spec.codec, "method", "exact");
   if (method != "exact" && method != "sampled") {
-    return BadSpecValue(spec.codec, "method", method, "exact or sampled");
+    return BadKey(spec.codec, "method", method, "exact or sampled");
   }
   return {std::make_shared<TopKCodec>(count, bits, method == "sampled")};
 }
@@ -97,7 +97,7 @@ Result<std::shared_ptr<const Codec>> MakeThreshold(const Spec& spec) {
   const std::string_view text = SpecValue(spec.codec, "value", "0.01");
   float value = 0;
   if (!ParseNumber(text, &value) || !(value > 0) || !std::isfinite(value)) {
-    return BadSpecValue(spec.codec, "value", text, "the least magnitude to keep, above 0");
+    return BadKey(spec.codec, "value", text, "the least magnitude to keep, above 0");
   }
   EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec, /*exact=*/true));
   return {std::make_shared<ThresholdCodec>(value, bits)};
