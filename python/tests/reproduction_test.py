@@ -341,7 +341,8 @@ class TakeTest(unittest.TestCase):
         quick = {**stored.load()["dagc"], "quick": True, "data": "generated"}
         for kept in (quick, {**quick, "data": "CIFAR-10"}, {**quick, "quick": False}):
             (self.kept / "dagc.json").write_text(json.dumps(kept))
-            (self.runs / "dagc.json").write_text(json.dumps({**kept, "seeds": [7, 8]}))
+            others = [seed + 10 for seed in kept["seeds"]]
+            (self.runs / "dagc.json").write_text(json.dumps({**kept, "seeds": others}))
             self.assertIn("dagc", stored.take(self.runs, self.kept))
         # The first claims of full runs count for more than all claims of quick ones.
         (self.kept / "dagc.json").write_text(json.dumps(quick))
