@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
+constexpr char kSetAside[] = ".corrupt";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kOlderSuffix = ".eqc";  // before checkpoints were safetensors
 constexpr size_t kKeep = 2;
@@ -169,6 +170,16 @@ void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
   RemoveAllBut(0, run, WorkerSuffix(rank));
 }
 
+std::vector<fs::path> ListSetAside(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kSetAside)) found.push_back(entry.path());
+  }
+  return found;
+}
+
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                                               std::vector<std::string>* complaints) {
   Status newest = NotFound("no checkpoint in " + run.string());
@@ -180,14 +191,21 @@ Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                          "--overwrite, or give another --out");
   }
   bool first = true;
+  if (ListCheckpoints(run).empty() && !ListSetAside(run).empty()) {
+    return CorruptData("all checkpoints in " + run.string() +
+                       " were damaged, and have been set aside as *" + std::string(kSetAside) +
+                       ": start anew by --overwrite, or give another --out");
+  }
   for (const CheckpointFile& file : ListCheckpoints(run)) {
     auto checkpoint = ReadCheckpoint(file.path);
     if (checkpoint.ok()) return LoadedCheckpoint{file.step, std::move(checkpoint).value()};
+    // One that cannot be read now may be read the next time.
+    if (checkpoint.status().code() != StatusCode::kCorruptData) return checkpoint.status();
     complaints->push_back(checkpoint.status().message());
     if (first) newest = checkpoint.status();
     first = false;
     fs::path aside = file.path;
-    aside += ".corrupt";
+    aside += kSetAside;
     std::error_code ignored;  // it was read already and will be found damaged again
     fs::rename(file.path, aside, ignored);
   }

@@ -58,6 +58,9 @@ Result<Checkpoint> ReadWorkerCheckpoint(const std::filesystem::path& run, int64_
 // Removes all checkpoints of one worker.
 void RemoveWorkerCheckpoints(const std::filesystem::path& run, int rank);
 
+// Returns the checkpoints that LoadNewestCheckpoint has found damaged and renamed.
+std::vector<std::filesystem::path> ListSetAside(const std::filesystem::path& run);
+
 // A checkpoint that passed its checks.
 struct LoadedCheckpoint {
   int64_t step = 0;
@@ -65,8 +68,9 @@ struct LoadedCheckpoint {
 };
 // Returns the newest checkpoint that passes its checks. Those that fail are renamed to
 // *.corrupt, and what was wrong with them is added to `complaints`. Fails with NotFound if
-// there is none at all, with Unsupported if there are only older ones, and with the newest
-// one's error if none passes.
+// there is none at all, with Unsupported if there are only older ones, with CorruptData if none
+// passes or all were set aside before, and as ReadFile does if one cannot be read: that one may
+// be intact, and stays where it is.
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const std::filesystem::path& run,
                                               std::vector<std::string>* complaints);
 

@@ -130,6 +130,22 @@ TEST_F(CheckpointTest, WithNoneLeftTheErrorIsTheNewestOnes) {
       << status.message();
   EXPECT_NE(status.message().find("length check failed"), std::string::npos);
   EXPECT_EQ(complaints.size(), 2u);
+  // Whoever starts the run again and again must not lose it to a new one in silence.
+  const Status again = LoadNewestCheckpoint(run_, &complaints).status();
+  EXPECT_EQ(again.code(), StatusCode::kCorruptData);
+  EXPECT_NE(again.message().find("set aside as *.corrupt"), std::string::npos);
+  EXPECT_EQ(ListSetAside(run_).size(), 2u);
+}
+
+TEST_F(CheckpointTest, OneThatCannotBeReadStaysWhereItIs) {
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  fs::create_directory(run_ / "checkpoint-2.safetensors");  // which even root cannot read
+  std::vector<std::string> complaints;
+  const Status status = LoadNewestCheckpoint(run_, &complaints).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.code(), StatusCode::kCorruptData) << status.ToString();
+  EXPECT_TRUE(ListSetAside(run_).empty());
+  EXPECT_EQ(ListCheckpoints(run_).size(), 2u);
 }
 
 TEST_F(CheckpointTest, OlderOnesAreNamed) {

@@ -41,6 +41,9 @@ Status PrepareRunFolder(const TrainOptions& options) {
                            " holds checkpoints of a run; go on with it by "
                            "--resume, replace it by --overwrite, or give another --out");
   }
+  if (options.overwrite) {
+    for (fs::path& file : ListSetAside(options.out)) earlier.push_back(std::move(file));
+  }
   for (const fs::path& file : earlier) fs::remove(file, error);
   RemoveGradientDumps(fs::path(options.out) / kGradientFolder);
   fs::remove(fs::path(options.out) / "summary.json", error);
