@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from elastiquant import _model
+
 
 class Buffers:
     """Running variances travel as second moments about zero, var + mean^2: their mean less the
@@ -20,7 +22,7 @@ class Buffers:
                 seen |= {id(mean), id(var)}
         for buffer in module.buffers():
             if buffer.is_floating_point() and id(buffer) not in seen:
-                self._plain.append(buffer)
+                self._plain.append(_model.unexpanded(buffer))
 
     @property
     def size(self) -> int:
@@ -37,7 +39,7 @@ class Buffers:
 
     def room(self) -> list[torch.Tensor]:
         """Tensors of the same sizes as read() gives."""
-        return [torch.empty(self.size)] if self.size else []
+        return [torch.empty(self.size, dtype=torch.float32, device="cpu")] if self.size else []
 
     def write(self, means: list[torch.Tensor]) -> None:
         """Takes up the means of what read() gave."""

@@ -62,4 +62,17 @@ def start_alike(module: torch.nn.Module, group: dist.ProcessGroup | None) -> Non
     """Collective: parameters and buffers become those of the group's worker 0."""
     source = dist.get_global_rank(group or dist.group.WORLD, 0)
     for tensor in (*module.parameters(), *module.buffers()):
-        dist.broadcast(tensor.data, src=source, group=group)
+        own = unexpanded(tensor.data)
+        # Gloo moves as many elements as there are from the first one on, whatever the strides.
+        dense = own.contiguous()
+        dist.broadcast(dense, src=source, group=group)
+        if dense.data_ptr() != own.data_ptr():
+            own.copy_(dense)
+
+
+def unexpanded(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that have memory of their own, where expand() has made many of one."""
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor

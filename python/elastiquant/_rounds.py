@@ -238,7 +238,10 @@ class DiLoCo(Rounds):
         """Waits for a mean that is under way."""
         if fragment in self._progress.arrived:
             return
-        tensors = [torch.empty(self._parameters[i].shape) for i in self._members[fragment]]
+        tensors = [
+            torch.empty(self._parameters[i].shape, dtype=torch.float32, device="cpu")
+            for i in self._members[fragment]
+        ]
         if fragment == 0:
             tensors += self._buffers.room()
         skipped = self._engine.finish(fragment, tensors)

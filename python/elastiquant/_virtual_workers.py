@@ -151,7 +151,8 @@ class VirtualWorkers(Measured):
         """Room for all_reduce(): fp32 on the host, in pages that a GPU can write to at once if
         the model is on one."""
         on_gpu = any(p.is_cuda for p in self._parameters)
-        return torch.zeros(self._workers, self.elements, pin_memory=on_gpu)
+        shape = (self._workers, self.elements)
+        return torch.zeros(shape, dtype=torch.float32, device="cpu", pin_memory=on_gpu)
 
     def views(self, row: torch.Tensor) -> list[torch.Tensor]:
         """Each parameter's part of one worker's row, in its shape, which writes to the row."""

@@ -38,6 +38,41 @@ def leaves_the_same_bits_on_all():
 
 
 @check
+def starts_alike_whatever_the_strides():
+    rank = dist.get_rank()
+    model = nn.Linear(20, 4)
+    model.weight = nn.Parameter(torch.randn(4, 40, generator=torch.manual_seed(rank))[:, ::2])
+    model.register_buffer("wide", torch.full((1,), float(rank)).expand(300))
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    rounds = elastiquant.LocalSGD(model, inner, every=2, codec="fp32")
+    check_same_everywhere(weights(model))
+    assert float(model.wide[299]) == 0
+    model.wide[:1].fill_(rank)
+    train(model, inner, range(4))
+    rounds.finish()
+    check_same_everywhere(weights(model))
+    check_same_everywhere(model.wide[:1].clone())
+    rounds.close()
+
+
+@check
+def does_not_depend_on_the_default_dtype():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        model = nn.Linear(20, 4, dtype=torch.float32)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        rounds = elastiquant.LocalSGD(model, inner, every=2, codec="fp32")
+        for _ in range(2):
+            inner.zero_grad()
+            model(torch.ones(2, 20, dtype=torch.float32)).sum().backward()
+            inner.step()
+        assert rounds.rounds == 1
+        rounds.close()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@check
 def undoes_itself():
     model, inner, rounds = start(every=4)
     with rounds:
