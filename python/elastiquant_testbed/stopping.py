@@ -35,8 +35,8 @@ def on_signals() -> None:
 @contextlib.contextmanager
 def afterwards() -> Iterator[None]:
     """A signal that comes within this block raises KeyboardInterrupt at its end. It is for
-    starting threads: one whose start is interrupted may run all the same, and is not known to
-    whoever would have to end it."""
+    starting threads and processes: one whose start is interrupted may run all the same, and is
+    not known to whoever would have to end it."""
     _State.waits = True
     try:
         yield

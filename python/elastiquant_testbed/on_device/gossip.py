@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 import elastiquant
+from elastiquant_testbed import stopping
 from elastiquant_testbed.on_device.training import Training, prepare
 
 SUMMARY = "summary.json"  # worker 0's, in the folder that the workers share
@@ -77,8 +78,11 @@ def run(o: argparse.Namespace) -> dict:
         start = multiprocessing.get_context("spawn").Process
         workers = [start(target=_work, args=(o, r, Path(folder))) for r in range(o.workers)]
         try:
-            for worker in workers:
-                worker.start()
+            with (
+                stopping.afterwards()
+            ):  # half a start would leave a child that fails at reading
+                for worker in workers:
+                    worker.start()
             for worker in workers:
                 worker.join()
         finally:
