@@ -12,11 +12,10 @@ struct Unit {
   double factor;
 };
 constexpr Unit kRates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
-// Slower links would make times that no clock of ours can hold.
+constexpr Unit kDelays[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+// A slower link would make times that are too long to be counted in nanoseconds.
 constexpr double kLeastRate = 1;     // bits a second
 constexpr double kMostDelay = 3600;  // seconds
-
-constexpr Unit kDelays[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
 // "20mbit" under kRates gives 2e7.
 template <size_t n>
@@ -48,9 +47,8 @@ Result<LinkSpec> ParseLink(std::string_view text) {
   if (!rate || *rate < kLeastRate || !delay) {
     return InvalidArgument(
         "link \"" + std::string(text) +
-        "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number "
-        "with kbit, mbit or gbit, from 0.001kbit on, DELAY a number with us, "
-        "ms or s, up to 3600s");
+        "\": give RATE or RATE,DELAY, such as 20mbit,10ms; RATE is a number with kbit, mbit or "
+        "gbit, from 0.001kbit on, DELAY a number with us, ms or s, up to 3600s");
   }
   link.bits_per_second = *rate;
   link.delay_seconds = *delay;

@@ -85,6 +85,10 @@ std::string_view SpecValue(const SpecPart& part, std::string_view key,
   return fallback;
 }
 
+bool HasAdaptedLevels(const SpecPart& codec) {
+  return codec.name == "alq" || codec.name == "amq";
+}
+
 Status BadValueOf(std::string_view owner, std::string_view key, std::string_view value,
                   std::string_view valid) {
   return InvalidArgument(std::string(owner) + ": " + std::string(key) + "=" +

@@ -28,6 +28,10 @@ Result<Spec> ParseSpec(std::string_view text);
 std::string_view SpecValue(const SpecPart& part, std::string_view key,
                            std::string_view fallback);
 
+// Whether a codec's levels follow the gradients during training (elastic/adapt.h), as those of
+// `alq` and `amq` do.
+bool HasAdaptedLevels(const SpecPart& codec);
+
 // Returns the error of a key whose value is not valid. `owner` is what has the key, such as
 // "codec 'laq'" or "modifier 'ef'", and `valid` lists the values that it may have.
 Status BadValueOf(std::string_view owner, std::string_view key, std::string_view value,

@@ -143,18 +143,24 @@ class CrewWorld {
 
 void DoNothing(uint64_t) {}
 
+// Three workers, of which one dies in its round 5.
+std::vector<CrewWorld::Outcome> RunWithOneThatDies(CrewWorld& world, int victim) {
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  for (int w = 0; w < 3; ++w) {
+    const auto die = [&world, victim](uint64_t round) {
+      if (round == 5) world.network().Kill(victim);
+    };
+    world.Start(w, w == victim ? std::function<void(uint64_t)>(die) : DoNothing,
+                &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  return outcomes;
+}
+
 TEST(CrewTest, TheOthersGoOnWithoutTheOneThatDies) {
   for (const int victim : {0, 2}) {
     CrewWorld world(3);
-    std::vector<CrewWorld::Outcome> outcomes(3);
-    for (int w = 0; w < 3; ++w) {
-      const auto die = [&world, victim](uint64_t round) {
-        if (round == 5) world.network().Kill(victim);
-      };
-      world.Start(w, w == victim ? std::function<void(uint64_t)>(die) : DoNothing,
-                  &outcomes[static_cast<size_t>(w)]);
-    }
-    world.Join();
+    const std::vector<CrewWorld::Outcome> outcomes = RunWithOneThatDies(world, victim);
     for (int w = 0; w < 3; ++w) {
       const CrewWorld::Outcome& outcome = outcomes[static_cast<size_t>(w)];
       EXPECT_EQ(outcome.status.ok(), w != victim) << outcome.status.ToString();
@@ -169,16 +175,7 @@ TEST(CrewTest, TheOthersGoOnWithoutTheOneThatDies) {
 TEST(CrewTest, NobodyGoesOnWithoutTheWorkerThatHostsTheStore) {
   CrewWorld world(3);
   world.LetWorker0HostTheStore();
-  std::vector<CrewWorld::Outcome> outcomes(3);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, w](uint64_t round) {
-          if (w == 0 && round == 5) world.network().Kill(0);
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
-  world.Join();
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithOneThatDies(world, 0);
   for (const int w : {1, 2}) {
     const Status& status = outcomes[static_cast<size_t>(w)].status;
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -192,16 +189,7 @@ TEST(CrewTest, NobodyGoesOnWithoutTheWorkerThatHostsTheStore) {
 TEST(CrewTest, ErrorsNameWorkersAsTheyWereNamedAtFirst) {
   CrewWorld world(3);
   world.ForbidReturn();
-  std::vector<CrewWorld::Outcome> outcomes(3);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, w](uint64_t round) {
-          if (w == 0 && round == 5) world.network().Kill(0);
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
-  world.Join();
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithOneThatDies(world, 0);
   for (const int w : {1, 2}) {
     EXPECT_EQ(outcomes[static_cast<size_t>(w)].names,
               (std::vector<std::string>{"worker 1", "worker 2"}));

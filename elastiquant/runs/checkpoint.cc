@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr char kSetAside[] = ".corrupt";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr std::string_view kOlderSuffix = ".eqc";  // before checkpoints were safetensors
+constexpr std::string_view kSetAside = ".corrupt";  // behind the name of a damaged one
+constexpr std::string_view kOlderSuffix = ".eqc";   // before checkpoints were safetensors
 constexpr size_t kKeep = 2;
 
 // What a file has in its metadata beside the checkpoint's own.
@@ -120,6 +120,17 @@ std::vector<CheckpointFile> ListFiles(const fs::path& run, std::string_view suff
   return files;
 }
 
+// Whatever the step, and whether they are a worker's own or the run's.
+std::vector<fs::path> FilesEndingIn(std::string_view ending, const fs::path& run) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(ending)) files.push_back(entry);
+  }
+  return files;
+}
+
 void RemoveAllBut(size_t keep, const fs::path& run, std::string_view suffix) {
   const std::vector<CheckpointFile> files = ListFiles(run, suffix);
   std::error_code ignored;  // an old file that cannot be removed does no harm
@@ -137,13 +148,11 @@ std::vector<CheckpointFile> ListCheckpoints(const fs::path& run) {
 }
 
 std::vector<fs::path> ListOlderCheckpoints(const fs::path& run) {
-  std::vector<fs::path> files;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(run, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kOlderSuffix)) files.push_back(entry);
-  }
-  return files;
+  return FilesEndingIn(kOlderSuffix, run);
+}
+
+std::vector<fs::path> ListSetAside(const fs::path& run) {
+  return FilesEndingIn(kSetAside, run);
 }
 
 Status SaveCheckpoint(const fs::path& run, int64_t step, Checkpoint checkpoint) {
@@ -170,16 +179,6 @@ void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
   RemoveAllBut(0, run, WorkerSuffix(rank));
 }
 
-std::vector<fs::path> ListSetAside(const fs::path& run) {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(run, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSetAside)) found.push_back(entry.path());
-  }
-  return found;
-}
-
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                                               std::vector<std::string>* complaints) {
   Status newest = NotFound("no checkpoint in " + run.string());
@@ -190,13 +189,14 @@ Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                          "checkpoint-STEP.safetensors. Go on with that version, start anew by "
                          "--overwrite, or give another --out");
   }
-  bool first = true;
-  if (ListCheckpoints(run).empty() && !ListSetAside(run).empty()) {
+  const std::vector<CheckpointFile> files = ListCheckpoints(run);
+  if (files.empty() && !ListSetAside(run).empty()) {
     return CorruptData("all checkpoints in " + run.string() +
                        " were damaged, and have been set aside as *" + std::string(kSetAside) +
                        ": start anew by --overwrite, or give another --out");
   }
-  for (const CheckpointFile& file : ListCheckpoints(run)) {
+  bool first = true;
+  for (const CheckpointFile& file : files) {
     auto checkpoint = ReadCheckpoint(file.path);
     if (checkpoint.ok()) return LoadedCheckpoint{file.step, std::move(checkpoint).value()};
     // One that cannot be read now may be read the next time.

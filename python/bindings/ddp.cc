@@ -138,6 +138,14 @@ std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples
   return parameters;
 }
 
+std::vector<ParameterShape> ShapesOf(const NamedSizes& parameters) {
+  std::vector<ParameterShape> shapes;
+  for (const auto& [name, dimensions] : parameters) {
+    shapes.push_back(MakeParameterShape(name, dimensions));
+  }
+  return shapes;
+}
+
 py::dict DictOf(const DdpStats& stats) {
   py::dict d;
   d["steps"] = stats.steps;

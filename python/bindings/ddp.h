@@ -15,6 +15,9 @@ namespace elastiquant::python {
 // A parameter in Python's words: its name, dimensions and codec.
 using ParameterTuple = std::tuple<std::string, std::vector<size_t>, std::string>;
 std::vector<DdpParameter> ParametersOf(const std::vector<ParameterTuple>& tuples);
+// The same without codecs.
+using NamedSizes = std::vector<std::tuple<std::string, std::vector<size_t>>>;
+std::vector<ParameterShape> ShapesOf(const NamedSizes& parameters);
 
 // What Python makes of counts: the fields of elastiquant.Stats by name.
 pybind11::dict DictOf(const DdpStats& stats);

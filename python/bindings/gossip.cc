@@ -50,16 +50,11 @@ void CheckGossip(const std::string& algorithm, const std::string& graph, int nod
   ThrowIfError(GossipNode::Check(std::move(options)));
 }
 
-HeldGossip MakeGossipEngine(
-    const py::object& meeting,
-    const std::vector<std::tuple<std::string, std::vector<size_t>>>& parameters,
-    const std::vector<at::Tensor>& start, const std::string& algorithm,
-    const std::string& graph, const std::string& codec, double step, int64_t delay,
-    uint64_t seed, int threads, bool goes_on) {
+HeldGossip MakeGossipEngine(const py::object& meeting, const NamedSizes& parameters,
+                            const std::vector<at::Tensor>& start, const std::string& algorithm,
+                            const std::string& graph, const std::string& codec, double step,
+                            int64_t delay, uint64_t seed, int threads, bool goes_on) {
   CommunicatorOptions communicator = OptionsOf(meeting);
-  std::vector<ParameterShape> shapes;
-  for (const auto& [name, sizes] : parameters)
-    shapes.push_back(MakeParameterShape(name, sizes));
   GossipOptions options = GossipOptionsOf(algorithm, graph, communicator.world_size, codec,
                                           step, delay, seed, threads);
   const py::gil_scoped_release released;
@@ -67,7 +62,7 @@ HeldGossip MakeGossipEngine(
     BackgroundDelete<EnduringGroup>()(group.release());
   };
   return HeldGossip(
-      ValueOrThrow(GossipEngine::Create(std::move(communicator), goes_on, std::move(shapes),
+      ValueOrThrow(GossipEngine::Create(std::move(communicator), goes_on, ShapesOf(parameters),
                                         std::move(options), start, end))
           .release());
 }

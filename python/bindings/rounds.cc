@@ -24,16 +24,6 @@ namespace {
 
 using HeldEngine = std::unique_ptr<FragmentEngine, DeleteWithoutGil<FragmentEngine>>;
 
-// By parameter: its name and its dimensions.
-using NamedSizes = std::vector<std::tuple<std::string, std::vector<size_t>>>;
-
-std::vector<ParameterShape> ShapesOf(const NamedSizes& parameters) {
-  std::vector<ParameterShape> shapes;
-  for (const auto& [name, sizes] : parameters)
-    shapes.push_back(MakeParameterShape(name, sizes));
-  return shapes;
-}
-
 HeldEngine MakeFragmentEngine(const py::object& meeting, const NamedSizes& parameters,
                               const std::vector<size_t>& fragments, size_t scalars,
                               const std::string& codec, const std::string& exact,

@@ -173,11 +173,9 @@ class Checkpoint:
 
     def _sent_buffers(self) -> dict[str, torch.Tensor]:
         """By key, a tensor of the shape that Buffers.read() has, if it has any."""
-        return (
-            {_SENT: torch.empty(self._scalars, dtype=torch.float32, device="meta")}
-            if self._scalars
-            else {}
-        )
+        if not self._scalars:
+            return {}
+        return {_SENT: torch.empty(self._scalars, dtype=torch.float32, device="meta")}
 
     def _means(self, fragment: int, progress: Progress) -> dict[str, torch.Tensor]:
         """By key, tensors of the shapes that a mean under way has."""

@@ -198,7 +198,7 @@ def claims(rows: list[dict]) -> list[Claim]:
             Claim(
                 f"{scheme} needs up to {published} % fewer rounds than uniform ratios",
                 max(gains) >= published if whole else None,
-                f"{settings}: {_span(gains)} %, at best over {_told_seeds([at_best])}",
+                f"{settings}: {_span(gains)} %; the best setting has {_told_seeds([at_best])}",
             )
         )
         found.append(

@@ -112,12 +112,11 @@ class Table4(Experiment):
         )
         cells, shown = [], []
         for cell in self.cells:
-            there = (d for d in DEVICES if runs.present(self.of(cell, d)))
-            device = next(there, self.choice.device)
-            of_cell = self.of(cell, device)
-            shown += of_cell
-            if outcomes := runs.present(of_cell):
-                cells.append(self.row(cell, device, outcomes))
+            there = [d for d in DEVICES if runs.present(self.of(cell, d))]
+            device = there[0] if there else self.choice.device
+            shown += self.of(cell, device)
+            if there:
+                cells.append(self.row(cell, device, runs.present(self.of(cell, device))))
         result = self.result(claims(cells), runs, shown, cells=cells)
         trained_on = {cell["trained_on"] for cell in cells}
         return {**result, "device": next(d for d in DEVICES if d in trained_on)}

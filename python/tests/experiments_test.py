@@ -89,7 +89,9 @@ class DagcTest(unittest.TestCase):
         for claim in claims(dagc.SETTINGS[:8]):
             self.assertIsNone(claim.holds)
             self.assertIn("8 of 9 settings", claim.seen)
-        self.assertTrue(claims(dagc.SETTINGS)[0].seen.endswith("at best over 2 seeds"))
+        self.assertTrue(
+            claims(dagc.SETTINGS)[0].seen.endswith("; the best setting has 2 seeds")
+        )
         self.assertEqual([c.holds for c in claims(dagc.SETTINGS)], [False, True, False, True])
 
     def test_what_has_no_ratio_is_run_once_for_all_of_them(self):

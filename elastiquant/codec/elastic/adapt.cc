@@ -195,7 +195,7 @@ double FitRatio(const MagnitudeModel& model, size_t last, double previous) {
 
 bool IsAdaptive(const Codec& codec) {
   const auto spec = ParseSpec(codec.spec());
-  return spec.ok() && (spec->codec.name == "alq" || spec->codec.name == "amq");
+  return spec.ok() && HasAdaptedLevels(spec->codec);
 }
 
 Result<std::string> AdaptSpec(const Codec& codec,

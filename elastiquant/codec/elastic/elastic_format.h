@@ -58,7 +58,8 @@ constexpr size_t TensorListBytes(size_t tensors) {
 }
 void WriteTensorList(std::span<const TensorStart> tensors, size_t elements,
                      std::span<uint8_t> payload);
-// Returns how many tensors the list has, which is at least one. Fails with kCorruptData.
+// Returns how many tensors the list has, which is at least one and at most `elements`, the
+// number of the frame's coordinates. Fails with kCorruptData.
 Result<size_t> ReadTensorCount(std::span<const uint8_t> payload, size_t elements);
 // Reads the list into `tensors`, which is as long as ReadTensorCount says. Fails with
 // kCorruptData.

@@ -103,9 +103,9 @@ Result<std::shared_ptr<const Codec>> WrapRotate(std::shared_ptr<const Codec> inn
                            "' has a memory, but each message is rotated in another way: give "
                            "|rotate before |ef or |dgc");
   }
-  // They would be fitted to gradients, and what they quantise would not look like these.
+  // Such levels are fitted to gradients as they are before the rotation.
   EQ_ASSIGN_OR_RETURN(const Spec of_inner, ParseSpec(inner->spec()));
-  if (of_inner.codec.name == "alq" || of_inner.codec.name == "amq") {
+  if (HasAdaptedLevels(of_inner.codec)) {
     return InvalidArgument("codec '" + inner->spec() +
                            "' fits its levels to gradients, and any rotated message looks like "
                            "Gaussian noise: give a codec of fixed levels, such as "

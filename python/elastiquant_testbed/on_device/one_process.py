@@ -30,16 +30,15 @@ class OneProcess(Training):
         self._rows = self.workers.zeros()
         self._skipped = 0
 
-    def average(self, sent: torch.Tensor, what: str = "steps") -> torch.Tensor | None:
-        """The mean of what the workers send in a step, or in what is given, a row each, on the
-        host; None if it is skipped because a number is not finite. Raises RuntimeError after
-        too many in a row."""
+    def average(self, sent: torch.Tensor) -> torch.Tensor | None:
+        """The mean of what the workers send, a row each, on the host; None if it is skipped
+        because a number is not finite. Raises RuntimeError after too many in a row."""
         self._rows.copy_(sent)  # waits for the device
         self.workers.all_reduce(self._rows)
         stats = self.workers.stats()
         is_skipped = stats.skipped > self._skipped
         self._skipped = stats.skipped
-        self.count_skipped(is_skipped, stats.skip_reason, what)
+        self.count_skipped(is_skipped, stats.skip_reason)
         return None if is_skipped else self._rows[0]
 
     def stats(self) -> dict:

@@ -20,6 +20,8 @@ class LocalRounds(OneProcess):
     worker's own.
     """
 
+    averaged = "rounds"
+
     def __init__(self, o: argparse.Namespace):
         if o.every < 1:
             raise ValueError(f"--every {o.every} is less than 1")
@@ -68,7 +70,7 @@ class LocalRounds(OneProcess):
         self._end_round()
 
     def _end_round(self) -> None:
-        mean = self.average(self.anchor - self.weights, "rounds")
+        mean = self.average(self.anchor - self.weights)
         if mean is not None:  # otherwise the work of the round is lost
             outer, mean = self.o.algorithm, mean.to(self.device)
             self._outer.mul_(outer.momentum).add_(mean)

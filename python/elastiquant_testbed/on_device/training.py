@@ -33,6 +33,7 @@ class Training:
     """
 
     turns: Turns
+    averaged = "steps"  # what has one mean each, in words of errors
 
     def __init__(self, o: argparse.Namespace, rank: int | None = None):
         """rank: of the one worker of this process; None if it has all of them."""
@@ -146,13 +147,13 @@ class Training:
         part = (step - rising) / (self.total_steps - rising)
         return self.o.lr * 0.5 * (1 + math.cos(math.pi * part))
 
-    def count_skipped(self, is_skipped: bool, reason: str, what: str = "steps") -> None:
-        """Raises RuntimeError after too many steps, or `what` is counted, in a row."""
+    def count_skipped(self, is_skipped: bool, reason: str) -> None:
+        """Raises RuntimeError after too many in a row."""
         self.skipped_in_a_row = self.skipped_in_a_row + 1 if is_skipped else 0
         if self.skipped_in_a_row == MOST_SKIPPED:
             raise RuntimeError(
-                f"gave up at step {self.step + 1}: {MOST_SKIPPED} {what} in a row were "
-                f"skipped, the last one because of {reason}"
+                f"gave up at step {self.step + 1}: {MOST_SKIPPED} {self.averaged} in a row "
+                f"were skipped, the last one because of {reason}"
             )
 
     def _epoch(self) -> float:
