@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -14,6 +15,12 @@ inline nlohmann::json NumberOrNull(double value) {
 
 inline nlohmann::json NumberOrNull(const std::optional<double>& value) {
   return value ? NumberOrNull(*value) : nlohmann::json(nullptr);
+}
+
+// Returns the number that NumberOrNull was given, or NaN for null. Throws json::exception if it
+// is neither.
+inline double NumberOrNan(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
 }  // namespace elastiquant

@@ -25,6 +25,13 @@ ExitCode ExitCodeOf(const Status& status) {
   return kExitFailure;
 }
 
+CLI::Validator NotNegative() {
+  return {[](std::string& text) -> std::string {
+            return text.starts_with('-') ? "'" + text + "' must be a number from 0 on" : "";
+          },
+          "FROM 0"};
+}
+
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example) {
   CLI::App* app = program.add_subcommand(name, description);

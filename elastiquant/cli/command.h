@@ -39,6 +39,9 @@ struct Command {
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example);
 
+// Of a seed: refuses a negative number, which would be read as one near 2^64.
+CLI::Validator NotNegative();
+
 Command MakeAnalyzeCommand(CLI::App& program);
 Command MakeBenchCommand(CLI::App& program);
 Command MakeCodecsCommand(CLI::App& program);

@@ -6,6 +6,7 @@ usage: train_command_test.py PROGRAM [unittest arguments]
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -161,6 +162,28 @@ class TrainCommandTest(ReferenceTest):
         done = train(self.out(), "--overwrite", init=mine, steps=2)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_what_cannot_start_harms_nothing_either(self):
+        ef = {"codec": "elastic:bits=2|ef"}
+        self.assertEqual(train(self.out(), steps=1, **ef).returncode, 0)
+        before = {file.name: file.read_bytes() for file in self.out().iterdir()}
+        for options, words in (
+            ({"compute": "1ms,1ms,1ms"}, "--compute has 3 devices, and there are 2 workers"),
+            (
+                {"algorithm": "laq", "codec": "fp32", "partition": "volumes:skew=9"},
+                "it needs shares of the same volume",
+            ),
+        ):
+            with self.subTest(words):
+                broken = train(self.out(), "--overwrite", **options)
+                self.assertEqual(broken.returncode, 2, broken.stderr)
+                self.assertIn(words, broken.stderr)
+                after = {file.name: file.read_bytes() for file in self.out().iterdir()}
+                self.assertEqual(after, before)
+        done = train(self.out(), "--overwrite", steps=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        left = [file.name for file in self.out().glob("checkpoint-*")]
+        self.assertEqual(left, ["checkpoint-2.safetensors"])
+
     def test_resuming_with_other_options_says_which(self):
         broken = train(self.reference, "--resume", lr=0.5)
         self.assertEqual(broken.returncode, 2, broken.stderr)
@@ -221,6 +244,31 @@ class TrainCommandTest(ReferenceTest):
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+    def test_a_folders_name_need_not_be_text(self):
+        out = self.out() / os.fsdecode(b"caf\xe9")
+        for flags in ((), ("--resume",)):
+            done = train(out, *flags, data_seed=1)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("caf\N{REPLACEMENT CHARACTER}", summary(out)["command"])
+
+    def test_workers_that_were_started_with_other_options_are_named(self):
+        script = self.out().with_suffix(".sh")
+        words = shlex.join(
+            command_line(self.out(), workers=None, lr=None, checkpoint_every=None)
+        )
+        # As on boards of which one was given another command line.
+        script.write_text(
+            f"{words} --lr 0.0$((1 + RANK)) --checkpoint-every $((4 + RANK)) --threads 1"
+        )
+        command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
+        done = run([*command, "--nproc-per-node", "2", "sh", str(script)])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(
+            "worker 1 was started with other options than the others: --checkpoint-every is 5 "
+            "and not 4; --lr is 0.02 and not 0.01. Start all workers alike",
+            done.stderr,
+        )
 
     def test_torchrun_gives_the_same_weights(self):
         command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]

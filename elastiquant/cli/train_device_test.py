@@ -22,6 +22,23 @@ class DeviceTest(train_testing.TrainTest):
         # All wait for the slower one.
         self.assertGreaterEqual(paced["seconds_per_step"], 0.055)
 
+    def test_devices_are_those_of_workers_by_name(self):
+        # Once worker 0 is lost, the device of worker 1 is no other one.
+        out = self.trained(
+            "lost",
+            algorithm="local-sgd",
+            every=2,
+            on_loss="go-on",
+            compute="150ms,1ms,1ms",
+            workers=3,
+            inject="stop@step=2,rank=0",
+            timeout=3,
+            steps=12,
+        )
+        self.assertEqual([loss["worker"] for loss in summary(out)["losses"]], [0])
+        last = [line["seconds"]["total"] for line in lines(out)[-2:]]
+        self.assertLess(min(last), 0.1)
+
     def test_a_paced_run_resumes_exactly(self):
         pace = {"compute": "20ms", "checkpoint_every": 4}
         whole = summary(self.trained("whole", **pace))

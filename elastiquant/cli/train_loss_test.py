@@ -182,7 +182,9 @@ class TrainLossTest(unittest.TestCase):
         self.assertEqual(codes, [2] * 4, [worker.words() for worker in workers])
         told = "".join(worker.words() for worker in workers)
         self.assertEqual(
-            told.count("the graph of worker(s) 2 is not that of worker 0"), 1, told
+            told.count("worker 2 was started with other options than the others: --graph is"),
+            1,
+            told,
         )
 
     def test_one_that_comes_back_with_another_graph_ends_alone(self):
@@ -197,7 +199,10 @@ class TrainLossTest(unittest.TestCase):
         workers[1] = Worker(self.out, 1, 3, port, way, PACE)
         codes = [worker.wait() for worker in workers]
         self.assertEqual(codes, [0, 2, 0], [worker.words() for worker in workers])
-        self.assertIn("the run has another --graph than worker 1", workers[1].words())
+        self.assertIn(
+            "worker 1 was started with other options than the others: --graph is",
+            workers[1].words(),
+        )
 
     def test_without_a_centre_it_is_told_when_a_graph_falls_apart(self):
         way = f"--algorithm dpsgd --codec fp32 {self.graph('0 1', '1 2', '2 3')}"
@@ -258,6 +263,22 @@ class TrainLossTest(unittest.TestCase):
         self.assertTrue((self.out / "checkpoint-12.safetensors").exists())
         done = run(self.out, *more, "--resume")
         summary = self.summary(done)
+        self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [12])
+
+    def test_too_few_are_left_at_the_end_of_an_epoch(self):
+        more = ["--least-workers 4"]
+        done = run(self.out, *more, "--inject stop@step=30,rank=1")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertTrue((self.out / "checkpoint-32.safetensors").exists())
+        summary = self.summary(run(self.out, *more, "--resume"))
+        self.assertEqual([epoch["epoch"] for epoch in summary["epochs"]], [1, 2, 3, 4])
+        self.assertEqual([epoch["steps"] for epoch in summary["epochs"]], [32] * 4)
+
+    def test_those_that_were_absent_are_back_without_memory_too(self):
+        more = ["--least-workers 4"]
+        done = run(self.out, *more, "--inject stop@step=9,rank=1")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        summary = self.summary(run(self.out, *more, "--resume", "--forget-memory"))
         self.assertEqual([loss["rejoined"] for loss in summary["losses"]], [12])
 
     def test_stop_is_what_it_was(self):

@@ -109,6 +109,46 @@ class TrainResumeTest(ReferenceTest):
         self.assertEqual(broken.returncode, 4, broken.stderr)
         self.assertIn("checkpoint-12.safetensors: length check failed", broken.stderr)
 
+    def test_a_worker_that_resumes_before_its_newest_memory_can_resume_again(self):
+        ef = {"codec": "elastic:bits=2|ef", "checkpoint_every": 1}
+        self.assertEqual(train(self.out(), inject="kill@step=8,rank=1", **ef).returncode, 3)
+        for step in (7, 8):  # of 6 there are the workers' own only
+            content = bytearray((self.out() / f"checkpoint-{step}.safetensors").read_bytes())
+            content[len(content) // 2] ^= 1
+            (self.out() / f"checkpoint-{step}.safetensors").write_bytes(content)
+        anew = train(self.out(), "--overwrite", inject="kill@step=3,rank=1", **ef)
+        self.assertEqual(anew.returncode, 3, anew.stderr)
+        left = {file.name for file in self.out().glob("checkpoint-*")}
+        own = {f"checkpoint-{s}.worker-{w}.safetensors" for s in (1, 2, 3) for w in (0, 1)}
+        self.assertLessEqual(left - own, {f"checkpoint-{s}.safetensors" for s in (2, 3)})
+        resumed = train(self.out(), "--resume", **ef)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+
+    def test_a_finished_run_without_a_centre_stays_as_it_is(self):
+        same = {"algorithm": "dpsgd", "graph": "ring", "codec": "fp32", "workers": 3}
+        done = train(self.out(), **same)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        before = summary(self.out())
+        again = train(self.out(), "--resume", **same)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        after = summary(self.out())
+        for key in ("weights_hash", "consensus_distance", "test_accuracy", "steps"):
+            self.assertEqual(after[key], before[key], key)
+        self.assertGreater(after["consensus_distance"], 0)
+
+    def test_a_run_may_grow_longer_and_not_shorter(self):
+        same = {"schedule": "constant", "generated_train": 160}  # an epoch has 10 steps
+        done = train(self.out(), steps=12, **same)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([e["steps"] for e in summary(self.out())["epochs"]], [10, 2])
+        fewer = train(self.out(), "--resume", steps=11, **same)
+        self.assertEqual(fewer.returncode, 2, fewer.stderr)
+        self.assertIn("has made 12 steps already, and would be over after 11", fewer.stderr)
+        more = train(self.out(), "--resume", steps=20, **same)
+        self.assertEqual(more.returncode, 0, more.stderr)
+        told = summary(self.out())["epochs"]
+        self.assertEqual([(e["epoch"], e["steps"]) for e in told], [(1, 10), (2, 10)])
+
     def test_checkpoints_of_an_older_version_are_named(self):
         self.out().mkdir()
         (self.out() / "checkpoint-8.eqc").write_bytes(b"EQCK")

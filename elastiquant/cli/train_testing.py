@@ -45,7 +45,9 @@ def command_line(common, out, *flags, **options):
 
 def run(command, timeout=300):
     """The finished process; stdout and stderr as text."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", timeout=timeout
+    )
 
 
 def train(common, out, *flags, **options):

@@ -155,6 +155,13 @@ std::vector<fs::path> ListSetAside(const fs::path& run) {
   return FilesEndingIn(kSetAside, run);
 }
 
+void RemoveCheckpoints(const fs::path& run) {
+  std::error_code ignored;  // a file that cannot be removed is found again by a later run
+  for (const std::string_view ending : {kSuffix, kOlderSuffix, kSetAside}) {
+    for (const fs::path& file : FilesEndingIn(ending, run)) fs::remove(file, ignored);
+  }
+}
+
 Status SaveCheckpoint(const fs::path& run, int64_t step, Checkpoint checkpoint) {
   EQ_RETURN_IF_ERROR(WriteFileAtomically(FileOf(run, step, kSuffix),
                                          SerializeCheckpoint(std::move(checkpoint))));
@@ -165,6 +172,10 @@ Status SaveCheckpoint(const fs::path& run, int64_t step, Checkpoint checkpoint) 
 Status SaveWorkerCheckpoint(const fs::path& run, int64_t step, int rank,
                             Checkpoint checkpoint) {
   const std::string suffix = WorkerSuffix(rank);
+  std::error_code ignored;
+  for (const CheckpointFile& file : ListFiles(run, suffix)) {
+    if (file.step > step) fs::remove(file.path, ignored);
+  }
   EQ_RETURN_IF_ERROR(WriteFileAtomically(FileOf(run, step, suffix),
                                          SerializeCheckpoint(std::move(checkpoint))));
   RemoveAllBut(kKeep + 1, run, suffix);

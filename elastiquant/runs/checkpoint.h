@@ -42,14 +42,17 @@ std::vector<CheckpointFile> ListCheckpoints(const std::filesystem::path& run);
 // Returns those that were written before checkpoints were safetensors, workers' own among them.
 std::vector<std::filesystem::path> ListOlderCheckpoints(const std::filesystem::path& run);
 
+// Removes all checkpoints of a run: workers' own, older ones and those set aside among them.
+void RemoveCheckpoints(const std::filesystem::path& run);
+
 // Writes run/checkpoint-STEP.safetensors, then removes all but the newest two, so that there is
 // a good one left should the newest prove damaged.
 Status SaveCheckpoint(const std::filesystem::path& run, int64_t step, Checkpoint checkpoint);
 
 // Writes what belongs to one worker alone to run/checkpoint-STEP.worker-RANK.safetensors, on
 // that worker's own machine. Must be called before the run's checkpoint of the same step is
-// written. All but the newest three are removed, so that there is one for each of those that
-// the run keeps.
+// written. Those of later steps are removed: the run goes on from an earlier one. So are all
+// but the newest three, so that there is one for each of those that the run keeps.
 Status SaveWorkerCheckpoint(const std::filesystem::path& run, int64_t step, int rank,
                             Checkpoint checkpoint);
 // Reads what SaveWorkerCheckpoint wrote. Fails as ReadCheckpoint does.

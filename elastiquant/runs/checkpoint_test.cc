@@ -148,6 +148,33 @@ TEST_F(CheckpointTest, OneThatCannotBeReadStaysWhereItIs) {
   EXPECT_EQ(ListCheckpoints(run_).size(), 2u);
 }
 
+TEST_F(CheckpointTest, AWorkersOwnOfLaterStepsMakeWay) {
+  for (const int64_t step : {10, 20, 30}) {
+    ASSERT_TRUE(SaveWorkerCheckpoint(run_, step, 1, Example(1)).ok());
+    ASSERT_TRUE(SaveWorkerCheckpoint(run_, step, 2, Example(2)).ok());
+  }
+  // The run's of steps 20 and 30 proved damaged, and it goes on from step 10.
+  ASSERT_TRUE(SaveWorkerCheckpoint(run_, 15, 1, Example(3)).ok());
+  EXPECT_EQ(ReadWorkerCheckpoint(run_, 15, 1).value(), Example(3));
+  EXPECT_TRUE(ReadWorkerCheckpoint(run_, 10, 1).ok());
+  EXPECT_FALSE(ReadWorkerCheckpoint(run_, 20, 1).ok());
+  EXPECT_FALSE(ReadWorkerCheckpoint(run_, 30, 1).ok());
+  EXPECT_TRUE(ReadWorkerCheckpoint(run_, 30, 2).ok());
+}
+
+TEST_F(CheckpointTest, AllAreRemovedWithWhatBelongsToThem) {
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  ASSERT_TRUE(SaveWorkerCheckpoint(run_, 1, 3, Example(1)).ok());
+  for (const char* name : {"checkpoint-2.safetensors.corrupt", "checkpoint-8.eqc", "mine"}) {
+    std::ofstream(run_ / name) << "text";
+  }
+  RemoveCheckpoints(run_);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(run_))
+    left.push_back(entry.path().filename());
+  EXPECT_EQ(left, std::vector<std::string>{"mine"});
+}
+
 TEST_F(CheckpointTest, OlderOnesAreNamed) {
   for (const char* name : {"checkpoint-8.eqc", "checkpoint-8.worker-1.eqc", "notes.eqc"}) {
     std::ofstream(run_ / name) << "EQCK";

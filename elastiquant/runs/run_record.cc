@@ -39,8 +39,8 @@ double Ratio(double numerator, double denominator) {
 json SumsToJson(const StepTotals& t) {
   return {{"steps", t.steps},
           {"skipped", t.skipped},
-          {"loss", t.loss},
-          {"accuracy", t.accuracy},
+          {"loss", NumberOrNull(t.loss)},
+          {"accuracy", NumberOrNull(t.accuracy)},
           {"seconds", ToJson(t.seconds)},
           {"bytes_up", t.bytes_up},
           {"bytes_down", t.bytes_down},
@@ -52,8 +52,8 @@ json SumsToJson(const StepTotals& t) {
 StepTotals SumsFromJson(const json& j) {
   return {.steps = j.at("steps"),
           .skipped = j.at("skipped"),
-          .loss = j.at("loss"),
-          .accuracy = j.at("accuracy"),
+          .loss = NumberOrNan(j.at("loss")),
+          .accuracy = NumberOrNan(j.at("accuracy")),
           .seconds = SecondsFromJson(j.at("seconds")),
           .bytes_up = j.at("bytes_up"),
           .bytes_down = j.at("bytes_down"),
@@ -121,15 +121,16 @@ void RunRecord::SetMeanBytes(const WorkerBytes& mean) {
   own_ = {};
 }
 
-void RunRecord::EndEpoch(int64_t epoch, double test_accuracy, double test_loss,
+void RunRecord::EndEpoch(int64_t epoch, bool is_whole, double test_accuracy, double test_loss,
                          const json& more) {
   json entry = epoch_.ToJson();
   entry["epoch"] = epoch;
   entry["test_accuracy"] = NumberOrNull(test_accuracy);
   entry["test_loss"] = NumberOrNull(test_loss);
   entry.update(more);
+  if (!epochs_.empty() && epochs_.back()["epoch"] == epoch) epochs_.erase(epochs_.size() - 1);
   epochs_.push_back(std::move(entry));
-  epoch_ = {};
+  if (is_whole) epoch_ = {};
 }
 
 void RunRecord::AddOverhead(double evaluate_seconds, double checkpoint_seconds) {

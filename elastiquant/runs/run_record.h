@@ -73,9 +73,11 @@ struct WorkerBytes {
 class RunRecord {
  public:
   void AddStep(const StepRecord& step);
-  // Closes the epoch that the steps since the last call make up. `test_accuracy` is in per
-  // cent, NaN if there was no evaluation; `more` has further fields of the epoch.
-  void EndEpoch(int64_t epoch, double test_accuracy, double test_loss,
+  // Enters the epoch that the steps since the last whole one make up. If it is not whole, it is
+  // the run's last, but a longer run may go on with it and enter it again, which replaces the
+  // entry. `test_accuracy` is in per cent, NaN if there was no evaluation; `more` has further
+  // fields of the epoch.
+  void EndEpoch(int64_t epoch, bool is_whole, double test_accuracy, double test_loss,
                 const nlohmann::json& more = nlohmann::json::object());
   void AddOverhead(double evaluate_seconds, double checkpoint_seconds);
 

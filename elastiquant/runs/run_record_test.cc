@@ -31,9 +31,9 @@ TEST(RunRecordTest, SummaryAddsUpTheSteps) {
   RunRecord record;
   record.AddStep(Step(1, 2.0));
   record.AddStep(Step(2, 1.0));
-  record.EndEpoch(1, 80, 0.5);
+  record.EndEpoch(1, /*is_whole=*/true, 80, 0.5);
   record.AddStep(Step(3, 0.5));
-  record.EndEpoch(2, 90, 0.25);
+  record.EndEpoch(2, /*is_whole=*/true, 90, 0.25);
   const auto summary = record.Summary(/*coordinates=*/500, /*world_size=*/2);
   EXPECT_EQ(summary["steps"], 3);
   EXPECT_EQ(summary["bytes_up"], 3000);
@@ -58,7 +58,7 @@ TEST(RunRecordTest, BytesBecomeTheMeanOverTheWorkers) {
   record.SetMeanBytes({1990, 1810});
   EXPECT_EQ(record.own_bytes().up, 0u);
   EXPECT_EQ(record.epoch().bytes_up, 1990u);
-  record.EndEpoch(1, 50, 1);
+  record.EndEpoch(1, /*is_whole=*/true, 50, 1);
   record.AddStep(Step(3, 1));
   record.SetMeanBytes({1003, 897});
   EXPECT_EQ(record.epoch().bytes_up, 1003u);
@@ -82,7 +82,7 @@ TEST(RunRecordTest, SkippedStepsDoNotSpoilTheMeans) {
   StepRecord skipped = Step(2, std::numeric_limits<double>::quiet_NaN());
   skipped.skipped = true;
   record.AddStep(skipped);
-  record.EndEpoch(1, 10, 1);
+  record.EndEpoch(1, /*is_whole=*/true, 10, 1);
   const auto summary = record.Summary(1, 2);
   EXPECT_DOUBLE_EQ(summary["train_loss"], 2.0);
   EXPECT_EQ(summary["skipped_steps"], 1);
@@ -92,7 +92,7 @@ TEST(RunRecordTest, SkippedStepsDoNotSpoilTheMeans) {
 TEST(RunRecordTest, StateSurvivesACheckpointExactly) {
   RunRecord record;
   record.AddStep(Step(1, 1.0 / 3));
-  record.EndEpoch(1, 100.0 / 7, std::numeric_limits<double>::quiet_NaN());
+  record.EndEpoch(1, /*is_whole=*/true, 100.0 / 7, std::numeric_limits<double>::quiet_NaN());
   record.AddStep(Step(2, 2.0 / 3));
   record.AddOverhead(0.1, 0.2);
   RunRecord copy;
@@ -101,6 +101,34 @@ TEST(RunRecordTest, StateSurvivesACheckpointExactly) {
   copy.AddStep(Step(3, 0.1));
   record.AddStep(Step(3, 0.1));
   EXPECT_EQ(copy.SaveState(), record.SaveState());
+}
+
+TEST(RunRecordTest, StateSurvivesLossesThatAreNotKnown) {
+  RunRecord record;  // as of replayed steps
+  record.AddStep(Step(1, std::numeric_limits<double>::quiet_NaN()));
+  RunRecord copy;
+  copy.LoadState(nlohmann::json::parse(record.SaveState().dump()));
+  EXPECT_EQ(copy.SaveState(), record.SaveState());
+  EXPECT_TRUE(copy.Summary(1, 2)["train_loss"].is_null());
+}
+
+TEST(RunRecordTest, ALongerRunGoesOnWithItsLastEpoch) {
+  RunRecord record;
+  record.AddStep(Step(1, 4.0));
+  record.EndEpoch(1, /*is_whole=*/true, 50, 1);
+  record.AddStep(Step(2, 2.0));
+  record.EndEpoch(2, /*is_whole=*/false, 60, 1);
+  EXPECT_DOUBLE_EQ(record.Summary(1, 2)["epochs"][1]["train_loss"], 2.0);
+  RunRecord longer;
+  longer.LoadState(nlohmann::json::parse(record.SaveState().dump()));
+  longer.AddStep(Step(3, 1.0));
+  longer.EndEpoch(2, /*is_whole=*/true, 70, 1);
+  const auto summary = longer.Summary(1, 2);
+  ASSERT_EQ(summary["epochs"].size(), 2u);
+  EXPECT_EQ(summary["epochs"][1]["steps"], 2);
+  EXPECT_DOUBLE_EQ(summary["epochs"][1]["train_loss"], 1.5);
+  EXPECT_DOUBLE_EQ(summary["epochs"][1]["test_accuracy"], 70);
+  EXPECT_EQ(longer.epoch().steps, 0);
 }
 
 TEST(RunRecordTest, AResumedLogCutsOffWhatWasLost) {

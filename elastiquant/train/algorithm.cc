@@ -1,5 +1,6 @@
 #include "elastiquant/train/algorithm.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -141,7 +142,8 @@ Status SetValue(const std::string& owner, const std::string& key, std::string_vi
                              "whole numbers from " + std::to_string(parameter.least) + to);
   }
   if (parameter.rate != nullptr) {
-    const bool good = ParseNumber(text, parameter.rate) && *parameter.rate > 0;
+    const bool good = ParseNumber(text, parameter.rate) && *parameter.rate > 0 &&
+                      std::isfinite(*parameter.rate);
     return good ? Status::Ok() : BadValueOf(owner, key, text, "numbers above 0");
   }
   const bool good =

@@ -211,13 +211,13 @@ Status ValidateKind(const TrainOptions& o, const Algorithm& algorithm) {
   }
   if (algorithm.kind == AlgorithmKind::kDemo) {
     if (algorithm.top > algorithm.block * algorithm.block) {
-      return InvalidArgument(given + " sends top=" + Number(algorithm.top) + " values of " +
-                             "each block, and one of block=" + Number(algorithm.block) +
+      return InvalidArgument(given + " sends top=" + NumberText(algorithm.top) + " values of " +
+                             "each block, and one of block=" + NumberText(algorithm.block) +
                              " squared has fewer: lower top");
     }
     if (algorithm.bits != 32 && algorithm.bits != 16 && algorithm.bits != 1) {
       return InvalidArgument(given + " sends values in bits=32, 16 (bfloat16) or 1 (signs), " +
-                             "not " + Number(algorithm.bits));
+                             "not " + NumberText(algorithm.bits));
     }
     if (o.optimizer != "sgd" || o.momentum != 0) {
       return InvalidArgument(given + " has momentum of its own: it needs --optimizer sgd " +
@@ -241,7 +241,7 @@ Status ValidateSparsity(const TrainOptions& o) {
   }
   const auto made = policy::WorkerSparsity::Make(sparsity, RatioOf(o), equal, 0);
   if (!made.ok()) {
-    return InvalidArgument(given + " --ratio " + Number(RatioOf(o)) + ": " +
+    return InvalidArgument(given + " --ratio " + NumberText(RatioOf(o)) + ": " +
                            made.status().message());
   }
   if (o.codec != UsualCodecOf(o)) {
@@ -298,6 +298,10 @@ Status ValidateOnLoss(const TrainOptions& o, const Algorithm& algorithm) {
     return InvalidArgument("--least-workers is for --on-loss go-on");
   }
   EQ_RETURN_IF_ERROR(AtLeast("--least-workers", o.least_workers, 1));
+  if (o.least_workers > o.workers) {
+    return InvalidArgument("--least-workers is " + NumberText(o.least_workers) +
+                           ", and there are " + NumberText(o.workers) + " workers");
+  }
   if (algorithm.is_gossip()) return ValidateGossipLoss(o, algorithm.gossip);
   if (algorithm.kind == AlgorithmKind::kSparsity && TrainsAlone(o)) {
     return InvalidArgument("--on-loss go-on cannot tell a worker that comes back what " +

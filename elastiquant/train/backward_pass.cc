@@ -29,15 +29,14 @@ Result<BucketPlan> PlanOneBucket(std::span<const ParameterShape> shapes) {
 }
 
 Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& options,
-                                                         Communicator* comm, Replica* replica,
+                                                         const RunnerPlace& place,
                                                          BucketPlan plan, ReadyFunction ready) {
-  std::unique_ptr<BackwardPass> pass(
-      new BackwardPass(options, comm, replica, std::move(ready)));
+  std::unique_ptr<BackwardPass> pass(new BackwardPass(options, place, std::move(ready)));
   EQ_ASSIGN_OR_RETURN(pass->faults_, ParseFaults(options.inject));
-  const std::vector<ParameterShape> shapes = ShapesOf(replica->parameters());
+  const std::vector<ParameterShape> shapes = ShapesOf(place.replica->parameters());
   if (!options.compute.empty()) {
     EQ_ASSIGN_OR_RETURN(pass->pace_,
-                        DevicePace::Make(options, comm->rank(), comm->world_size(), shapes));
+                        DevicePace::Make(options, place.worker, place.workers, shapes));
   }
   if (!options.replay.empty()) {
     EQ_ASSIGN_OR_RETURN(pass->replay_, GradientReplay::Open(options.replay, shapes));
@@ -46,18 +45,17 @@ Result<std::unique_ptr<BackwardPass>> BackwardPass::Make(const TrainOptions& opt
     if (!bucket.slots.empty()) pass->all_ += bucket.elements;
   }
   pass->gradients_ = std::make_unique<FlatGradients>(
-      replica->parameters(), std::move(plan),
+      place.replica->parameters(), std::move(plan),
       [pass = pass.get()](size_t bucket) { pass->OnReady(bucket); });
   return pass;
 }
 
 Result<std::unique_ptr<BackwardPass>> BackwardPass::MakeForOwn(const TrainOptions& options,
-                                                               Communicator* comm,
-                                                               Replica* replica) {
-  const std::vector<ParameterShape> shapes = ShapesOf(replica->parameters());
+                                                               const RunnerPlace& place) {
+  const std::vector<ParameterShape> shapes = ShapesOf(place.replica->parameters());
   EQ_ASSIGN_OR_RETURN(BucketPlan plan,
                       PlanBuckets(shapes, {.exact = "none", .scalars = kScalars}));
-  return Make(options, comm, replica, std::move(plan), nullptr);
+  return Make(options, place, std::move(plan), nullptr);
 }
 
 void BackwardPass::Begin(int64_t step, bool inspect) {
@@ -105,7 +103,7 @@ void BackwardPass::Replay() {
   std::ranges::fill(gradients_->scalars(), 0.0F);
   images_ = batch_ * comm_->world_size();
   const std::vector<PlannedBucket>& buckets = gradients_->plan().buckets;
-  const auto index = static_cast<uint64_t>(step_ + comm_->rank());
+  const auto index = static_cast<uint64_t>(step_ + worker_);
   for (size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].slots.empty()) continue;
     replay_->Fill(index, buckets[b], gradients_->bucket(b));
@@ -146,7 +144,7 @@ Result<bool> BackwardPass::CheckFinite() {
 
 void BackwardPass::Strike(FaultMoment moment, int64_t step) {
   for (const Fault& fault : faults_) {
-    if (fault.moment != moment || !fault.Strikes(step, rank_)) continue;
+    if (fault.moment != moment || !fault.Strikes(step, worker_)) continue;
     TORCH_CHECK(fault.kind != FaultKind::kThrow, "thrown on purpose");
     if (fault.kind == FaultKind::kQuit) _exit(0);
     if (fault.kind == FaultKind::kExit) _exit(9);
@@ -159,7 +157,7 @@ void BackwardPass::Strike(FaultMoment moment, int64_t step) {
 
 bool BackwardPass::IsDue(FaultKind kind) const {
   return std::ranges::any_of(faults_, [&](const Fault& fault) {
-    return fault.kind == kind && fault.Strikes(step_, rank_);
+    return fault.kind == kind && fault.Strikes(step_, worker_);
   });
 }
 

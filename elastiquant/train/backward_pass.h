@@ -19,6 +19,7 @@
 #include "elastiquant/train/flat_gradients.h"
 #include "elastiquant/train/gradient_replay.h"
 #include "elastiquant/train/replica.h"
+#include "elastiquant/train/runner.h"
 #include "elastiquant/train/train_options.h"
 
 namespace elastiquant {
@@ -38,13 +39,13 @@ class BackwardPass {
   // `plan` must have kScalars scalars or more, of which the first are the pass's. `ready` may
   // be null. Fails as ParseFaults does.
   static Result<std::unique_ptr<BackwardPass>> Make(const TrainOptions& options,
-                                                    Communicator* comm, Replica* replica,
-                                                    BucketPlan plan, ReadyFunction ready);
+                                                    const RunnerPlace& place, BucketPlan plan,
+                                                    ReadyFunction ready);
 
   // For runners that keep their gradients, or copy them before they send any: how these lie is
   // then left to the pass.
   static Result<std::unique_ptr<BackwardPass>> MakeForOwn(const TrainOptions& options,
-                                                          Communicator* comm, Replica* replica);
+                                                          const RunnerPlace& place);
 
   FlatGradients& gradients() { return *gradients_; }
   const FlatGradients& gradients() const { return *gradients_; }
@@ -78,15 +79,14 @@ class BackwardPass {
   StepRecord Record(double learning_rate, bool skipped);
 
  private:
-  BackwardPass(const TrainOptions& options, Communicator* comm, Replica* replica,
-               ReadyFunction ready)
+  BackwardPass(const TrainOptions& options, const RunnerPlace& place, ReadyFunction ready)
       : bf16_(options.precision == "bf16"),
         batch_(options.batch),
         clip_norm_(options.clip_norm),
         max_skipped_(options.max_skipped),
-        rank_(comm->rank()),
-        comm_(comm),
-        replica_(replica),
+        worker_(place.worker),
+        comm_(place.comm),
+        replica_(place.replica),
         ready_(std::move(ready)) {}
   void OnReady(size_t bucket);
   void Compute(const Batch& batch);
@@ -96,7 +96,7 @@ class BackwardPass {
   const int64_t batch_;
   const double clip_norm_;
   const int64_t max_skipped_;
-  const int rank_;  // which faults strike: where a lost worker may be taken back, as it began
+  const int worker_;  // its name, whatever its rank in the group
   Communicator* const comm_;
   Replica* const replica_;
   const ReadyFunction ready_;

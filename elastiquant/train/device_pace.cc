@@ -35,10 +35,12 @@ Result<ComputeSpeed> ParseOne(std::string_view word) {
     return ComputeSpeed{.gflops = gflops};
   }
   std::string names;
-  for (const DeviceClass& device : DeviceClasses()) names += ", " + std::string(device.name);
+  for (const DeviceClass& device : DeviceClasses()) {
+    names += (names.empty() ? "" : ", ") + std::string(device.name);
+  }
   return InvalidArgument("--compute: '" + std::string(word) +
                          "' is no time such as 250ms, no " +
-                         "speed such as 40gflops, and none of these devices" + names);
+                         "speed such as 40gflops, and none of these devices: " + names);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/data/partition.h"
 #include "elastiquant/graph/graph.h"
@@ -120,25 +121,69 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
   if (!o.codec_down.empty()) {
     fingerprint["--codec-down"] = MakeCodec(o.codec_down).value()->spec();
   }
+  // What is chosen follows the errors that are measured.
+  if (o.bits_policy.starts_with("noise")) fingerprint["--measure-every"] = o.measure_every;
   AddAlgorithm(o, edges, &fingerprint);
   AddSchedule(o, &fingerprint);
   if (o.optimizer == "adamw") AddAdamW(o, &fingerprint);
   return fingerprint;
 }
 
-std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now) {
-  nlohmann::json all = saved;
-  all.update(now);
+namespace {
+
+// Says which entries differ, each in the words that `tell` has for its name and both its texts.
+template <typename Tell>
+std::string Differences(const nlohmann::json& a, const nlohmann::json& b, const Tell& tell) {
+  nlohmann::json all = a;
+  all.update(b);
   std::string differences;
   for (const auto& [key, unused] : all.items()) {
     const auto text = [&key = key](const nlohmann::json& options) {
-      return options.contains(key) ? options[key].dump() : std::string("not given");
+      return options.contains(key) ? TextOf(options[key]) : std::string("not given");
     };
-    if (text(saved) == text(now)) continue;
+    if (text(a) == text(b)) continue;
     if (!differences.empty()) differences += "; ";
-    differences += key + " was " + text(saved) + " and is " + text(now);
+    differences += tell(key, text(a), text(b));
   }
   return differences;
+}
+
+}  // namespace
+
+std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now) {
+  return Differences(saved, now, [](const auto& key, const auto& was, const auto& is) {
+    return key + " was " + was + " and is " + is;
+  });
+}
+
+nlohmann::json OptionsOfAll(const TrainOptions& o, int world_size, const std::string& edges) {
+  nlohmann::json options = Fingerprint(o, world_size, "", edges);
+  for (const char* own : {"--data", "--compute"}) options.erase(own);
+  options.update({{"--steps", o.steps},
+                  {"--epochs", o.steps > 0 ? 0 : o.epochs},
+                  {"--generated-test", o.generated_test},
+                  {"--replay", !o.replay.empty()},
+                  {"--checkpoint-every", o.checkpoint_every},
+                  {"--eval-every", o.eval_every},
+                  {"--check-replicas", o.check_replicas},
+                  {"--measure-every", o.measure_every},
+                  {"--measure-variance", o.measure_variance},
+                  {"--max-skipped", o.max_skipped},
+                  {"--on-loss", o.on_loss},
+                  {"--least-workers", o.least_workers}});
+  return options;
+}
+
+Status CheckAlike(int worker, const nlohmann::json& others, const nlohmann::json& mine) {
+  const std::string differences =
+      Differences(others, mine, [](const auto& key, const auto& theirs, const auto& own) {
+        return key + " is " + own + " and not " + theirs;
+      });
+  if (differences.empty()) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("worker {} was started with other options than the others: "
+                  "{}. Start all workers alike",
+                  worker, differences));
 }
 
 }  // namespace elastiquant

@@ -23,4 +23,13 @@ Result<std::string> DescribeEdges(const TrainOptions& options, int world_size);
 // Says which entries differ, such as "--lr was 0.1 and is 0.2". The text is empty if none does.
 std::string CompareFingerprints(const nlohmann::json& saved, const nlohmann::json& now);
 
+// Returns the options in which all workers of a run must be alike, by option name: those of the
+// fingerprint, and those that say when workers meet. Paths may differ between machines, and so
+// may the devices of --compute.
+nlohmann::json OptionsOfAll(const TrainOptions& options, int world_size,
+                            const std::string& edges);
+// Fails with InvalidArgument, which says in which of them the worker of that name differs from
+// another one, such as "--lr is 0.2 and not 0.1".
+Status CheckAlike(int worker, const nlohmann::json& others, const nlohmann::json& mine);
+
 }  // namespace elastiquant

@@ -164,6 +164,7 @@ void Replica::Save(Checkpoint* checkpoint) const {
 
 void Replica::SaveOwn(Checkpoint* checkpoint) const {
   SaveAll(optimizer_->own_state(), checkpoint);
+  SaveAll(buffers_, checkpoint);
 }
 
 Status Replica::Load(const Checkpoint& checkpoint) {
@@ -172,7 +173,9 @@ Status Replica::Load(const Checkpoint& checkpoint) {
 }
 
 Status Replica::LoadOwn(const Checkpoint& checkpoint) {
-  return LoadAll(optimizer_->own_state(), checkpoint);
+  EQ_RETURN_IF_ERROR(LoadAll(optimizer_->own_state(), checkpoint));
+  const bool has_them = !buffers_.empty() && checkpoint.tensors.contains(buffers_.front().name);
+  return has_them ? LoadAll(buffers_, checkpoint) : Status::Ok();
 }
 
 void Replica::Drift() { BytesOf(parameters_.front().tensor)[0] ^= 1; }

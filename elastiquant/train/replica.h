@@ -62,8 +62,11 @@ class Replica {
   // Fails with CorruptData, which names the tensor that is missing or has another dtype or
   // shape.
   Status Load(const Checkpoint& checkpoint);
-  // The same of what the optimiser remembers on this worker alone.
+  // The same of what is this worker's alone: what the optimiser remembers here, and the
+  // buffers. LoadOwn leaves the buffers if the checkpoint has none, as those of earlier
+  // versions.
   bool has_own_state() const { return !optimizer_->own_state().empty(); }
+  bool has_buffers() const { return !buffers_.empty(); }
   void SaveOwn(Checkpoint* checkpoint) const;
   Status LoadOwn(const Checkpoint& checkpoint);
 

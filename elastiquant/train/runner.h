@@ -138,10 +138,9 @@ class Runner {
   virtual RoundRunner* rounds() { return nullptr; }
 };
 
-// Collective. Makes the runner of options.algorithm. `dump` may be null. Fails as the runners'
-// Make do.
+// Collective. Makes the runner of options.algorithm. `dump` may be null, and must outlive the
+// runner. Fails as the runners' Make do.
 Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
-                                           const RunnerPlace& place,
-                                           std::unique_ptr<GradientDump> dump);
+                                           const RunnerPlace& place, GradientDump* dump);
 
 }  // namespace elastiquant

@@ -35,7 +35,7 @@ TEST(TrainOptionsTest, EachErrorNamesTheOptionAndWhatIsValid) {
   }
   o = Valid();
   o.momentum = 1;
-  EXPECT_THAT(ErrorOf(o), HasSubstr("--momentum is 1.0; it must be in [0.0, 1.0)"));
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--momentum is 1; it must be in [0, 1)"));
   o = Valid();
   o.update = "adam";
   EXPECT_THAT(ErrorOf(o), HasSubstr("--update is 'adam'; valid are: sgd, powersgd"));
@@ -212,7 +212,7 @@ TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   o.optimizer = "adamw";
   EXPECT_EQ(ErrorOf(o), "");
   o.beta2 = 1;
-  EXPECT_THAT(ErrorOf(o), HasSubstr("--beta2 is 1.0; it must be in [0.0, 1.0)"));
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--beta2 is 1; it must be in [0, 1)"));
   o.beta2 = .95;
   o.nesterov = true;
   EXPECT_THAT(ErrorOf(o), HasSubstr("for --optimizer sgd"));
@@ -224,7 +224,7 @@ TEST(TrainOptionsTest, ErrorsOfOptimisersNameTheOptionToo) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--metric is 'adam'; valid are: auto, plain"));
   o = Valid();
   o.clip_norm = -1;
-  EXPECT_THAT(ErrorOf(o), HasSubstr("--clip-norm is -1.0"));
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--clip-norm is -1;"));
   o = Valid();
   o.schedule = "wsd";
   EXPECT_EQ(ErrorOf(o), "");
@@ -478,6 +478,81 @@ TEST(TrainOptionsTest, OnlyThoseThatMeetInRoundsGoOnWithoutAWorker) {
   o.least_workers = 2;
   EXPECT_THAT(ValidateOptions(o).message(),
               HasSubstr("--least-workers is for --on-loss go-on"));
+}
+
+TEST(TrainOptionsTest, WorkersMayDifferInPathsOnly) {
+  TrainOptions a = Valid(), b = Valid();
+  b.data = "/elsewhere";
+  b.out = "other";
+  b.threads = 3;
+  EXPECT_TRUE(CheckAlike(1, OptionsOfAll(a, 2, ""), OptionsOfAll(b, 2, "")).ok());
+  b.learning_rate = .25;
+  b.epochs = a.epochs + 1;
+  const Status status = CheckAlike(1, OptionsOfAll(a, 2, ""), OptionsOfAll(b, 2, ""));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("worker 1 was started with other options"));
+  EXPECT_THAT(status.message(), HasSubstr("--lr is 0.25 and not 0.1"));
+  EXPECT_THAT(status.message(), HasSubstr("--epochs is"));
+  a = b = Valid();
+  b.checkpoint_every = 7;
+  EXPECT_THAT(CheckAlike(1, OptionsOfAll(a, 2, ""), OptionsOfAll(b, 2, "")).message(),
+              HasSubstr("--checkpoint-every is 7 and not 0"));
+}
+
+TEST(TrainOptionsTest, BitsThatFollowMeasurementsAreOfTheirSchedule) {
+  TrainOptions a = Valid(), b = Valid();
+  b.measure_every = a.measure_every + 1;
+  EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
+  a.codec = b.codec = "dither";
+  a.bits_policy = b.bits_policy = "noise:kappa=0.2";
+  EXPECT_THAT(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)),
+              HasSubstr("--measure-every was"));
+}
+
+TEST(TrainOptionsTest, OptimisersHaveNoOptionsOfOthers) {
+  TrainOptions o = Valid();
+  o.milestones = {.3};
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--milestones and --step-factor are for --schedule step"));
+  o.schedule = "step";
+  EXPECT_EQ(ErrorOf(o), "");
+  o = Valid();
+  o.decay_part = .1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--decay-part is for --schedule wsd"));
+  o = Valid();
+  o.beta2 = .95;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("are for --optimizer adamw"));
+  o.optimizer = "adamw";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.momentum = .5;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("adamw has --beta1"));
+  o = Valid();
+  o.exact_steps = 1;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--exact-steps is for gradients"));
+  o.optimizer = "adamw";
+  EXPECT_EQ(ErrorOf(o), "");
+  o.metric = "plain";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("no --metric plain"));
+  o = Valid();
+  o.resume = o.overwrite = true;
+  EXPECT_THAT(ErrorOf(o), HasSubstr("give one of them"));
+}
+
+TEST(TrainOptionsTest, NumbersBeyondAllUseAreRefused) {
+  const auto error = [](const auto& set) {
+    TrainOptions o = Valid();
+    set(o);
+    return ErrorOf(o);
+  };
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(error([](auto& o) { o.epochs = kHuge; }),
+              HasSubstr("--epochs is 9223372036854775807; it must be at most 1000000000"));
+  EXPECT_THAT(error([](auto& o) { o.bucket_kib = kHuge; }), HasSubstr("--bucket-kib"));
+  EXPECT_THAT(error([](auto& o) { o.loader_threads = 100000; }), HasSubstr("at most 1024"));
+  EXPECT_THAT(error([](auto& o) { o.image_size = -5; }), HasSubstr("--image-size is -5"));
+  EXPECT_THAT(error([](auto& o) { o.algorithm = "diloco:lr=inf"; }),
+              HasSubstr("lr=inf is not valid; use numbers above 0"));
+  EXPECT_THAT(error([](auto& o) { o.compute = "abacus"; }),
+              HasSubstr("none of these devices: jetson"));
 }
 
 TEST(TrainOptionsTest, OnlyAConstantScheduleMayGrowLonger) {

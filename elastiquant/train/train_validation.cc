@@ -19,9 +19,36 @@
 namespace elastiquant {
 namespace {
 
+// Refuses options that would be ignored: whoever gives one expects something of it.
+Status RefuseIgnored(const TrainOptions& o) {
+  const TrainOptions usual;
+  if (o.schedule != "step" &&
+      (o.milestones != usual.milestones || o.step_factor != usual.step_factor)) {
+    return InvalidArgument("--milestones and --step-factor are for --schedule step");
+  }
+  if (o.schedule != "wsd" && o.decay_part != usual.decay_part) {
+    return InvalidArgument("--decay-part is for --schedule wsd");
+  }
+  const bool is_adamw = o.optimizer == "adamw";
+  if (!is_adamw &&
+      (o.beta1 != usual.beta1 || o.beta2 != usual.beta2 || o.epsilon != usual.epsilon)) {
+    return InvalidArgument("--beta1, --beta2 and --epsilon are for --optimizer adamw");
+  }
+  if (is_adamw && o.momentum != usual.momentum && o.momentum != 0) {
+    return InvalidArgument("--momentum is for --optimizer sgd; adamw has --beta1");
+  }
+  if (o.exact_steps != usual.exact_steps && (!is_adamw || o.metric == "plain")) {
+    return InvalidArgument(
+        "--exact-steps is for gradients that are compressed in the metric of an optimiser: it "
+        "needs --optimizer adamw, and no --metric plain");
+  }
+  return Status::Ok();
+}
+
 Status ValidateOptimizer(const TrainOptions& o) {
   if (!(o.learning_rate > 0) || !std::isfinite(o.learning_rate)) {
-    return InvalidArgument("--lr is " + Number(o.learning_rate) + "; it must be above 0");
+    return InvalidArgument("--lr is " + NumberText(o.learning_rate) +
+                           "; it must be a number above 0");
   }
   EQ_RETURN_IF_ERROR(Within("--momentum", o.momentum, 0, 1, true));
   EQ_RETURN_IF_ERROR(Within("--weight-decay", o.weight_decay, 0, 1, false));
@@ -48,7 +75,7 @@ Status ValidateOptimizer(const TrainOptions& o) {
     return InvalidArgument("--metric is '" + o.metric + "'; valid are: auto, plain");
   }
   if (!(o.clip_norm >= 0) || !std::isfinite(o.clip_norm)) {
-    return InvalidArgument("--clip-norm is " + Number(o.clip_norm) +
+    return InvalidArgument("--clip-norm is " + NumberText(o.clip_norm) +
                            "; it must be at least 0, which means no limit");
   }
   EQ_RETURN_IF_ERROR(Within("--decay-part", o.decay_part, 0, 1, false));
@@ -75,8 +102,8 @@ Status ValidateCodec(const TrainOptions& o) {
   }
   if (o.momentum != 0) {
     return InvalidArgument("codec '" + codec->spec() +
-                           "' has momentum of its own, and --momentum " + Number(o.momentum) +
-                           " would add another: give --momentum 0");
+                           "' has momentum of its own, and --momentum " +
+                           NumberText(o.momentum) + " would add another: give --momentum 0");
   }
   if (IsAllReduce(o)) return Status::Ok();
   return InvalidArgument("codec '" + codec->spec() +
@@ -150,24 +177,33 @@ Status ValidateCompute(const TrainOptions& o) {
 }
 
 Status ValidateRun(const TrainOptions& o) {
+  // More than anybody needs, and few enough for their products to be whole numbers.
+  constexpr int64_t kMost = 1'000'000'000;
+  constexpr int kMostThreads = 1024;
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");
-  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--steps", o.steps, 0));
-  if (o.steps == 0) EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--epochs", o.epochs, 1));
-  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--batch", o.batch, 1));
+  EQ_RETURN_IF_ERROR(Between<int64_t>("--steps", o.steps, 0, kMost));
+  if (o.steps == 0) EQ_RETURN_IF_ERROR(Between<int64_t>("--epochs", o.epochs, 1, kMost));
+  EQ_RETURN_IF_ERROR(Between<int64_t>("--batch", o.batch, 1, kMost));
+  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--image-size", o.image_size, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--checkpoint-every", o.checkpoint_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--eval-every", o.eval_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--max-skipped", o.max_skipped, 1));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--measure-every", o.measure_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--adapt-every", o.adapt_every, 0));
   EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--exact-steps", o.exact_steps, 0));
-  EQ_RETURN_IF_ERROR(AtLeast<int64_t>("--bucket-kib", o.bucket_kib, 1));
+  EQ_RETURN_IF_ERROR(Between<int64_t>("--bucket-kib", o.bucket_kib, 1, kMost));
   if (o.forget_memory && !o.resume) return InvalidArgument("--forget-memory needs --resume");
-  EQ_RETURN_IF_ERROR(AtLeast("--threads", o.threads, 0));
-  EQ_RETURN_IF_ERROR(AtLeast("--codec-threads", o.codec_threads, 1));
-  EQ_RETURN_IF_ERROR(AtLeast("--loader-threads", o.loader_threads, 1));
+  if (o.overwrite && o.resume) {
+    return InvalidArgument(
+        "--resume goes on with the run in --out, and --overwrite replaces it: "
+        "give one of them");
+  }
+  EQ_RETURN_IF_ERROR(Between("--threads", o.threads, 0, kMostThreads));
+  EQ_RETURN_IF_ERROR(Between("--codec-threads", o.codec_threads, 1, kMostThreads));
+  EQ_RETURN_IF_ERROR(Between("--loader-threads", o.loader_threads, 1, kMostThreads));
   EQ_RETURN_IF_ERROR(Within("--timeout", o.timeout_seconds, 1, 86400, false));
   EQ_RETURN_IF_ERROR(Within("--stall-timeout", o.stall_timeout_seconds, 0, 1e7, false));
-  EQ_RETURN_IF_ERROR(Within("--workers", o.workers, 1, kMostWorkers, false));
+  EQ_RETURN_IF_ERROR(Between("--workers", o.workers, 1, kMostWorkers));
   if (o.check_replicas != "epoch" && o.check_replicas != "every") {
     return InvalidArgument("--check-replicas is '" + o.check_replicas +
                            "'; valid are: epoch, every");
@@ -180,6 +216,7 @@ Status ValidateRun(const TrainOptions& o) {
 Status ValidateOptions(const TrainOptions& options) {
   EQ_RETURN_IF_ERROR(ValidateRun(options));
   EQ_RETURN_IF_ERROR(ValidateOptimizer(options));
+  EQ_RETURN_IF_ERROR(RefuseIgnored(options));
   EQ_RETURN_IF_ERROR(ParseFaults(options.inject).status());
   if (!options.dump_gradients.empty()) {
     // The data says how many steps epochs are, so some steps prove too large only then.

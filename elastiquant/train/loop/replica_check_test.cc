@@ -7,26 +7,26 @@
 namespace elastiquant {
 namespace {
 
-std::string Odd(const std::vector<uint64_t>& hashes) { return OddReplicas(hashes); }
+std::vector<int> Odd(const std::vector<uint64_t>& hashes) { return OddReplicas(hashes); }
 
 TEST(ReplicaCheckTest, SameHashesAreFine) {
-  EXPECT_EQ(Odd({}), "");
-  EXPECT_EQ(Odd({7}), "");
-  EXPECT_EQ(Odd({7, 7, 7}), "");
-  EXPECT_EQ(Odd({0, 0}), "");
+  EXPECT_EQ(Odd({}), (std::vector<int>{}));
+  EXPECT_EQ(Odd({7}), (std::vector<int>{}));
+  EXPECT_EQ(Odd({7, 7, 7}), (std::vector<int>{}));
+  EXPECT_EQ(Odd({0, 0}), (std::vector<int>{}));
 }
 
 TEST(ReplicaCheckTest, TheMinorityIsNamed) {
-  EXPECT_EQ(Odd({7, 7, 8}), "2");
-  EXPECT_EQ(Odd({8, 7, 7}), "0");
-  EXPECT_EQ(Odd({7, 8, 7, 9, 7}), "1, 3");
+  EXPECT_EQ(Odd({7, 7, 8}), (std::vector<int>{2}));
+  EXPECT_EQ(Odd({8, 7, 7}), (std::vector<int>{0}));
+  EXPECT_EQ(Odd({7, 8, 7, 9, 7}), (std::vector<int>{1, 3}));
 }
 
 TEST(ReplicaCheckTest, WorkerZeroIsRightWhenThereIsNoMajority) {
-  EXPECT_EQ(Odd({7, 8}), "1");
-  EXPECT_EQ(Odd({9, 3}), "1");
-  EXPECT_EQ(Odd({9, 3, 3, 9}), "1, 2");
-  EXPECT_EQ(Odd({5, 4, 3}), "1, 2");
+  EXPECT_EQ(Odd({7, 8}), (std::vector<int>{1}));
+  EXPECT_EQ(Odd({9, 3}), (std::vector<int>{1}));
+  EXPECT_EQ(Odd({9, 3, 3, 9}), (std::vector<int>{1, 2}));
+  EXPECT_EQ(Odd({5, 4, 3}), (std::vector<int>{1, 2}));
 }
 
 }  // namespace

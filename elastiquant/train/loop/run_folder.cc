@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/runs/checkpoint.h"
 #include "elastiquant/runs/file.h"
@@ -29,25 +30,24 @@ constexpr char kIdentity[] = "identity";
 
 }  // namespace
 
-Status PrepareRunFolder(const TrainOptions& options) {
+Status MakeRunFolder(const TrainOptions& options) {
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
-  if (options.resume) return Status::Ok();
-  std::vector<fs::path> earlier = ListOlderCheckpoints(options.out);
-  for (const CheckpointFile& file : ListCheckpoints(options.out)) earlier.push_back(file.path);
-  if (!earlier.empty() && !options.overwrite) {
-    return InvalidArgument(options.out +
-                           " holds checkpoints of a run; go on with it by "
-                           "--resume, replace it by --overwrite, or give another --out");
+  if (options.resume || options.overwrite) return Status::Ok();
+  if (ListOlderCheckpoints(options.out).empty() && ListCheckpoints(options.out).empty()) {
+    return Status::Ok();
   }
-  if (options.overwrite) {
-    for (fs::path& file : ListSetAside(options.out)) earlier.push_back(std::move(file));
-  }
-  for (const fs::path& file : earlier) fs::remove(file, error);
+  return InvalidArgument(options.out +
+                         " holds checkpoints of a run; go on with it by --resume, replace it "
+                         "by --overwrite, or give another --out");
+}
+
+void ClearRunFolder(const TrainOptions& options) {
+  RemoveCheckpoints(options.out);
   RemoveGradientDumps(fs::path(options.out) / kGradientFolder);
-  fs::remove(fs::path(options.out) / "summary.json", error);
-  return Status::Ok();
+  std::error_code ignored;
+  fs::remove(fs::path(options.out) / "summary.json", ignored);
 }
 
 namespace {
@@ -135,18 +135,17 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   Checkpoint checkpoint;
   replica.Save(&checkpoint);
   checkpoint.metadata[kProgress] =
-      json({{"step", state->step},
-            {"skipped_in_a_row", state->skipped_in_a_row},
-            {"codec", state->codec},
-            {"rounds", state->rounds},
-            {"uploads", state->uploads},
-            {"certificate", state->certificate},
-            {"losses", state->losses},
-            {"absent", state->absent},
-            {"threads", at::get_num_threads()},
-            {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
-            {"record", state->record.SaveState()}})
-          .dump();
+      TextOf({{"step", state->step},
+              {"skipped_in_a_row", state->skipped_in_a_row},
+              {"codec", state->codec},
+              {"rounds", state->rounds},
+              {"uploads", state->uploads},
+              {"certificate", state->certificate},
+              {"losses", state->losses},
+              {"absent", state->absent},
+              {"threads", at::get_num_threads()},
+              {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
+              {"record", state->record.SaveState()}});
   EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, std::move(checkpoint)));
   state->record.AddOverhead(0, watch.Seconds());
   return Status::Ok();

@@ -35,10 +35,12 @@ struct RunState {
 
 inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump
 
-// Makes options.out. Unless the run is to be resumed, takes away what belongs to an earlier
-// one. Fails with IoError, and with InvalidArgument if there are checkpoints and neither
-// --resume nor --overwrite.
-Status PrepareRunFolder(const TrainOptions& options);
+// Makes options.out. Leaves what an earlier run has left there. Fails with IoError, and with
+// InvalidArgument if there are checkpoints and neither --resume nor --overwrite.
+Status MakeRunFolder(const TrainOptions& options);
+// Takes away what belongs to an earlier run. Must be called once nothing is left that can keep
+// the new one from starting.
+void ClearRunFolder(const TrainOptions& options);
 
 // Loads the newest good checkpoint, or leaves everything at its start if there is none. Fails
 // as LoadNewestCheckpoint does, with CorruptData if the checkpoint is not one of a run, and

@@ -1,7 +1,5 @@
 #include "elastiquant/train/trainer.h"
 
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "elastiquant/c10d/tcp_store.h"
@@ -31,10 +29,6 @@ Status TrainAsWorker(const TrainOptions& options, const CommunicatorOptions& whe
   if (options.on_loss == "stop" || where.world_size == 1) {
     EQ_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> comm, Communicator::Connect(where));
     return TrainInGroup(options, info, comm.get(), nullptr);
-  }
-  if (options.least_workers > where.world_size) {
-    return InvalidArgument(fmt::format("--least-workers is {}, and there are {} workers",
-                                       options.least_workers, where.world_size));
   }
   EQ_ASSIGN_OR_RETURN(const std::unique_ptr<Crew> crew, Crew::Start({where, nullptr}));
   TrainOptions mine = options;

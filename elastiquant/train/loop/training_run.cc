@@ -47,13 +47,15 @@ Status TrainingRun::FinishStep() {
   if (crew_ && between_rounds_ && step < total_steps_) {
     EQ_RETURN_IF_ERROR(At(Station::kRollCall, [this] { return RollCall(); }));
     if (is_over_) return Status::Ok();
-    EQ_RETURN_IF_ERROR(At(Station::kMuster, [this] { return CheckGroup(); }));
   }
   if (options_.check_replicas == "every") {
     EQ_RETURN_IF_ERROR(At(Station::kCheck, [this] { return CheckReplicas(); }));
   }
   if (step % steps_per_epoch_ == 0 || step == total_steps_) {
     if (station_ <= Station::kEpoch) EQ_RETURN_IF_ERROR(EndEpoch());
+  }
+  if (crew_ && between_rounds_ && step < total_steps_) {
+    EQ_RETURN_IF_ERROR(At(Station::kMuster, [this] { return CheckGroup(); }));
   }
   if (options_.checkpoint_every > 0 &&
       (step % options_.checkpoint_every == 0 || step == total_steps_)) {
@@ -67,6 +69,8 @@ Status TrainingRun::FinishRun() {
   EQ_RETURN_IF_ERROR(CheckReplicas());
   {
     const SharedModel shared(runner_.get());
+    // Where a finished run is resumed, nobody has evaluated the model of all.
+    if (!runner_->has_replicas()) EQ_RETURN_IF_ERROR(runner_->ShareBuffers());
     EQ_RETURN_IF_ERROR(Summarise());
   }
   EQ_RETURN_IF_ERROR(comm_.Barrier());         // nobody leaves while others still work

@@ -47,9 +47,9 @@ class SharedModel {
 enum class Station : uint64_t {
   kStep,
   kRollCall,  // between two rounds: newcomers are taken
-  kMuster,    // and it is seen whether enough are there
   kCheck,     // of replicas
   kEpoch,
+  kMuster,  // between two rounds: it is seen whether enough workers are there
   kSave,
   kEnd,
 };
@@ -90,9 +90,12 @@ class TrainingRun {
   Status MakeReplica();
   Status SetUpHere();
   Status OpenFolder();
+  Status TakeFolder();
   Status OpenLogs();
   Status MakeTheRunner();
-  Result<std::unique_ptr<GradientDump>> MakeDump() const;
+  Status MakeDump();
+  nlohmann::json Alike() const;
+  Status CheckAllAlike();
   Status ShareStart();
   Status LoadMemory();
   Status LoadCertificate();
@@ -151,7 +154,7 @@ class TrainingRun {
   std::unique_ptr<TrainLoader> loader_;
   std::unique_ptr<TestLoader> test_loader_;
   std::unique_ptr<Replica> replica_;
-  std::unique_ptr<GradientDump> dump_;  // until the runner takes it
+  std::unique_ptr<GradientDump> dump_;  // worker 0's, if asked for
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<MetricsLog> log_;              // worker 0's

@@ -6,6 +6,7 @@
 
 #include "elastiquant/base/contains.h"
 #include "elastiquant/graph/parts.h"
+#include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {
@@ -58,6 +59,7 @@ Status TrainingRun::Rejoin() {
   const uint64_t reached =
       std::max({rounds.reached(), furthest_, MilestoneAt(state_.step, next)});
   EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, reached, afresh, News()));
+  if (afresh) EQ_RETURN_IF_ERROR(CheckAlike(worker_, reunion.news.at("alike"), Alike()));
   EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, afresh, *replica_, rounds));
   EQ_RETURN_IF_ERROR(rounds.Admit(NamesOf(reunion.newcomers)));
   furthest_ = reunion.furthest;
@@ -87,7 +89,7 @@ nlohmann::json TrainingRun::News() const {
           {"uploads", state_.uploads},
           {"record", state_.record.SaveState()},
           {"init", state_.init},
-          {"edges", state_.edges}};
+          {"alike", Alike()}};
 }
 
 void TrainingRun::TakeIn(const nlohmann::json& news) {
@@ -110,11 +112,6 @@ void TrainingRun::TakeOver(const nlohmann::json& news) {
 
 // This worker begins where the others are, as one that has done nothing yet.
 Status TrainingRun::StartAnew(const Reunion& reunion) {
-  if (reunion.news.at("edges") != state_.edges) {
-    return InvalidArgument("the run has another --graph than worker " +
-                           std::to_string(worker_) +
-                           ": the file must have the same edges and weights on all machines");
-  }
   TakeOver(reunion.news);
   station_ = Station::kRollCall;
   between_rounds_ = true;
@@ -168,15 +165,15 @@ void TrainingRun::TellChanges(const nlohmann::json& news) {
 // Collective. Those that were not there when the run was saved begin as one does that comes
 // back.
 Status TrainingRun::ReplaceAbsent() {
-  RoundRunner* const rounds = runner_->rounds();
-  const bool matters = state_.step > 0 && !options_.forget_memory && rounds != nullptr;
-  if (!matters || state_.absent.empty()) return Status::Ok();
-  const bool mine = Contains(state_.absent, worker_);
-  EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, 0, mine, News()));
-  EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, mine, *replica_, *rounds));
-  EQ_RETURN_IF_ERROR(rounds->Admit(NamesOf(reunion.newcomers)));
-  rounds->Regroup(0);
-  if (mine) rounds->StartFromShared(state_.step);
+  if (state_.absent.empty()) return Status::Ok();
+  if (RoundRunner* const rounds = runner_->rounds(); rounds && !options_.forget_memory) {
+    const bool mine = Contains(state_.absent, worker_);
+    EQ_ASSIGN_OR_RETURN(const Reunion reunion, Reunite(comm_, 0, mine, News()));
+    EQ_RETURN_IF_ERROR(HandOn(comm_, reunion, mine, *replica_, *rounds));
+    EQ_RETURN_IF_ERROR(rounds->Admit(NamesOf(reunion.newcomers)));
+    rounds->Regroup(0);
+    if (mine) rounds->StartFromShared(state_.step);
+  }
   for (nlohmann::json& loss : state_.losses) {
     if (loss["rejoined"].is_null()) loss["rejoined"] = state_.step;
   }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <numeric>
 #include <utility>
@@ -53,7 +54,8 @@ Status TrainingRun::EndEpoch() {
     more["own_accuracy"] = std::exchange(own_accuracies_, nullptr);
     more["consensus_distance"] = runner_->Network().at("consensus_distance");
   }
-  state_.record.EndEpoch(epoch, evaluation_.accuracy, evaluation_.loss, more);
+  state_.record.EndEpoch(epoch, /*is_whole=*/state_.step % steps_per_epoch_ == 0,
+                         evaluation_.accuracy, evaluation_.loss, more);
   return is_first() ? Certify(epoch) : Status::Ok();
 }
 
@@ -126,13 +128,14 @@ Status TrainingRun::CheckReplicas() {
   if (!runner_->has_replicas()) return CheckCopies();
   const SharedModel shared(runner_.get());
   EQ_ASSIGN_OR_RETURN(const std::vector<uint64_t> hashes, comm_.AllGather(replica_->Hash()));
-  const std::string odd = OddReplicas(hashes);
+  const std::vector<int> odd = NamesOf(OddReplicas(hashes));
   if (odd.empty()) return Status::Ok();
   replicas_identical_ = false;
   EQ_RETURN_IF_ERROR(Summarise());
-  return agreement_.Known(Internal("after step " + std::to_string(state_.step) +
-                                   " the weights of worker(s) " + odd +
-                                   " differ from the others': replicas must be identical"));
+  return agreement_.Known(Internal(
+      fmt::format("after step {} the weights of worker(s) {} differ from the others': replicas "
+                  "must be identical",
+                  state_.step, fmt::join(odd, ", "))));
 }
 
 // Collective: adds what the runner has counted since the last call to the run's counts. Workers

@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "elastiquant/base/contains.h"
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/data/own_share.h"
 #include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/loop/freed_memory.h"
@@ -98,26 +100,37 @@ Status TrainingRun::MakeReplica() {
   return Status::Ok();
 }
 
-Result<std::unique_ptr<GradientDump>> TrainingRun::MakeDump() const {
-  std::unique_ptr<GradientDump> dump;
-  if (options_.dump_gradients.empty()) return dump;
+Status TrainingRun::MakeDump() {
+  if (options_.dump_gradients.empty()) return Status::Ok();
   EQ_ASSIGN_OR_RETURN(auto steps, ParseDumpSteps(options_.dump_gradients, total_steps_));
   if (is_first()) {
-    dump = std::make_unique<GradientDump>(fs::path(options_.out) / kGradientFolder,
-                                          std::move(steps), replica_->parameters());
+    dump_ = std::make_unique<GradientDump>(fs::path(options_.out) / kGradientFolder,
+                                           std::move(steps), replica_->parameters());
   }
-  return dump;
+  return Status::Ok();
 }
 
-// Before the folder is prepared: the file may lie there, and a bad one shall do no harm.
+// The file of --init may lie in the folder, too.
 Status TrainingRun::OpenFolder() {
   if (!options_.init.empty()) {
     EQ_ASSIGN_OR_RETURN(state_.init, LoadInitialWeights(options_.init, replica_->State()));
   }
-  EQ_RETURN_IF_ERROR(PrepareRunFolder(options_));
-  if (options_.resume) {
-    EQ_RETURN_IF_ERROR(LoadRun(options_, workers_, replica_.get(), &state_, progress_.get()));
-  }
+  EQ_RETURN_IF_ERROR(MakeRunFolder(options_));
+  if (!options_.resume) return Status::Ok();
+  EQ_RETURN_IF_ERROR(LoadRun(options_, workers_, replica_.get(), &state_, progress_.get()));
+  if (state_.step <= total_steps_) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("the run in {} has made {} steps already, and would be over after {}: give "
+                  "more --steps or --epochs, or another --out",
+                  options_.out, state_.step, total_steps_));
+}
+
+// An earlier run in the folder is lost from here on, for which all workers must be able to
+// start this one.
+Status TrainingRun::TakeFolder() {
+  if (!is_first()) return Status::Ok();
+  if (!options_.resume) ClearRunFolder(options_);
+  if (dump_) EQ_RETURN_IF_ERROR(dump_->WriteLayers());
   return OpenLogs();
 }
 
@@ -145,14 +158,32 @@ Status TrainingRun::SetUpHere() {
                       .coordinates = coordinates_,
                       .world_size = workers_,
                       .live = is_first() && !options_.quiet && isatty(STDERR_FILENO) == 1});
-  EQ_ASSIGN_OR_RETURN(auto dump, MakeDump());
+  EQ_RETURN_IF_ERROR(MakeDump());
   if (is_first()) EQ_RETURN_IF_ERROR(OpenFolder());
-  if (dump) EQ_RETURN_IF_ERROR(dump->WriteLayers());
   if (is_first() && !options_.quiet && !shares_.samples.empty()) {
     progress_->Note(ShareTable(shares_, options_.partition, dataset_->info().train_size));
   }
-  dump_ = std::move(dump);
   return Status::Ok();
+}
+
+// What has to be the same on all workers for them to make the same steps and meet at them.
+nlohmann::json TrainingRun::Alike() const {
+  nlohmann::json alike = OptionsOfAll(options_, workers_, state_.edges);
+  const DatasetInfo& data = dataset_->info();
+  alike["training samples of --data"] = data.train_size;
+  alike["test samples of --data"] = data.test_size;
+  alike["classes of --data"] = data.classes;
+  return alike;
+}
+
+// Collective. Steps that some workers make and others do not would end in a hang, or in an
+// error that blames the network.
+Status TrainingRun::CheckAllAlike() {
+  nlohmann::json mine = Alike();
+  mine["--resume"] = options_.resume;
+  mine["--forget-memory"] = options_.forget_memory;
+  EQ_ASSIGN_OR_RETURN(const std::string first, ShareText(comm_, TextOf(mine)));
+  return agreement_.Agree(CheckAlike(worker_, nlohmann::json::parse(first), mine));
 }
 
 // Collective: weights, momentum and place in the run become worker 0's.
@@ -192,7 +223,9 @@ Status TrainingRun::SetUp() {
   }
   if (crew_) group_ = crew_->group();
   EQ_RETURN_IF_ERROR(agreement_.Agree(SetUpHere()));
+  EQ_RETURN_IF_ERROR(CheckAllAlike());
   EQ_RETURN_IF_ERROR(agreement_.Agree(MakeTheRunner()));
+  EQ_RETURN_IF_ERROR(agreement_.Agree(TakeFolder()));
   EQ_RETURN_IF_ERROR(ShareStart());
   EQ_RETURN_IF_ERROR(agreement_.Agree(LoadMemory()));
   EQ_RETURN_IF_ERROR(ReplaceAbsent());
@@ -206,7 +239,7 @@ Status TrainingRun::SetUp() {
 Status TrainingRun::MakeTheRunner() {
   const RunnerPlace place{&comm_,  replica_.get(), own_data_, total_steps_,  Weights(),
                           worker_, workers_,       loading_,  is_newcomer(), crew_ != nullptr};
-  EQ_ASSIGN_OR_RETURN(runner_, MakeRunner(options_, place, std::move(dump_)));
+  EQ_ASSIGN_OR_RETURN(runner_, MakeRunner(options_, place, dump_.get()));
   return Status::Ok();
 }
 

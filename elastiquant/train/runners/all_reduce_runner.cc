@@ -25,8 +25,8 @@ constexpr int kEstimates = 10;  // of which a variance is taken
 
 Result<std::unique_ptr<Runner>> AllReduceRunner::Make(const TrainOptions& options,
                                                       const RunnerPlace& place,
-                                                      std::unique_ptr<GradientDump> dump) {
-  std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, std::move(dump)));
+                                                      GradientDump* dump) {
+  std::unique_ptr<AllReduceRunner> runner(new AllReduceRunner(options, place, dump));
   EQ_RETURN_IF_ERROR(runner->MakeLayers(options, place));
   if (options.measure_variance > 0) {
     LoaderOptions other = place.loading;
@@ -55,7 +55,7 @@ Status AllReduceRunner::MakeLayers(const TrainOptions& options, const RunnerPlac
   shapes_ = ShapesOf(replica_->parameters());
   EQ_ASSIGN_OR_RETURN(BucketPlan planned, Plan(options, place));
   EQ_ASSIGN_OR_RETURN(pass_,
-                      BackwardPass::Make(options, comm_, replica_, std::move(planned),
+                      BackwardPass::Make(options, place, std::move(planned),
                                          [this](size_t bucket) { return OnReady(bucket); }));
   CodecsBySpec codecs;
   EQ_ASSIGN_OR_RETURN(codecs[kCompressed], MakeCodec(options.codec));

@@ -23,8 +23,7 @@ class AllReduceRunner final : public Runner {
   // Collective. `dump` may be null. Fails as ParseFaults, MakeCodec, PlanBuckets and
   // LayerReduction::Make do.
   static Result<std::unique_ptr<Runner>> Make(const TrainOptions& options,
-                                              const RunnerPlace& place,
-                                              std::unique_ptr<GradientDump> dump);
+                                              const RunnerPlace& place, GradientDump* dump);
 
   Result<StepResult> Run(int64_t step, double learning_rate, bool inspect,
                          TrainLoader& loader) override;
@@ -39,7 +38,9 @@ class AllReduceRunner final : public Runner {
 
   StateIdentity Identity() const override;
   bool remembers() const override {
-    return !codec().StateFields().empty() || replica_->has_own_state() || own_ != nullptr;
+    const bool has_own_statistics = !weights_.empty() && replica_->has_buffers();
+    return !codec().StateFields().empty() || replica_->has_own_state() || own_ != nullptr ||
+           has_own_statistics;
   }
   Status SaveMemory(Checkpoint* checkpoint) override;
   Status LoadMemory(const Checkpoint& checkpoint) override;
@@ -53,13 +54,12 @@ class AllReduceRunner final : public Runner {
   nlohmann::json Policy() const override { return own_ ? own_->Policy() : nullptr; }
 
  private:
-  AllReduceRunner(const TrainOptions& options, const RunnerPlace& place,
-                  std::unique_ptr<GradientDump> dump)
+  AllReduceRunner(const TrainOptions& options, const RunnerPlace& place, GradientDump* dump)
       : options_(options),
         comm_(place.comm),
         replica_(place.replica),
         weights_(place.weights),
-        dump_(std::move(dump)) {}
+        dump_(dump) {}
 
   Status MakeLayers(const TrainOptions& options, const RunnerPlace& place);
   Result<BucketPlan> Plan(const TrainOptions& options, const RunnerPlace& place);
@@ -82,7 +82,7 @@ class AllReduceRunner final : public Runner {
   Communicator* comm_;
   Replica* replica_;
   const std::vector<double> weights_;  // RunnerPlace::weights
-  std::unique_ptr<GradientDump> dump_;
+  GradientDump* const dump_;           // or null
   std::unique_ptr<BackwardPass> pass_;
   std::vector<ParameterShape> shapes_;
   std::unique_ptr<RunCodecs> codecs_;

@@ -59,19 +59,18 @@ Result<std::unique_ptr<Runner>> DataRunner::Make(const TrainOptions& options,
                            " has others");
   }
   std::unique_ptr<DataRunner> runner(new DataRunner(options, place, algorithm));
-  EQ_RETURN_IF_ERROR(runner->MakePass());
+  EQ_RETURN_IF_ERROR(runner->MakePass(place));
   EQ_RETURN_IF_ERROR(runner->MakeExchange(place));
   if (algorithm.refine != 0) EQ_RETURN_IF_ERROR(runner->MakeRefinement());
   runner->counted_ = place.comm->traffic();
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status DataRunner::MakePass() {
+Status DataRunner::MakePass(const RunnerPlace& place) {
   shapes_ = ShapesOf(replica_->parameters());
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(shapes_));
   certificate_ = std::make_unique<Certificate>(plan, shapes_);
-  EQ_ASSIGN_OR_RETURN(pass_,
-                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  EQ_ASSIGN_OR_RETURN(pass_, BackwardPass::Make(options_, place, std::move(plan), nullptr));
   return {};
 }
 

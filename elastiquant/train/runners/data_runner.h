@@ -54,7 +54,7 @@ class DataRunner final : public Runner {
 
  private:
   DataRunner(const TrainOptions& options, const RunnerPlace& place, const Algorithm& algorithm);
-  Status MakePass();
+  Status MakePass(const RunnerPlace& place);
   Status MakeExchange(const RunnerPlace& place);
   Status MakeRefinement();
 

@@ -28,14 +28,14 @@ Result<std::unique_ptr<Runner>> DelayedRunner::Make(const TrainOptions& options,
                                                     const RunnerPlace& place) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<DelayedRunner> runner(new DelayedRunner(options, place));
-  EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
+  EQ_RETURN_IF_ERROR(runner->MakeMachine(place, algorithm));
   EQ_RETURN_IF_ERROR(runner->MakeSlots());
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status DelayedRunner::MakeMachine(const Algorithm& algorithm) {
+Status DelayedRunner::MakeMachine(const RunnerPlace& place, const Algorithm& algorithm) {
   shapes_ = ShapesOf(replica_->parameters());
-  EQ_ASSIGN_OR_RETURN(pass_, BackwardPass::MakeForOwn(options_, comm_, replica_));
+  EQ_ASSIGN_OR_RETURN(pass_, BackwardPass::MakeForOwn(options_, place));
   DelayedSteps::Optimiser optimiser{
       .step = [this](const DelayedSteps::Values& gradient) { StepBy(gradient); },
       .save = [this] { kept_ = replica_->CopyOptimizer(); },

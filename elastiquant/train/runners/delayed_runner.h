@@ -53,7 +53,7 @@ class DelayedRunner final : public Runner {
   };
 
   DelayedRunner(const TrainOptions& options, const RunnerPlace& place);
-  Status MakeMachine(const Algorithm& algorithm);
+  Status MakeMachine(const RunnerPlace& place, const Algorithm& algorithm);
   Status MakeSlots();
   Slot& SlotOf(int64_t round) { return slots_[static_cast<size_t>(round) % slots_.size()]; }
   void StepBy(const DelayedSteps::Values& gradient);

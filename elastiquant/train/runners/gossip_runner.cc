@@ -37,8 +37,7 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
                                                    const RunnerPlace& place) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<GossipRunner> runner(new GossipRunner(options, place));
-  EQ_ASSIGN_OR_RETURN(runner->pass_,
-                      BackwardPass::MakeForOwn(options, place.comm, place.replica));
+  EQ_ASSIGN_OR_RETURN(runner->pass_, BackwardPass::MakeForOwn(options, place));
   runner->shapes_ = ShapesOf(place.replica->parameters());
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(runner->shapes_));
   runner->certificate_ = std::make_unique<Certificate>(plan, runner->shapes_);
@@ -57,9 +56,7 @@ Result<std::unique_ptr<Runner>> GossipRunner::Make(const TrainOptions& options,
   SetModel(runner->shapes_, &runner->gossip_);
   runner->gap_ = runner->graph_->Factors().gap;
   runner->counted_ = place.comm->traffic();
-  // Of a newcomer the run itself compares it, as it ends alone if its graph is another one.
-  EQ_RETURN_IF_ERROR(place.is_newcomer ? runner->JoinGroup({}, /*afresh=*/true)
-                                       : CheckSameGraph(place.comm, *runner->graph_));
+  if (place.is_newcomer) EQ_RETURN_IF_ERROR(runner->JoinGroup({}, /*afresh=*/true));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 

@@ -41,18 +41,17 @@ Result<std::unique_ptr<Runner>> LazyRunner::Make(const TrainOptions& options,
                            " counts all workers alike: it needs shares of the same volume");
   }
   std::unique_ptr<LazyRunner> runner(new LazyRunner(options, place));
-  EQ_RETURN_IF_ERROR(runner->MakePass());
+  EQ_RETURN_IF_ERROR(runner->MakePass(place));
   EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
-Status LazyRunner::MakePass() {
+Status LazyRunner::MakePass(const RunnerPlace& place) {
   shapes_ = ShapesOf(replica_->parameters());
   // One message has them all: a worker sends its whole gradient or none of it.
   EQ_ASSIGN_OR_RETURN(BucketPlan plan, PlanOneBucket(shapes_));
   certificate_ = std::make_unique<Certificate>(plan, shapes_);
-  EQ_ASSIGN_OR_RETURN(pass_,
-                      BackwardPass::Make(options_, comm_, replica_, std::move(plan), nullptr));
+  EQ_ASSIGN_OR_RETURN(pass_, BackwardPass::Make(options_, place, std::move(plan), nullptr));
   return {};
 }
 

@@ -45,7 +45,7 @@ class LazyRunner final : public Runner {
   LazyRunner(const TrainOptions& options, const RunnerPlace& place)
       : options_(options), comm_(place.comm), replica_(place.replica) {}
 
-  Status MakePass();
+  Status MakePass(const RunnerPlace& place);
   Status MakeMachine(const Algorithm& algorithm);
   std::span<float> gradient() { return pass_->gradients().bucket(bucket_); }
   std::vector<std::span<float>> Places() const;

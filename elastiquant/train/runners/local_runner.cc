@@ -25,8 +25,7 @@ Result<std::unique_ptr<Runner>> LocalRunner::Make(const TrainOptions& options,
                                                   const RunnerPlace& place) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   std::unique_ptr<LocalRunner> runner(new LocalRunner(options, place));
-  EQ_ASSIGN_OR_RETURN(runner->pass_,
-                      BackwardPass::MakeForOwn(options, place.comm, place.replica));
+  EQ_ASSIGN_OR_RETURN(runner->pass_, BackwardPass::MakeForOwn(options, place));
   EQ_RETURN_IF_ERROR(runner->MakeMachine(algorithm));
   EQ_RETURN_IF_ERROR(runner->MakeFragments());
   return std::unique_ptr<Runner>(std::move(runner));

@@ -1,7 +1,5 @@
 #include "elastiquant/train/runner.h"
 
-#include <utility>
-
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/runners/all_reduce_runner.h"
 #include "elastiquant/train/runners/data_runner.h"
@@ -13,15 +11,14 @@
 namespace elastiquant {
 
 Result<std::unique_ptr<Runner>> MakeRunner(const TrainOptions& options,
-                                           const RunnerPlace& place,
-                                           std::unique_ptr<GradientDump> dump) {
+                                           const RunnerPlace& place, GradientDump* dump) {
   EQ_ASSIGN_OR_RETURN(const Algorithm algorithm, ParseAlgorithm(options.algorithm));
   if (TrainsAlone(options)) return LocalRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kDelayed) return DelayedRunner::Make(options, place);
   if (algorithm.kind == AlgorithmKind::kQuantisedData) return DataRunner::Make(options, place);
   if (algorithm.is_gossip()) return GossipRunner::Make(options, place);
   if (algorithm.is_lazy()) return LazyRunner::Make(options, place);
-  return AllReduceRunner::Make(options, place, std::move(dump));
+  return AllReduceRunner::Make(options, place, dump);
 }
 
 }  // namespace elastiquant
