@@ -74,6 +74,14 @@ StepSeconds& StepSeconds::operator+=(const StepSeconds& other) {
   return *this;
 }
 
+void StepTotals::AddCommunication(const StepRecord& step) {
+  seconds += step.seconds;
+  bytes_up += step.bytes_up;
+  bytes_down += step.bytes_down;
+  squared_error += step.squared_error;
+  squared_norm += step.squared_norm;
+}
+
 void StepTotals::Add(const StepRecord& step) {
   ++steps;
   if (step.skipped) {
@@ -82,12 +90,8 @@ void StepTotals::Add(const StepRecord& step) {
     loss += step.loss;
     accuracy += step.accuracy;
   }
-  seconds += step.seconds;
-  bytes_up += step.bytes_up;
-  bytes_down += step.bytes_down;
   images += step.images;
-  squared_error += step.squared_error;
-  squared_norm += step.squared_norm;
+  AddCommunication(step);
 }
 
 json StepTotals::ToJson() const {
@@ -111,6 +115,13 @@ void RunRecord::AddStep(const StepRecord& step) {
   own_.up += step.bytes_up;
   own_.down += step.bytes_down;
   step_seconds_.push_back(step.seconds.total);
+}
+
+void RunRecord::AddCommunication(const StepRecord& rest) {
+  run_.AddCommunication(rest);
+  epoch_.AddCommunication(rest);
+  own_.up += rest.bytes_up;
+  own_.down += rest.bytes_down;
 }
 
 void RunRecord::SetMeanBytes(const WorkerBytes& mean) {

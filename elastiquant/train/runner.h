@@ -106,6 +106,11 @@ class Runner {
   virtual Status SaveMemory(Checkpoint* checkpoint) = 0;
   virtual Status LoadMemory(const Checkpoint& checkpoint) = 0;
 
+  // Fills in what a record says of messages, by what was sent and received since the last
+  // record. Runners whose messages travel between steps, too, have it: SaveMemory waits for
+  // those that are under way, and afterwards no step has them.
+  virtual void TakeCommunication(StepRecord* record) { (void)record; }
+
   // Makes those faults happen that the run was asked for at this moment, for tests.
   virtual void Strike(FaultMoment moment, int64_t step) = 0;
   // Returns the certificate, which the messages of measured steps go into.

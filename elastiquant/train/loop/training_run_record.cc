@@ -12,13 +12,16 @@ namespace elastiquant {
 
 // Every worker's own part first: a checkpoint of the run has all that goes with it.
 Status TrainingRun::SaveAll() {
-  EQ_RETURN_IF_ERROR(ShareBytes());
-  EQ_RETURN_IF_ERROR(ShareCounts());
-  EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
   comm_.SetActivity("saving a checkpoint");
   runner_->Strike(FaultMoment::kCheckpoint, last_step());
   Checkpoint mine;
   if (runner_->remembers()) EQ_RETURN_IF_ERROR(runner_->SaveMemory(&mine));
+  StepRecord rest;
+  runner_->TakeCommunication(&rest);
+  state_.record.AddCommunication(rest);
+  EQ_RETURN_IF_ERROR(ShareBytes());
+  EQ_RETURN_IF_ERROR(ShareCounts());
+  EQ_RETURN_IF_ERROR(runner_->certificate().Gather(&comm_));
   const SharedModel shared(runner_.get());
   if (runner_->remembers()) {
     EQ_RETURN_IF_ERROR(agreement_.Agree(

@@ -145,12 +145,16 @@ Result<StepResult> DelayedRunner::Run(int64_t step, double learning_rate, bool i
   StepRecord record = pass_->Record(learning_rate, !good);
   comm_->SetActivity("between two steps");
   record.seconds.total = watch.Seconds();
+  TakeCommunication(&record);
+  return StepResult{record, std::move(outcome)};
+}
+
+void DelayedRunner::TakeCommunication(StepRecord* record) {
   ReducerStats stats;
   for (Slot& slot : slots_) stats += slot.reduction->TakeStats();
   const Traffic traffic = comm_->traffic();
-  AddCommunication(stats, traffic - counted_, &record);
+  AddCommunication(stats, traffic - counted_, record);
   counted_ = traffic;
-  return StepResult{record, std::move(outcome)};
 }
 
 StateIdentity DelayedRunner::Identity() const {

@@ -36,6 +36,7 @@ class DelayedRunner final : public Runner {
   bool remembers() const override { return true; }
   Status SaveMemory(Checkpoint* checkpoint) override;
   Status LoadMemory(const Checkpoint& checkpoint) override;
+  void TakeCommunication(StepRecord* record) override;
 
   void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
   Certificate& certificate() override { return slots_[0].reduction->certificate(); }

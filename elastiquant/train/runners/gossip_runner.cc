@@ -154,10 +154,14 @@ Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*
   if (is_last) EQ_RETURN_IF_ERROR(FindShared());
   made_.reset();
   comm_->SetActivity("between two steps");
-  const Traffic traffic = comm_->traffic();
-  AddCommunication(exchange_->TakeStats(), traffic - counted_, &record);
-  counted_ = traffic;
+  TakeCommunication(&record);
   return StepResult{record, {}, is_roll_call};
+}
+
+void GossipRunner::TakeCommunication(StepRecord* record) {
+  const Traffic traffic = comm_->traffic();
+  AddCommunication(exchange_->TakeStats(), traffic - counted_, record);
+  counted_ = traffic;
 }
 
 // A group that changes.

@@ -48,6 +48,7 @@ class GossipRunner final : public Runner, public RoundRunner {
   bool remembers() const override { return true; }
   Status SaveMemory(Checkpoint* checkpoint) override;
   Status LoadMemory(const Checkpoint& checkpoint) override;
+  void TakeCommunication(StepRecord* record) override;
 
   void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
   Certificate& certificate() override { return *certificate_; }

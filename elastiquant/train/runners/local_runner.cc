@@ -232,12 +232,16 @@ Result<StepResult> LocalRunner::Run(int64_t step, double learning_rate, bool /*i
   record.seconds.total = made_->watch.Seconds();
   record.decisions = std::exchange(decisions_, nullptr);
   made_.reset();
+  TakeCommunication(&record);
+  return StepResult{record, std::move(outcome), course_->ends_round()};
+}
+
+void LocalRunner::TakeCommunication(StepRecord* record) {
   const Traffic traffic = comm_->traffic();
   ReducerStats stats = std::exchange(stats_, {});
   stats += fragments_->TakeStats();
-  AddCommunication(stats, traffic - counted_, &record);
+  AddCommunication(stats, traffic - counted_, record);
   counted_ = traffic;
-  return StepResult{record, std::move(outcome), course_->ends_round()};
 }
 
 StateIdentity LocalRunner::Identity() const {

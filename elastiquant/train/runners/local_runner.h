@@ -45,6 +45,7 @@ class LocalRunner final : public Runner, public RoundRunner {
   bool remembers() const override { return true; }
   Status SaveMemory(Checkpoint* checkpoint) override;
   Status LoadMemory(const Checkpoint& checkpoint) override;
+  void TakeCommunication(StepRecord* record) override;
 
   void Strike(FaultMoment moment, int64_t step) override { pass_->Strike(moment, step); }
   Certificate& certificate() override { return fragments_->certificate(); }
