@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from elastiquant import _between_steps, _core, _group, _metric, _model, _options, _state
+from elastiquant._same_round import SameRound
 from elastiquant._session import Session
 
 _log = logging.getLogger("elastiquant")
@@ -152,6 +153,7 @@ def attach(
         compression._between_steps = _between_steps.BetweenSteps(
             engine, ddp, plan.parameters, plan.specs, o.grad_scaler, plan.optimizers
         )
+    compression._same_round = SameRound(meeting, _place(0), places="steps")
     # Not on the inner one of a compiled model: torch.compile() would trace the hook, too.
     model.register_forward_pre_hook(_BeforeForward(compression))
     ddp._elastiquant = compression  # lives as long as the model at least
@@ -253,6 +255,7 @@ class Compression(Session):
         self._metric = metric
         self._rank = rank  # in the job, of which the model's group may be a part
         self._between_steps: _between_steps.BetweenSteps | None = None
+        self._steps_when_told = 0  # since the statistics began, when workers compared starts
         self._open(engine)
 
     @property
@@ -292,12 +295,16 @@ class Compression(Session):
         """Takes back what state_dict() gave, under the same codecs and number of workers.
 
         Tensors may be on any device. States of other workers beside this one's own are left
-        alone.
+        alone. All workers load, between the same steps, what they have saved after the same
+        step. They compare that at the next forward: if they differ, RuntimeError names their
+        steps, on all of them (as DistBackendError where another one has found it).
 
         Errors: CorruptFrameError naming what differs (rank, number of workers, a parameter or
         its codec) or is missing; nothing has changed then.
         """
         self._engine.load_state(_state.unpack(state, self._rank))
+        if self._same_round is not None:
+            self._same_round.start(_place(int(state[f"rank{self._rank}/step"])))
 
     def log_to(self, writer: Any, step: int) -> None:
         """Writes stats() and layers() to a TensorBoard SummaryWriter, as elastiquant/*."""
@@ -322,9 +329,22 @@ class Compression(Session):
 
     def _begin(self) -> None:
         """A forward begins, whose gradients may be sent."""
+        if torch.is_grad_enabled():  # what evaluates may be one worker alone
+            self._compare(self._compare_starts)
         if self._between_steps is not None:
             self._between_steps.begin()
         self._metric.give(self._engine)
+
+    def _compare_starts(self) -> None:
+        """Raises RuntimeError if workers have loaded states of different steps."""
+        if self._same_round is None or self._same_round.is_checked:
+            return
+        steps = self._engine.stats()["steps"]
+        if not self._same_round.is_told:
+            self._same_round.tell()
+            self._steps_when_told = steps
+        elif steps > self._steps_when_told:  # all workers have told before this step ended
+            self._same_round.check(lost=[])
 
     def _settle(self) -> None:
         if self._between_steps is not None:
@@ -338,6 +358,11 @@ class Compression(Session):
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(None), ()  # a model that is pickled leaves it behind
+
+
+def _place(step: int) -> str:
+    """Where a worker goes on from, for SameRound."""
+    return f"step {step}"
 
 
 class _BeforeForward:

@@ -1,4 +1,4 @@
-"""Whether all workers go on from the same round, after they have loaded states or have not."""
+"""Whether all workers go on from the same round or step, be it from loaded states or not."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ class SameRound:
     that were left behind, and those that have loaded nothing while this worker has.
     """
 
-    def __init__(self, meeting: _group.Meeting, place: str):
+    def __init__(self, meeting: _group.Meeting, place: str, places: str = "rounds"):
         """To be called when the engine is connected: only then worker 0 keeps its store until
-        all have left. `place` is where one starts that loads nothing."""
+        all have left. `place` is where one starts that loads nothing, and `places` are what
+        messages say that workers start from."""
         self._rank, self._world_size = meeting.rank, meeting.world_size
         self._timeout = meeting.timeout
         self._store: dist.Store | None = None
         if meeting.world_size > 1:
             with contextlib.suppress(RuntimeError):  # worker 0 is gone: a round tells why
                 self._connect(meeting)
-        self._place = place
+        self._place, self._places = place, places
         self._count = 0  # of starts that were told
-        self._is_told = self._is_checked = False
+        self.is_told = self.is_checked = False
 
     def _connect(self, meeting: _group.Meeting) -> None:
         self._store = dist.TCPStore(
@@ -56,30 +57,33 @@ class SameRound:
     def start(self, place: str) -> None:
         """This worker goes on from here, and has sent nothing since."""
         self._place = place
-        self._is_told = self._is_checked = False
+        self.is_told = self.is_checked = False
 
     def tell(self) -> None:
         """Must be called before a round is sent. Raises RuntimeError, which names the rounds,
         if another worker has told that it starts elsewhere."""
-        if self._is_told:
+        if self.is_told:
             return
-        self._is_told = True
+        self.is_told = True
         self._count += 1
         told = self._ask(json.dumps([self._rank, self._place]) + "\n", _PATIENCE)
         if told is not None:
-            _check_equal(told)
+            self._check_equal(told)
 
     def check(self, lost: list[int]) -> None:
         """Must be called when something has ended that all workers have a part in, before which
         they must have told; `lost` are those that had none. Raises RuntimeError as tell() does,
-        and if one has told nothing."""
-        if self._is_checked:
+        and if one has told nothing. (At the first start one can only have had nothing to do, as
+        in DDP's join(): whoever has made a step has told.)"""
+        if self.is_checked:
             return
-        self._is_checked = True
+        self.is_checked = True
         told = self._ask()
         if told is None:
             return
-        _check_equal(told)
+        self._check_equal(told)
+        if self._count == 1:
+            return
         silent = sorted(set(range(self._world_size)) - told.keys() - set(lost))
         if silent:
             raise RuntimeError(
@@ -89,6 +93,17 @@ class SameRound:
 
     def close(self) -> None:
         self._store = None
+
+    def _check_equal(self, told: dict[int, str]) -> None:
+        """Raises RuntimeError unless all workers start from the same place."""
+        workers: dict[str, list[int]] = {}
+        for worker in sorted(told):
+            workers.setdefault(told[worker], []).append(worker)
+        if len(workers) > 1:
+            starts = ", ".join(f"{_workers(w)} from {place}" for place, w in workers.items())
+            raise RuntimeError(
+                f"workers go on from different {self._places}, {starts}: {_ADVICE}"
+            )
 
     def _ask(self, line: str = "", patience: float = 0) -> dict[int, str] | None:
         """Adds a line to what workers have told of this start, and returns all of it, by
@@ -143,16 +158,6 @@ def place_of(step: int, rounds: int) -> str:
 
 def _parse(lines: bytes) -> dict[int, str]:
     return dict(map(json.loads, lines.decode().splitlines()))
-
-
-def _check_equal(told: dict[int, str]) -> None:
-    """Raises RuntimeError unless all workers start from the same place."""
-    workers: dict[str, list[int]] = {}
-    for worker in sorted(told):
-        workers.setdefault(told[worker], []).append(worker)
-    if len(workers) > 1:
-        places = ", ".join(f"{_workers(w)} from {place}" for place, w in workers.items())
-        raise RuntimeError(f"workers go on from different rounds, {places}: {_ADVICE}")
 
 
 def _workers(numbers: list[int]) -> str:

@@ -68,6 +68,7 @@ class Session(Measured):
     """A script's use of an engine of _core, whose threads must not outlive the interpreter."""
 
     _farewell = "it closed its session"  # what close() tells the other workers
+    _same_round: SameRound | None = None
 
     def _open(self, engine: Any) -> None:
         super()._open(engine)
@@ -79,6 +80,17 @@ class Session(Measured):
 
     def _close(self, farewell: str, error: str) -> None:
         self._engine.close(farewell, error)
+        if self._same_round is not None:
+            self._same_round.close()
+
+    def _compare(self, compare: Callable[[], None]) -> None:
+        """Ends communication if workers go on from different states, so that all are told why
+        and none waits for a message of this worker."""
+        try:
+            compare()
+        except RuntimeError as e:
+            self._close("it goes on from another state", f"RuntimeError: {e}")
+            raise
 
 
 class Rounds(Session):
@@ -92,19 +104,6 @@ class Rounds(Session):
     def lost(self) -> list[int]:
         """Workers of the group that were lost, while the others go on."""
         return self._engine.lost()
-
-    def _compare(self, compare: Callable[[], None]) -> None:
-        """Ends communication if workers go on from different rounds, so that all are told why
-        and none waits for a message of this worker."""
-        try:
-            compare()
-        except RuntimeError as e:
-            self._close("it goes on from another round", f"RuntimeError: {e}")
-            raise
-
-    def _close(self, farewell: str, error: str) -> None:
-        super()._close(farewell, error)
-        self._same_round.close()
 
     def _count_lost(self, is_lost: bool, what: str) -> None:
         """Raises RuntimeError once as many in a row are lost as `train` skips steps by default.
