@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import types
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from elastiquant._outer import Outer
 from elastiquant._progress import Checkpoint, Progress
 from elastiquant._same_round import SameRound, place_of
 from elastiquant._session import Rounds
+from elastiquant._stats import Stats
 
 _log = logging.getLogger("elastiquant")
 
@@ -74,10 +76,12 @@ class DiLoCo(Rounds):
     running mean becomes the mean, and the running variance the variance of all data (mean of
     var + mean^2, less the square of the mean of means). To a mean that comes later than it was
     sent, each worker adds what its own buffers have changed by since. Integer buffers stay each
-    worker's own.
+    worker's own, and so do those with persistent=False (caches) and those that are not finite
+    at the start (masks of -inf).
 
-    Where a worker's pseudo-gradient has a NaN or infinity, the round's work is lost: all
-    workers go on from the anchor, and a warning in the log names the worker.
+    Where a worker's pseudo-gradient or buffer has a NaN or infinity, the round's work is lost:
+    all workers go on from the anchor, and a warning in the log names the worker and what it is
+    in.
 
     As a context manager it calls finish() at the end, and close(). close() alone leaves the
     parameters local.
@@ -138,10 +142,10 @@ class DiLoCo(Rounds):
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
         module = _model.inner_module(model)
-        self._buffers = Buffers(module)
         weights = _weights(o, meeting)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
+        self._buffers = Buffers(module)
         self._members = _fragments.deal(named, fragments)
         engine = _engine(o, named, self._members, self._buffers.size, meeting, weights)
         self._same_round = SameRound(meeting, place_of(0, 0))
@@ -201,6 +205,11 @@ class DiLoCo(Rounds):
         """How means come about: see compress(exchange=...)."""
         return self._engine.exchange()
 
+    def stats(self) -> Stats:
+        stats = super().stats()
+        reason = self._buffers.named_in(stats.skip_reason)
+        return dataclasses.replace(stats, skip_reason=reason)
+
     def anchor(self) -> dict[str, torch.Tensor]:
         """The model that all workers share, bit for bit: a copy of each parameter."""
         named = zip(self._names, self._progress.anchor, strict=True)
@@ -244,7 +253,7 @@ class DiLoCo(Rounds):
         ]
         if fragment == 0:
             tensors += self._buffers.room()
-        skipped = self._engine.finish(fragment, tensors)
+        skipped = self._buffers.named_in(self._engine.finish(fragment, tensors))
         self._tell_losses()
         self._compare(lambda: self._same_round.check(self.lost))
         self._progress.arrived[fragment] = (tensors, skipped)

@@ -132,6 +132,60 @@ def a_late_mean_of_batch_norm_leaves_what_was_seen_since():
         assert torch.equal(*ends), options
 
 
+class Various(nn.Module):
+    """Buffers of each kind beside a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(20))
+        self.register_buffer("plain", torch.zeros(3))
+        self.register_buffer("mask", torch.full((2, 2), -math.inf).triu(1))
+        self.register_buffer("cache", torch.zeros(2), persistent=False)
+        self.register_buffer("running_mean", torch.zeros(2))
+        self.register_buffer("running_var", torch.zeros(2, 2))  # is of no norm, by its shape
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs * self.weight
+
+
+@check
+def averages_the_buffers_that_a_module_has_now():
+    rank, mean = dist.get_rank(), (dist.get_world_size() - 1) / 2
+    model = Various()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    rounds = elastiquant.LocalSGD(model, inner, every=2, codec="fp32")
+    model.plain = torch.full((3,), float(rank))  # other tensors than at the start
+    model.running_mean, model.running_var = model.running_mean + rank, model.running_var + rank
+    model.cache = torch.full((4 + rank,), 9.0)
+    train(model, inner, range(2))
+    assert rounds.rounds == 1 and not rounds.stats().skipped
+    for name in ("plain", "running_mean", "running_var"):
+        buffer = getattr(model, name)
+        torch.testing.assert_close(buffer, torch.full_like(buffer, mean))
+    assert torch.equal(model.mask, Various().mask)
+    assert torch.equal(model.cache, torch.full((4 + rank,), 9.0))
+    model.plain = torch.zeros(5)
+    with raises(RuntimeError, "the buffer 'plain' had 3 values when .* has 5 now"):
+        train(model, inner, range(2, 4))
+    rounds.close()
+
+
+@check
+def names_the_buffer_that_has_lost_a_round():
+    model = nn.Sequential(nn.Linear(20, 4), nn.BatchNorm1d(4))
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    rounds = elastiquant.DiLoCo(model, inner, every=2, codec="fp32")
+    train(model, inner, range(1))
+    if dist.get_rank() == 1:
+        model[1].running_mean[2] = math.inf
+    with logged() as lines:
+        train(model, inner, range(1, 2))
+    (line,) = lines
+    assert "worker 1: infinity in the buffer '1.running_mean' at 2" in line, line
+    assert "buffer '1.running_mean'" in rounds.summary(), rounds.summary()
+    rounds.close()
+
+
 @check
 def loses_a_round_with_a_nan():
     model, inner, rounds = start(every=2, codec="fp32")
