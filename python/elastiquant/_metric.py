@@ -25,7 +25,8 @@ _SECOND_MOMENTS = {
     "RMSprop": "square_avg",
     "Adagrad": "sum",
 }
-# Optimisers of others that do the same name it as Adam does.
+# Optimisers of others that do the same name it as Adam does. Whether one does is seen in its
+# state after its first step; until then it is taken for one that does.
 _USUAL_NAME = "exp_avg_sq"
 
 
@@ -77,13 +78,6 @@ class Metric:
         self._optimizers = optimizers
         # Of so few steps the moments say little. Afterwards it is 0.
         self._exact_steps = exact_steps if metric == "auto" else 0
-        # By parameter: its optimiser, and where that has v.
-        self._owner = {
-            p: (o, source)
-            for o, source in ((o, _source_of(o) or _USUAL_NAME) for o in optimizers)
-            for group in o.param_groups
-            for p in group["params"]
-        }
         self._given: list[torch.Tensor | None] = []
         self._young = False
 
@@ -104,19 +98,33 @@ class Metric:
             no_moments = self._metric == "auto" and others
             why = f": {others} keeps no second moments of them" if no_moments else ""
             return f"gradients are compressed as they are{why}"
-        owners = (self._owner[p][0] for p in self._parameters if p in self._owner)
-        moved = sum(map(_has_moments, owners))
+        owners = self._owners()
+        moved = sum(_has_moments(owners[p][0]) for p in self._parameters if p in owners)
+        unknown = ", ".join(
+            sorted({type(o).__name__ for o in filter(_is_open, self._optimizers)})
+        )
+        if_any = f", if {unknown} keeps them as {_USUAL_NAME}" if unknown else ""
         return (
             f"gradients of {moved} of {len(self._parameters)} parameters are compressed "
-            "relative to the second moments of their optimizer"
+            f"relative to the second moments of their optimizer{if_any}"
         )
+
+    def _owners(self) -> dict[torch.Tensor, tuple[torch.optim.Optimizer, str]]:
+        """By parameter: its optimiser, and where that has v. Groups may be added later."""
+        return {
+            p: (o, source)
+            for o, source in ((o, _source_of(o) or _USUAL_NAME) for o in self._optimizers)
+            for group in o.param_groups
+            for p in group["params"]
+        }
 
     def give(self, engine: _core._DdpEngine) -> None:
         """Before each step: tells the engine where the second moments are, if that is new."""
-        if self._metric == "plain" or not (self._owner or callable(self._metric)):
+        if self._metric == "plain" or not (self._optimizers or callable(self._metric)):
             return
+        owners = self._owners()
         moments = [
-            self._moments(name, p)
+            self._moments(name, p, owners)
             for name, p in zip(self._names, self._parameters, strict=True)
         ]
         same = len(moments) == len(self._given) and all(
@@ -138,11 +146,16 @@ class Metric:
             self._exact_steps = 0  # no need to look again, for which a GPU might have to wait
         return self._exact_steps > 0
 
-    def _moments(self, name: str, parameter: torch.nn.Parameter) -> torch.Tensor | None:
+    def _moments(
+        self,
+        name: str,
+        parameter: torch.nn.Parameter,
+        owners: Mapping[torch.Tensor, tuple[torch.optim.Optimizer, str]],
+    ) -> torch.Tensor | None:
         if not isinstance(self._metric, str):
             moments = self._metric(name, parameter)
-        elif parameter in self._owner:
-            optimizer, source = self._owner[parameter]
+        elif parameter in owners:
+            optimizer, source = owners[parameter]
             moments = _moments_in(optimizer.state.get(parameter, {}), source)
         else:
             moments = None
@@ -171,11 +184,19 @@ def _moments_in(state: Mapping[str, Any], source: str) -> torch.Tensor | None:
 
 
 def _has_moments(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether an optimiser has v, or will have it after its first step."""
-    if _source_of(optimizer) is not None:
+    """Whether an optimiser has v, or may have it after its first step."""
+    if _source_of(optimizer) is not None or _is_open(optimizer):
         return True
     states = optimizer.state.values()
     return any(_moments_in(state, _USUAL_NAME) is not None for state in states)
+
+
+def _is_open(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether nothing tells yet if an optimiser has v: it is none of PyTorch's classes, and has
+    made no step."""
+    kinds = set(type(getattr(optimizer, "optimizer", optimizer)).__mro__)
+    modules = (kind.__module__ for kind in kinds - {torch.optim.Optimizer})
+    return not any(m.startswith("torch.") for m in modules) and not optimizer.state
 
 
 def _steps_of(optimizer: torch.optim.Optimizer) -> int | None:

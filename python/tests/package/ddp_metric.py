@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
+import re
 
 import torch
 import torch.distributed as dist
@@ -145,6 +147,59 @@ def first_steps_go_uncompressed():
     steps = [b - a for a, b in zip([0, *sent], sent, strict=False)]
     assert max(steps[3:]) < min(steps[:3]) / 3, steps
     check_same_everywhere(weights(model))
+
+
+class Variant(torch.optim.Optimizer):
+    """Of no class of PyTorch's, with or without second moments."""
+
+    def __init__(self, parameters, moments: str):
+        super().__init__(parameters, {"moments": moments})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+                v = state.setdefault(group["moments"], torch.zeros_like(p))
+                v.mul_(0.9).addcmul_(p.grad, p.grad, value=0.1)
+                p.sub_(1e-3 * p.grad / (v.sqrt() + 1e-8))
+
+
+@check
+def an_optimizer_of_ones_own_is_known_by_its_state():
+    for moments, metric, uncompressed in (("exp_avg_sq", "adam", 3), ("other", "plain", 1)):
+        model = make_ddp()
+        optimizer = Variant(model.parameters(), moments)
+        with logged(logging.INFO) as lines:
+            compression = compress(model, optimizer=optimizer, exact_steps=3)
+        said = "8 of 8 parameters .*, if Variant keeps them as exp_avg_sq"
+        assert dist.get_rank() != 0 or any(re.search(said, line) for line in lines), lines
+        sent = [0]
+        for step in range(5):
+            train(model, [step], optimizer)
+            sent.append(compression.stats().bytes_up)
+        steps = [b - a for a, b in itertools.pairwise(sent)]
+        assert max(steps[uncompressed:]) < min(steps[:uncompressed]) / 3, (moments, steps)
+        assert compression.metric == metric
+        check_same_everywhere(weights(model))
+
+
+@check
+def a_group_that_is_added_has_its_metric():
+    ends = []
+    for is_added in (False, True):
+        model = make_ddp(uneven_model())
+        first, *rest = model.parameters()
+        optimizer = torch.optim.AdamW([first], lr=1e-3)
+        if not is_added:
+            optimizer.add_param_group({"params": rest})
+        compress(model, optimizer=optimizer, exact_steps=0)
+        if is_added:
+            optimizer.add_param_group({"params": rest})
+        train(model, range(4), optimizer)
+        ends.append(weights(model))
+    assert torch.equal(*ends)
 
 
 @check
