@@ -40,7 +40,7 @@ class Gossip(Rounds):
     step. Parameters and buffers then become those of the group's worker 0. All workers must
     take the same number of steps, except under ad-psgd, where each takes as many as it can.
 
-    optimizer: the one whose steps are followed.
+    optimizer: the one whose steps are followed, wrapped by Accelerate or not.
     model: any module with dense fp32 parameters, on CPU or GPU (which are encoded on the
         host), compiled or not; not within DistributedDataParallel, which averages gradients.
     graph: "ring", "torus[:rows=R]", "hypercube", "star", "complete", "exponential",
@@ -100,6 +100,7 @@ class Gossip(Rounds):
         stall_timeout: float | None = 1800.0,
         link: str | None = None,
     ):
+        optimizer = _options.followed(optimizer)
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
         named: list[tuple[str, torch.nn.Parameter]] = []
         error: Exception | None = None

@@ -36,6 +36,15 @@ def check_types(o: types.SimpleNamespace, kind: type, names: str) -> None:
             raise TypeError(f"{name} is {value!r}; it must be {words}")
 
 
+def followed(optimizer: Any) -> Any:
+    """The optimiser whose step calls hooks: what is given or, if a framework has wrapped one in
+    a class whose step does not (Accelerate's), the `optimizer` within."""
+    hooks = "_optimizer_step_post_hooks"
+    while not hasattr(optimizer, hooks) and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def check_followed(model: Any, optimizer: Any, name: str, call: str) -> None:
     """Raises TypeError unless these are a model, and an optimiser whose steps can be followed.
 

@@ -44,7 +44,7 @@ class DiLoCo(Rounds):
         host), compiled or not. If an island of workers shares each replica by DDP, give the DDP
         model and, as `group`, this rank's peers in the other islands: rank k of every island
         belongs to one group. All ranks of an island receive the same means.
-    inner: the optimiser whose steps are counted.
+    inner: the optimiser whose steps are counted, wrapped by Accelerate or not.
     outer: one over all trained parameters of the model. None: SGD(lr=0.7, momentum=0.9,
         nesterov=True). Its gradients are set for its step only.
     every: inner steps between two averages of a parameter, at least 1.
@@ -124,6 +124,7 @@ class DiLoCo(Rounds):
         exchange: str = "auto",
         down: str | None = None,
     ):
+        inner, outer = _options.followed(inner), _options.followed(outer)
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
         if eager and delay == 0:
             o.delay = every

@@ -13,6 +13,7 @@ from diloco_training import (
     SCHEDULES,
     anchor_of,
     check_same_everywhere,
+    make_inner,
     make_model,
     start,
     train,
@@ -330,6 +331,40 @@ def follows_no_optimiser_that_is_followed():
     gossip.finish()
     elastiquant.DiLoCo(model, inner).close()
     gossip.close()
+
+
+class Wrapped(torch.optim.Optimizer):
+    """As Accelerate wraps one: it has no hooks of its own."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        self.optimizer.step()
+
+
+@check
+def follows_an_optimiser_that_is_wrapped():
+    model = make_model()
+    inner = Wrapped(make_inner(model))
+    outer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with elastiquant.DiLoCo(model, inner, Wrapped(outer), every=2) as rounds:
+        with raises(ValueError, "a DiLoCo follows this optimizer already"):
+            elastiquant.Gossip(inner.optimizer, model)
+        train(model, inner, range(2))
+        assert (rounds.step, rounds.rounds) == (2, 1)
+    with raises(ValueError, "outer must be another optimiser"):
+        elastiquant.DiLoCo(model, inner, inner.optimizer)
+    with elastiquant.Gossip(inner, model, graph="ring", codec="fp32") as gossip:
+        train(model, inner, range(2))
+        assert gossip.rounds == 2
 
 
 @check
