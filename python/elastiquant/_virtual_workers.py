@@ -40,7 +40,8 @@ class VirtualWorkers(Measured):
     workers in turn, unless you keep it from that.
 
     Errors: ValueError for a bad argument or spec, and for codecs that have the learning rate in
-    their memory ('efsign|ef'), which need an optimiser: train with compress().
+    their memory ('efsign|ef'), which need an optimiser: train with compress(). TypeError for
+    parameters of another type.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class VirtualWorkers(Measured):
     ):
         named = _model.trained(_model.inner_module(model))
         names, self._parameters = [name for name, _ in named], [p for _, p in named]
+        for name, p in named:
+            _check_dense(p, f"the parameter {name!r}", _TRAINED)
         specs = _options.specs_of(names, self._parameters, codec, exact, policy)
         _options.check_numbers(
             types.SimpleNamespace(
@@ -117,7 +120,8 @@ class VirtualWorkers(Measured):
 
         Gives the worker's number, from 0. Several backwards in one turn accumulate. A
         parameter without a gradient counts as zero. Gradients from before are dropped. Raises
-        RuntimeError if all workers have had their turn: average() comes first.
+        RuntimeError if all workers have had their turn: average() comes first; and TypeError,
+        at the end, for a sparse gradient (nn.Embedding(sparse=True)).
         """
         if self._turns == self._workers:
             raise RuntimeError(
@@ -129,6 +133,9 @@ class VirtualWorkers(Measured):
         yield self._turns
         if self._rows is None:
             self._rows = self.zeros()
+        for name, p in zip(self._codecs, self._parameters, strict=True):
+            if p.grad is not None:
+                _check_dense(p.grad, f"the gradient of {name!r}", _TRAINED)
         row = self._rows[self._turns]
         for view, p in zip(self.views(row), self._parameters, strict=True):
             view.zero_() if p.grad is None else view.copy_(p.grad)
@@ -168,8 +175,10 @@ class VirtualWorkers(Measured):
             worker w would send, with each parameter where views() has it. Fastest is fp32 on
             the host, such as zeros() gives. Where a row has a NaN or infinity, all become NaN.
 
-        Raises ValueError for another shape.
+        Raises ValueError for another shape, and TypeError for a tensor that is sparse or of no
+        floating point.
         """
+        _check_dense(gradients, "gradients", (*_TRAINED, torch.float64))
         if tuple(gradients.shape) != (self._workers, self.elements):
             raise ValueError(
                 f"gradients must have the shape {(self._workers, self.elements)}, one row for "
@@ -196,3 +205,15 @@ class VirtualWorkers(Measured):
         """Takes back what state_dict() gave, under the same codecs and number of workers.
         Raises CorruptFrameError, which names what differs."""
         self._engine.load_state([_state.unpack(state, w) for w in range(self._workers)])
+
+
+_TRAINED = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _check_dense(tensor: torch.Tensor, what: str, types: tuple[torch.dtype, ...]) -> None:
+    """Raises TypeError unless a tensor is dense and of one of the types: of others, the means
+    would lose digits, imaginary parts or what is behind the point."""
+    if tensor.layout != torch.strided or tensor.dtype not in types:
+        kind = "dense" if tensor.layout == torch.strided else "sparse"
+        names = ", ".join(str(t).removeprefix("torch.") for t in types)
+        raise TypeError(f"{what} must be dense, of {names}, not {kind}, of {tensor.dtype}")

@@ -126,6 +126,24 @@ class VirtualWorkersTest(unittest.TestCase):
             self.assertEqual(stats.steps, 1)
             self.assertLess(abs(stats.bytes_up / stats.fp32_bytes_up - 1), 0.05)
 
+    def test_tensors_whose_means_would_be_wrong_are_refused(self):
+        for dtype in (torch.float64, torch.complex64):
+            model = nn.Linear(3, 2, dtype=dtype)
+            words = f"parameter 'weight' must be dense, of float32, .*, not dense, of {dtype}"
+            with self.assertRaisesRegex(TypeError, words):
+                elastiquant.VirtualWorkers(model, 2)
+        model = nn.Embedding(10, 4, sparse=True)
+        workers = elastiquant.VirtualWorkers(model, 2, "fp32")
+        words = "gradient of 'weight' must be dense, .*, not sparse, of torch.float32"
+        with self.assertRaisesRegex(TypeError, words), workers.turn():
+            model(torch.tensor([1, 2])).sum().backward()
+        rows = workers.zeros()
+        for bad in (rows.long(), rows.to(torch.complex64), rows.bool(), rows.to_sparse()):
+            with self.assertRaisesRegex(TypeError, "gradients must be dense, of float32"):
+                workers.all_reduce(bad)
+        workers.all_reduce(rows)  # nothing has changed by what was refused
+        self.assertEqual(workers.stats().steps, 1)
+
     def test_wrong_uses_are_refused(self):
         model = make_model()
         with self.assertRaisesRegex(ValueError, "1 to 64"):
