@@ -80,6 +80,7 @@ class Gossip(Rounds):
     """
 
     _farewell = "it closed its gossip"
+    _ended: tuple[int, list[list[int]]] | None = None  # rounds and parts when it was closed
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class Gossip(Rounds):
     @property
     def rounds(self) -> int:
         """Exchanges with neighbours that have ended here."""
-        return self._engine.rounds()
+        return self._ended[0] if self._ended else self._engine.rounds()
 
     @property
     def gossip_step(self) -> float:
@@ -180,7 +181,7 @@ class Gossip(Rounds):
         """The workers that are left, in the parts into which the graph has fallen by losses:
         in one each reaches each other one, by way of others too. A graph that is whole is one.
         """
-        return self._engine.parts()
+        return self._ended[1] if self._ended else self._engine.parts()
 
     @property
     def spectral_gap(self) -> float:
@@ -393,6 +394,7 @@ class Gossip(Rounds):
 
     def _close(self, farewell: str, error: str) -> None:
         self._detach()
+        self._ended = self.rounds, self.parts
         super()._close(farewell, error)
 
     def __repr__(self) -> str:

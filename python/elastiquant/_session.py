@@ -103,7 +103,7 @@ class Rounds(Session):
     @property
     def lost(self) -> list[int]:
         """Workers of the group that were lost, while the others go on."""
-        return self._engine.lost()
+        return sorted(self._known_lost | set(self._engine.lost()))  # kept after close()
 
     def _count_lost(self, is_lost: bool, what: str) -> None:
         """Raises RuntimeError once as many in a row are lost as `train` skips steps by default.

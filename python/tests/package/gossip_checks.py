@@ -53,7 +53,11 @@ def workers_start_alike_and_come_together() -> None:
         buffers = everyones(job.model[1].running_mean)
         assert all(torch.allclose(buffers[0], other) for other in buffers)
         job.step(99)  # is this worker's own
-        job.gossip.close()
+        for _ in range(2):
+            job.gossip.close()
+            assert job.gossip.rounds == 40 // case.get("every", 1)
+            assert job.gossip.summary().startswith(f"{job.gossip.rounds} rounds, ")
+            assert job.gossip.parts == [list(range(dist.get_world_size()))]
 
 
 @check
