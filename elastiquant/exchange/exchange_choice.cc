@@ -85,7 +85,14 @@ Status CheckExchange(const Codec& codec, const Codec* down, Exchange way, int wo
                            std::to_string(SharedScale::kMaxWorkers) + " workers");
   }
   if (down == nullptr) return {};
-  if (way != Exchange::kTwoPhase || down->exchange() != Exchange::kTwoPhase) {
+  if (down->exchange() != Exchange::kTwoPhase) {
+    return InvalidArgument(
+        "codec '" + down->spec() +
+        "' cannot be that of means on their way back, which is the second of "
+        "two phases: it goes by " +
+        std::string(ExchangeName(down->exchange())));
+  }
+  if (way != Exchange::kTwoPhase) {
     return InvalidArgument("another codec for means on their way back, '" + down->spec() +
                            "', needs an exchange of two phases, and " + name + " goes by " +
                            std::string(ExchangeName(way)));

@@ -61,7 +61,10 @@ TEST(ExchangeChoice, RefusesWhatACodecCannotGoBy) {
   EXPECT_THAT(Choose("dgc:ratio=0.01", "two-phase", 4), HasSubstr("velocities"));
   EXPECT_THAT(Choose("powersgd:rank=2", "two-phase", 4), HasSubstr("needs whole"));
   EXPECT_THAT(Choose("elastic:bits=4", "all-gather", 4, "fp16"), HasSubstr("two phases"));
-  EXPECT_THAT(Choose("elastic:bits=4", "auto", 4, "topk"), HasSubstr("two phases"));
+  EXPECT_THAT(
+      Choose("elastic:bits=4", "auto", 4, "topk"),
+      HasSubstr("exact' cannot be that of means on their way back, which is the second of "
+                "two phases: it goes by "));
   EXPECT_THAT(Choose("efsign|ef", "auto", 4, "fp16"), HasSubstr("remembers other vectors"));
 }
 

@@ -153,6 +153,8 @@ def _channel(group: dist.ProcessGroup | None, call: str) -> _Channel:
 
 
 def _codec(codec: str | _core.Codec) -> _core.Codec:
+    if not isinstance(codec, str | _core.Codec):
+        raise TypeError(f"codec is {codec!r}; it must be a spec, a string, or a Codec")
     return codec if isinstance(codec, _core.Codec) else _core.Codec(codec)
 
 

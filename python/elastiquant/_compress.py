@@ -110,11 +110,11 @@ def compress(
     Every worker gets the same bits. Where a worker has a NaN or infinity, the gradient is NaN
     on all, as without compression, so that GradScaler and clipping work.
 
-    Errors: TypeError for a model that is not DDP, ValueError for a bad argument or spec,
-    RuntimeError if the model has a hook already, or if workers differ in their arguments or one
-    of them cannot go on, which it names. In training, a lost worker raises
-    torch.distributed.DistBackendError, which names it and says why, from backward() on all
-    others, within `timeout`; a stuck one within `stall_timeout`.
+    Errors: TypeError for a model that is not DDP and for an argument of another type,
+    ValueError for a bad argument or spec, RuntimeError if the model has a hook already, or if
+    workers differ in their arguments or one of them cannot go on, which it names. In training,
+    a lost worker raises torch.distributed.DistBackendError, which names it and says why, from
+    backward() on all others, within `timeout`; a stuck one within `stall_timeout`.
     """
     options = dict(locals())
     del options["model"]
@@ -183,6 +183,13 @@ class _Plan(NamedTuple):
 
 def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
     """Raises what is wrong with a worker's own arguments."""
+    _options.check_types(o, str, "codec exact exchange")
+    _options.check_types(o, str, "down link", or_none=True)
+    _options.check_types(o, bool, "switch")
+    if o.grad_scaler is not None and not hasattr(o.grad_scaler, "get_scale"):
+        raise TypeError(
+            f"grad_scaler is {o.grad_scaler!r}; it must be a torch.amp.GradScaler, or None"
+        )
     named = _model.trained(ddp.module, set(getattr(ddp, "parameters_to_ignore", ())))
     names, parameters = [name for name, _ in named], [p for _, p in named]
     specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)
@@ -192,8 +199,7 @@ def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
     _between_steps.check(names, parameters, specs, optimizers)
     if o.link is not None:
         _core._check_link(o.link)
-    if o.down is not None:
-        _core.Codec(o.down)
+    _options.check_down(o.down)
     bucket_kib = o.bucket_kib or 128 * ddp.process_group.size()
     return _Plan(names, parameters, specs, optimizers, metric, bucket_kib)
 

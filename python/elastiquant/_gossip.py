@@ -424,8 +424,8 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
         raise ValueError("the optimizer trains no parameter of the model")
     _options.check_types(o, str, "graph algorithm codec")
     _options.check_types(o, int, "every delay")
-    if o.step is not None:
-        _options.check_types(o, float, "step")
+    _options.check_types(o, float, "step", or_none=True)
+    _options.check_types(o, str, "link", or_none=True)
     _options.check_numbers(types.SimpleNamespace(**vars(o), bucket_kib=None, measure_every=0))
     _options.check_codec_of_work(o.codec, "Gossip")
     if o.every < 1:

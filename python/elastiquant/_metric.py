@@ -68,7 +68,8 @@ class Metric:
     ):
         if metric not in ("auto", "plain") and not callable(metric):
             raise ValueError(f"metric must be 'auto', 'plain' or a function, not {metric!r}")
-        if not isinstance(exact_steps, int) or exact_steps < 0:
+        is_number = isinstance(exact_steps, int) and not isinstance(exact_steps, bool)
+        if not is_number or exact_steps < 0:
             raise ValueError(f"exact_steps must be a number from 0 on, not {exact_steps!r}")
         if metric == "auto":
             _refuse_shards(optimizers)

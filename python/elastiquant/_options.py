@@ -21,19 +21,26 @@ def check_on_loss(on_loss: str) -> None:
         raise ValueError(f"on_loss is {on_loss!r}; valid are: 'stop', 'go-on'")
 
 
-def check_types(o: types.SimpleNamespace, kind: type, names: str) -> None:
+def check_types(
+    o: types.SimpleNamespace, kind: type, names: str, or_none: bool = False
+) -> None:
     """Raises TypeError unless the options of these names, parted by blanks, are of a kind: int,
-    float (which takes whole numbers, too) or str. numpy's numbers are numbers."""
+    float (which takes whole numbers, too), str or bool. numpy's numbers are numbers."""
     takes: dict[type, tuple[type, str]] = {
         int: (numbers.Integral, "a whole number"),
         float: (numbers.Real, "a number"),
         str: (str, "a string"),
+        bool: (bool, "True or False"),
     }
     taken, words = takes[kind]
     for name in names.split():
         value = getattr(o, name)
-        if not isinstance(value, taken) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}; it must be {words}")
+        if value is None and or_none:
+            continue
+        if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(
+                f"{name} is {value!r}; it must be {words}{', or None' if or_none else ''}"
+            )
 
 
 def followed(optimizer: Any) -> Any:
@@ -86,14 +93,21 @@ def check_codec_of_work(spec: str, kind: str) -> None:
         )
 
 
+def check_down(down: str | None) -> None:
+    """Raises ValueError for a codec that means cannot travel back under, in compress()."""
+    if down is not None and _core.Codec(down)._is_adaptive:
+        raise ValueError(
+            f"down is {down!r}, which fits its levels to gradients, but means travel back: "
+            "take another codec for them"
+        )
+
+
 def check_numbers(o: types.SimpleNamespace) -> None:
     """Raises TypeError for what is no number, and ValueError for one out of its range."""
     check_types(o, int, "measure_every threads seed")
     check_types(o, float, "timeout")
-    if o.bucket_kib is not None:
-        check_types(o, int, "bucket_kib")
-    if o.stall_timeout is not None:
-        check_types(o, float, "stall_timeout")
+    check_types(o, int, "bucket_kib", or_none=True)
+    check_types(o, float, "stall_timeout", or_none=True)
     if o.bucket_kib is not None and o.bucket_kib < 1:
         raise ValueError("bucket_kib must be at least 1")
     if o.measure_every < 0 or o.threads < 1 or not 0 <= o.seed < 2**64:
@@ -111,8 +125,15 @@ def specs_of(
     exact: str,
     policy: Policy | None,
 ) -> list[str]:
-    """The canonical spec of each parameter."""
+    """The canonical spec of each parameter. Raises ValueError for a bad pattern or spec, and
+    TypeError for a policy of another type, or that gives something else than specs."""
     chosen = list(_by_policy(names, parameters, policy))
+    for name, spec in zip(names, chosen, strict=True):
+        if spec is not None and not isinstance(spec, str):
+            raise TypeError(
+                f"policy gives {spec!r} for {name!r}; it must give a codec's spec, a string, "
+                "or None"
+            )
     kept = _exact(names, parameters, exact)
     specs = [c or ("fp32" if e else codec) for c, e in zip(chosen, kept, strict=True)]
     canonical = {spec: _core.Codec(spec).spec for spec in {codec, *specs}}
@@ -126,6 +147,11 @@ def _by_policy(
         yield from (None for _ in names)
     elif callable(policy):
         yield from (policy(name, p) for name, p in zip(names, parameters, strict=True))
+    elif not isinstance(policy, Mapping) or not all(isinstance(p, str) for p in policy):
+        raise TypeError(
+            f"policy is {policy!r}; it must be of patterns and specs, {{pattern: spec}}, or a "
+            "function of (name, parameter)"
+        )
     else:
         for pattern in policy:
             _check_pattern(pattern, names)

@@ -26,8 +26,12 @@ def check(
     _options.check_types(o, int, "every fragments delay")
     _options.check_types(o, float, "mix weight")
     _options.check_types(o, str, "codec exact exchange")
+    _options.check_types(o, str, "down link", or_none=True)
+    _options.check_types(o, bool, "eager")
     _options.check_numbers(o)
     _options.check_codec_of_work(o.codec, kind)
+    if o.down is not None:
+        _options.check_codec_of_work(o.down, kind)
     _options.specs_of(list(parameters), list(parameters.values()), o.codec, o.exact, None)
     _options.check_on_loss(o.on_loss)
     if o.on_loss == "go-on":

@@ -41,7 +41,7 @@ class VirtualWorkers(Measured):
 
     Errors: ValueError for a bad argument or spec, and for codecs that have the learning rate in
     their memory ('efsign|ef'), which need an optimiser: train with compress(). TypeError for
-    parameters of another type.
+    parameters, and arguments, of another type.
     """
 
     def __init__(
@@ -59,17 +59,19 @@ class VirtualWorkers(Measured):
         exchange: str = "auto",
         down: str | None = None,
     ):
+        o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
+        _options.check_types(o, int, "workers")
+        _options.check_types(o, str, "codec exact exchange")
+        _options.check_types(o, str, "down", or_none=True)
+        _options.check_numbers(types.SimpleNamespace(**vars(o), timeout=1, stall_timeout=None))
+        _options.check_down(down)
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module")
         named = _model.trained(_model.inner_module(model))
         names, self._parameters = [name for name, _ in named], [p for _, p in named]
         for name, p in named:
             _check_dense(p, f"the parameter {name!r}", _TRAINED)
         specs = _options.specs_of(names, self._parameters, codec, exact, policy)
-        _options.check_numbers(
-            types.SimpleNamespace(
-                bucket_kib=bucket_kib, measure_every=measure_every, threads=threads, seed=seed,
-                timeout=1, stall_timeout=None,
-            )
-        )  # fmt: skip
         for spec in set(specs):
             if _core.Codec(spec)._has_learning_rate:
                 raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 from checking import check, compress, raises
 from ddp_training import (
@@ -55,6 +56,25 @@ def wrong_arguments_are_refused():
     ):
         with raises(ValueError, words):
             compress(make_ddp(), **options)
+    with raises(ValueError, "down is 'alq', which fits its levels to gradients"):
+        compress(make_ddp(), down="alq")
+    for options, words in (
+        ({"codec": 3}, "codec is 3; it must be a string"),
+        ({"exact": None}, "exact is None; it must be a string"),
+        ({"exchange": None}, "exchange is None; it must be a string"),
+        ({"down": 2}, "down is 2; it must be a string, or None"),
+        ({"link": 3}, "link is 3; it must be a string, or None"),
+        ({"policy": "fp32"}, "policy is 'fp32'; it must be of patterns and specs"),
+        ({"policy": {"0.*": 3}}, "policy gives 3 for '0.weight'; it must give a codec's spec"),
+        ({"policy": lambda name, p: 3}, "policy gives 3 for '0.weight'"),
+        ({"grad_scaler": True}, "grad_scaler is True; it must be a torch.amp.GradScaler"),
+    ):
+        with raises(TypeError, words):
+            compress(make_ddp(), **options)
+    with raises(TypeError, "switch is 'no'; it must be True or False"):
+        elastiquant.compress(make_ddp(), switch="no")
+    with raises(TypeError, "codec is 3; it must be a spec"):
+        elastiquant.all_reduce(torch.ones(3), 3)
     with raises(TypeError, "DistributedDataParallel"):
         elastiquant.compress(make_model())
     with raises(ValueError, "dithr"):  # after which the model may be compressed

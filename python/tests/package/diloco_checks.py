@@ -266,6 +266,8 @@ def refuses_what_cannot_be():
         ({"codec": "efsign|ef"}, "the learning rate in its memory.* lr=outside"),
         ({"codec": "alq"}, "fits its levels as training goes on"),
         ({"codec": "amq|ef"}, "fits its levels as training goes on"),
+        ({"down": "alq"}, "'alq.* fits its levels as training goes on, and DiLoCo"),
+        ({"down": "dgc"}, "'dgc.* has momentum of its own, and DiLoCo"),
     ):
         with raises(ValueError, words):
             elastiquant.DiLoCo(model, inner, **options)
@@ -298,6 +300,9 @@ def refuses_arguments_of_other_types():
         ({"weight": None}, "weight is None; it must be a number"),
         ({"timeout": "20s"}, "timeout is '20s'; it must be a number"),
         ({"codec": None}, "codec is None; it must be a string"),
+        ({"down": 2}, "down is 2; it must be a string, or None"),
+        ({"link": 3}, "link is 3; it must be a string, or None"),
+        ({"eager": "yes"}, "eager is 'yes'; it must be True or False"),
         ({"outer": 0.7}, "outer is a float; it must be a torch.optim.Optimizer, or None"),
     ):
         with raises(TypeError, words):

@@ -210,6 +210,7 @@ def arguments_of_other_types_are_refused() -> None:
         ({"step": "0.5"}, "step is '0.5'; it must be a number"),
         ({"graph": None}, "graph is None; it must be a string"),
         ({"codec": 1}, "codec is 1; it must be a string"),
+        ({"link": 3}, "link is 3; it must be a string, or None"),
     ):
         with raises(TypeError, words):
             Job(**options)

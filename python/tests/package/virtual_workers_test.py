@@ -152,6 +152,17 @@ class VirtualWorkersTest(unittest.TestCase):
             elastiquant.VirtualWorkers(model, 2, "efsign|ef")
         with self.assertRaisesRegex(ValueError, "threads"):
             elastiquant.VirtualWorkers(model, 2, threads=0)
+        with self.assertRaisesRegex(ValueError, "down is 'alq', which fits its levels"):
+            elastiquant.VirtualWorkers(model, 2, down="alq")
+        for options, words in (
+            ({"workers": 2.0}, "workers is 2.0; it must be a whole number"),
+            ({"codec": 3}, "codec is 3; it must be a string"),
+            ({"exact": None}, "exact is None; it must be a string"),
+            ({"policy": 3}, "policy is 3; it must be of patterns and specs"),
+            ({"model": 3}, "model is a int; it must be a torch.nn.Module"),
+        ):
+            with self.assertRaisesRegex(TypeError, words):
+                elastiquant.VirtualWorkers(**{"model": model, "workers": 2} | options)
         workers = elastiquant.VirtualWorkers(model, 2)
         with self.assertRaisesRegex(RuntimeError, "0 of 2"):
             workers.average()
