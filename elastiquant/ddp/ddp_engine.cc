@@ -285,8 +285,8 @@ void DdpEngine::OnPeerLost(const Status& status) {
 }
 
 Status DdpEngine::Send(size_t ddp_bucket, const at::Tensor& gradients) {
-  gradient_bytes_ += gradients.nbytes();
   EQ_RETURN_IF_ERROR(reduction_->Arrive(ddp_bucket, gradients));
+  gradient_bytes_ += gradients.nbytes();  // of which a sparse tensor, refused by now, has none
   if (regrouped_) return {};
   EQ_ASSIGN_OR_RETURN(const std::vector<Reduced> ahead,
                       futures_.Arrive(ddp_bucket, reduction_->plan().parts[ddp_bucket].size()));

@@ -17,6 +17,7 @@ from ddp_training import (
     train,
     weights,
 )
+from torch import nn
 
 import elastiquant
 
@@ -76,6 +77,14 @@ def replicas_are_bit_identical():
         check_same_everywhere(weights(model))
         assert relative_error(weights(model), start) > 1e-3, spec
         assert compression.stats().steps == 6
+
+
+@check
+def sparse_gradients_are_refused():
+    model = make_ddp(nn.Embedding(50, 8, sparse=True))
+    compress(model)
+    with raises(RuntimeError, r"sparse gradients cannot be compressed: .* \(sparse=False\)"):
+        model(torch.arange(5)).sum().backward()
 
 
 @check
