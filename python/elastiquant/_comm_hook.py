@@ -36,7 +36,7 @@ class HookState:
 
         def keep(engine: Any, reducer: Any, parameters: Any) -> None:
             # The hook uses the reducer, so the model keeps both, and they end together.
-            model._elastiquant_hook = engine.hook(reducer, parameters)
+            model._elastiquant_hook = _Hook(engine.hook(reducer, parameters))
 
         self._compression = _compress.attach(model, self._options, keep)
         self._compression._begin()  # as before a forward, because this step's is over
@@ -44,6 +44,19 @@ class HookState:
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
         return HookState, (self._options,)  # for another process, or another model
+
+
+class _Hook:
+    """The engine's, which a model that is pickled or copied leaves behind."""
+
+    def __init__(self, hook: Any):
+        self._hook = hook
+
+    def __call__(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        return self._hook(bucket)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()
 
 
 def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, Any]:

@@ -25,6 +25,8 @@ from ddp_training import (
 )
 from torch import nn
 
+import elastiquant
+
 
 @check
 def of_every_form_of_ddp():
@@ -213,13 +215,19 @@ def models_side_by_side():
 
 @check
 def pickled_models_leave_compression_behind():
-    model = make_ddp()
+    hooked, model = make_ddp(), make_ddp()
+    hooked.register_comm_hook(*elastiquant.comm_hook(switch=False))
     compress(model)
+    train(hooked, range(2))
     train(model, range(2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again = pickle.loads(pickle.dumps(model))
         copied = copy.deepcopy(model.module)
+        of_hooked = (pickle.loads(pickle.dumps(hooked)), copy.deepcopy(hooked))
+    assert all(torch.equal(weights(other), weights(hooked)) for other in of_hooked)
+    train(hooked, range(2, 4))
+    check_same_everywhere(weights(hooked))
     assert torch.equal(weights(again), weights(model))
     assert torch.equal(weights(copied), weights(model))
     train(again, range(2))
