@@ -333,9 +333,17 @@ class Compression(Session):
         self._settle()
         super()._close(farewell, error)
 
-    def _begin(self) -> None:
-        """A forward begins, whose gradients may be sent."""
+    def _begin(self, in_join: bool = False) -> None:
+        """A forward begins, whose gradients may be sent; `in_join`: within DDP's join(), or
+        after it, as DDP does not notice its end."""
         if torch.is_grad_enabled():  # what evaluates may be one worker alone
+            if in_join and self._metric.name != "plain":
+                raise ValueError(
+                    "the model is trained within join(), and a worker that has no data left "
+                    "does not follow the second moments by which gradients are compressed: "
+                    "give all workers as many batches, and wrap the model without join(), or "
+                    "give compress(..., metric='plain')"
+                )
             self._compare(self._compare_starts)
         if self._between_steps is not None:
             self._between_steps.begin()
@@ -381,7 +389,8 @@ class _BeforeForward:
     def __call__(self, model: torch.nn.Module, _: Any) -> None:
         compression = self._compression() if self._compression is not None else None
         if compression is not None:
-            compression._begin()
+            join = getattr(_model.uncompiled(model), "_join_config", None)
+            compression._begin(in_join=join is not None and join.enable)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return _BeforeForward, ()

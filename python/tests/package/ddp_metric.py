@@ -292,6 +292,20 @@ def workers_whose_moments_differ_are_told():
 
 
 @check
+def join_is_refused_at_once():
+    model = make_ddp()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    compress(model, optimizer=optimizer)
+    with raises(ValueError, r"within join\(\), .* metric='plain'"), model.join():
+        train(model, range(1), optimizer)
+    again = make_ddp(model.module)
+    compress(again, optimizer=optimizer, metric="plain")
+    with again.join():
+        train(again, range(1 + dist.get_rank()), optimizer)
+    check_same_everywhere(weights(again))
+
+
+@check
 def what_cannot_be_a_metric_is_refused():
     zero = make_ddp()
     sharded = ZeroRedundancyOptimizer(zero.parameters(), torch.optim.AdamW, lr=1e-3)
