@@ -22,6 +22,8 @@ class Record:
     """Since compress(), DiLoCo or what else records was called."""
     stats: Stats
     layers: tuple[LayerStats, ...] = ()
+    resets: int | None = None
+    """How often sums have begun anew before; None of a run that was recorded without it."""
 
     def to_json(self) -> str:
         """A line of JSON, without its end. Rates that follow from Stats stand in it too."""
@@ -30,7 +32,7 @@ class Record:
         rates = {name: getattr(stats, name) for name in names}
         fields = {"step": self.step, "seconds": self.seconds, **dataclasses.asdict(stats)}
         layers = [dataclasses.asdict(layer) for layer in self.layers]
-        return json.dumps({**fields, **rates, "layers": layers})
+        return json.dumps({**fields, **rates, "resets": self.resets, "layers": layers})
 
     @staticmethod
     def from_json(line: str) -> Record:
@@ -38,7 +40,8 @@ class Record:
         fields = json.loads(line)
         try:
             layers = tuple(_pick(LayerStats, layer) for layer in fields["layers"])
-            return Record(fields["step"], fields["seconds"], _pick(Stats, fields), layers)
+            stats, resets = _pick(Stats, fields), fields.get("resets")
+            return Record(fields["step"], fields["seconds"], stats, layers, resets)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no record of elastiquant's: {error}") from error
 
@@ -86,7 +89,7 @@ def intervals(records: Sequence[Record]) -> Iterator[Interval]:
     are the script's, of which those of DiLoCo exchange something only now and then."""
     for before, after in itertools.pairwise(records):
         # After a reset sums begin at zero again.
-        reset = after.stats.steps < before.stats.steps
+        reset = after.resets != before.resets or after.stats.steps < before.stats.steps
         steps = after.step - before.step
         if steps <= 0 or after.seconds <= before.seconds:
             continue

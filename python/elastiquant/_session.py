@@ -34,6 +34,7 @@ class Measured:
     def _open(self, engine: Any) -> None:
         self._engine = engine
         self._began = time.monotonic()
+        self._resets = 0
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker. A step is a mean that it had a part in: of
@@ -45,6 +46,7 @@ class Measured:
     def reset_stats(self) -> None:
         """Begins the sums of stats() and layers() anew. Not within a backward."""
         self._engine.reset_stats()
+        self._resets += 1
 
     def layers(self) -> list[LayerStats]:
         """The measured variance of each compressed layer, and of all ('' last)."""
@@ -58,7 +60,8 @@ class Measured:
         """Appends stats() and layers() as of a step of the script to a file, as one line of
         JSON, which elastiquant.report(path) draws. One worker's suffices; any steps do."""
         seconds = time.monotonic() - self._began
-        Record(step, seconds, self.stats(), tuple(self.layers())).append_to(path)
+        layers = tuple(self.layers())
+        Record(step, seconds, self.stats(), layers, self._resets).append_to(path)
 
     def __repr__(self) -> str:
         return f"<elastiquant.{type(self).__name__}: {self.summary()}>"

@@ -96,6 +96,9 @@ class Engine:
         lines = [dataclasses.asdict(layer) for layer in LAYERS]
         return [json.dumps({"layer": line.pop("name"), "worker": 0, **line}) for line in lines]
 
+    def reset_stats(self):
+        pass
+
     def close(self):
         pass
 
@@ -117,8 +120,10 @@ class ReportTest(unittest.TestCase):
     def test_reads_what_a_run_recorded(self):
         compression = elastiquant.Compression(Engine(), {}, None)
         compression.record(self.path, 10)
+        compression.reset_stats()
         compression.record(str(self.path), 20)
         first, second = read_records(self.path)
+        self.assertEqual((first.resets, second.resets), (0, 1))
         self.assertEqual((first.step, second.step), (10, 20))
         self.assertLessEqual(0, first.seconds)
         self.assertLess(first.seconds, second.seconds)
@@ -163,6 +168,13 @@ class ReportTest(unittest.TestCase):
             self.assertAlmostEqual(interval.wait, 0.05)
             self.assertAlmostEqual(interval.decode, 0.01)
         self.assertEqual(list(intervals([reset, reset])), [])
+        # A reset after which as many steps were made as before it, or more.
+        counted = [dataclasses.replace(r, resets=0) for r in records(2)]
+        for steps, of in ((2, 20), (4, 40)):
+            later = Record(20 + of, 4.0 + 2.0 * steps, stats(steps), resets=1)
+            *_, last = intervals([*counted, later])
+            self.assertAlmostEqual(last.wait, 0.05)
+            self.assertAlmostEqual(last.encode, 0.02)
         # Started again from a checkpoint: its clock begins anew.
         self.assertEqual(
             list(intervals([Record(40, 8.0, stats(4)), Record(50, 1, stats(1))])), []
