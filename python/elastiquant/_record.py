@@ -46,8 +46,17 @@ class Record:
             raise ValueError(f"no record of elastiquant's: {error}") from error
 
     def append_to(self, path: str | os.PathLike) -> None:
-        with open(path, "a") as file:
-            file.write(self.to_json() + "\n")
+        """Appends a line, behind the one that a killed run has left unfinished, if it has."""
+        with open(path, "a+b") as file:
+            if file.seek(0, os.SEEK_END) > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(self.to_json().encode() + b"\n")
+
+
+# Of a line, by which an unfinished one is known.
+_BEGINNING = '{"step": '
 
 
 def _pick(kind: type, fields: dict) -> Stats | LayerStats:
@@ -56,7 +65,7 @@ def _pick(kind: type, fields: dict) -> Stats | LayerStats:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The lines of a recorded run. One that a killed run has left unfinished is not read.
+    """The lines of a recorded run. Those that killed runs have left unfinished are not read.
 
     Raises ValueError, which names file and line, for anything else, or less than two lines.
     """
@@ -66,7 +75,9 @@ def read_records(path: Path) -> list[Record]:
         try:
             records.append(Record.from_json(line))
         except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from error
+            is_torn = isinstance(error, json.JSONDecodeError) and line.startswith(_BEGINNING)
+            if not is_torn:
+                raise ValueError(f"{path}:{number}: {error}") from error
     if len(records) < 2:
         raise ValueError(f"{path} has {len(records)} whole records; a report needs two")
     return records

@@ -27,7 +27,7 @@ def report(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Repo
     """Draws a run that record(run, step) of compress(), DiLoCo, LocalSGD or Gossip has written.
     Its table calls each mean a step, as stats() does; in its plots steps are the script's.
 
-    run: that file. A last line that a killed run has left unfinished is not read.
+    run: that file. A line that a killed run has left unfinished is not read.
     out: the folder to write into, made if need be; by default run's name and '_report', beside
         it. Gets table.md and, as PNG and SVG, the plots bytes (sent, against fp32), seconds (of
         a step) and layers (error against bound).

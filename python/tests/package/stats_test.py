@@ -136,6 +136,17 @@ class ReportTest(unittest.TestCase):
             file.write(records(4)[-1].to_json()[:40])
         self.assertEqual(read_records(self.path), records(3))
 
+    def test_goes_on_behind_what_a_killed_run_has_left(self):
+        whole = records(4)
+        for cut in (12, 40, -1):
+            self.write(whole[:2])
+            with self.path.open("a") as file:
+                file.write(whole[2].to_json()[:cut])
+            self.write(whole[3:])
+            with self.subTest(cut):
+                self.assertEqual(read_records(self.path), [*whole[:2], whole[3]])
+            self.path.unlink()
+
     def test_refuses_what_is_no_record(self):
         good = records(1)[0].to_json()
         for line in ("[]", "{}", "1", "nonsense", good.replace('"steps"', '"stops"')):
