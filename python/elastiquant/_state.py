@@ -28,10 +28,11 @@ def pack(sections: Mapping[str, bytes], rank: int) -> dict[str, Any]:
 
 
 def unpack(state: Mapping[str, Any], rank: int) -> dict[str, bytes]:
-    """Raises CorruptFrameError if there is nothing of this rank."""
+    """Raises CorruptFrameError if there is nothing of this rank, or a value is of another type
+    than the one that pack() gave."""
     prefix = f"rank{rank}/"
     sections = {
-        key.removeprefix(prefix): _to_bytes(key, value)
+        (name := key.removeprefix(prefix)): _to_bytes(key, value, _type_of(name))
         for key, value in state.items()
         if key.startswith(prefix)
     }
@@ -54,9 +55,11 @@ def _to_value(name: str, data: bytes) -> torch.Tensor | str:
     return torch.frombuffer(bytearray(data), dtype=dtype)
 
 
-def _to_bytes(key: str, value: Any) -> bytes:
-    if isinstance(value, str):
+def _to_bytes(key: str, value: Any, dtype: torch.dtype | None) -> bytes:
+    if dtype is None and isinstance(value, str):
         return value.encode()
-    if isinstance(value, torch.Tensor):
+    if dtype is not None and isinstance(value, torch.Tensor) and value.dtype == dtype:
         return value.detach().cpu().contiguous().numpy().tobytes()
-    raise _core.CorruptFrameError(f"{key} is a {type(value).__name__}: it should be a tensor")
+    kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+    wanted = "text" if dtype is None else f"a tensor of {dtype}"
+    raise _core.CorruptFrameError(f"{key} of the state is of {kind}; it must be {wanted}")

@@ -110,6 +110,20 @@ def refuse_another_state(spec: str, state: dict) -> None:
     fewer = {k: v for k, v in state.items() if not k.endswith("0.weight")}
     if fewer != state:
         refused(fewer, "0.weight is missing")
+    at = f"rank{rank}/"
+    step, units = state[f"{at}step"], state[f"{at}units"]
+    for name, value, found, wanted in (
+        ("step", step.double(), "torch.float64", "a tensor of torch.int64"),
+        ("step", "4", "str", "a tensor of torch.int64"),
+        ("units", units.float(), "torch.float32", "a tensor of torch.float64"),
+        ("units", None, "NoneType", "a tensor of torch.float64"),
+        ("layout", torch.zeros(3), "torch.float32", "text"),
+    ):
+        words = f"{at}{name} of the state is of {found}; it must be {wanted}"
+        refused(state | {at + name: value}, words)
+    memory = next((key for key in state if "/memory/" in key), None)
+    if memory is not None:  # as many bytes, of another meaning
+        refused(state | {memory: state[memory].view(torch.int32)}, "torch.int32; it must be a")
     _, compression, _ = start(spec, 4)
     compression.load_state_dict(state | other)  # of which one is its own
     check_same(compression.state_dict(), state)
