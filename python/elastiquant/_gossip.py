@@ -104,6 +104,7 @@ class Gossip(Rounds):
         optimizer = _options.followed(optimizer)
         o = types.SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
         named: list[tuple[str, torch.nn.Parameter]] = []
+        untrained: dict[str, Any] = {}
         error: Exception | None = None
         try:
             _options.check_followed(
@@ -112,11 +113,12 @@ class Gossip(Rounds):
             self._check_free(optimizer)
             named = _model.trained(_model.inner_module(model))
             _check(o, named)
+            untrained = _model.untrained(_model.inner_module(model))
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
         same = ("graph", "algorithm", "codec", "every", "step", "delay", "on_loss", "seed")
         alike: dict[str, Any] = {k: getattr(o, k) for k in same}
-        alike |= {"the parameters": _model.shapes(named)}
+        alike |= {"the parameters": _model.shapes(named)} | untrained
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )

@@ -43,6 +43,18 @@ def shapes(
     return [(name, tuple(p.shape)) for name, p in named]
 
 
+def untrained(module: torch.nn.Module) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Type and dimensions of frozen parameters and buffers, by what messages call them. All
+    workers must have the same ones, as start_alike() broadcasts them."""
+    parameters = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
+    tensors = [("the frozen parameter", *named) for named in parameters]
+    tensors += [("the buffer", *named) for named in module.named_buffers()]
+    return {
+        f"{kind} {name.replace('_orig_mod.', '')!r}": (t.dtype, tuple(t.shape))
+        for kind, name, t in tensors
+    }
+
+
 def check_parameters(named: list[tuple[str, torch.nn.Parameter]], kind: str) -> None:
     """Raises TypeError unless all are dense fp32; `kind` is the class that needs them so."""
     for name, p in named:

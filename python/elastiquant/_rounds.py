@@ -370,6 +370,7 @@ def _alike(o: types.SimpleNamespace, named: _Named, outer: Outer) -> dict[str, A
     same += ("exchange", "down", "bucket_kib", "delay")
     alike: dict[str, Any] = {k: getattr(o, k) for k in same}
     alike |= {"the parameters": _model.shapes(named)}
+    alike |= _model.untrained(_model.inner_module(o.model))
     return alike | {"the outer optimiser": outer.settings()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from pathlib import Path
 
@@ -282,6 +283,21 @@ def refuses_what_cannot_be():
     why = "mix is" if last else "worker . cannot call DiLoCo: ValueError: mix is"
     with raises(ValueError if last else RuntimeError, why):
         elastiquant.DiLoCo(model, inner, mix=1.0 if last else 0.0)
+
+
+@check
+def refuses_what_differs_beside_the_trained_parameters():
+    rank = dist.get_rank()
+    model = nn.Sequential(nn.Linear(20, 4), nn.Linear(4 + rank, 4).requires_grad_(False))
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    words = "frozen parameter '1.weight' is (torch.float32, (4, 5)) and (torch.float32, (4, 4))"
+    with raises(RuntimeError, re.escape(words)):
+        elastiquant.Gossip(inner, model, graph="ring")
+    model = nn.Linear(20, 4)
+    model.register_buffer("seen", torch.zeros(2, dtype=torch.int64 if rank else torch.float32))
+    words = "the buffer 'seen' is (torch.int64, (2,)) and (torch.float32, (2,))"
+    with raises(RuntimeError, re.escape(words)):
+        elastiquant.DiLoCo(model, make_inner(model))
 
 
 @check
