@@ -74,9 +74,10 @@ class Gossip(Rounds):
     a codec with momentum, the learning rate or levels of its own (dgc, efsign|ef, alq, amq);
     TypeError for an argument of another type and for parameters that are no dense fp32;
     RuntimeError if workers differ in their arguments or, from the forward before an exchange or
-    its optimizer.step(), go on from states of different rounds. Unless the others go on, a lost
-    worker raises torch.distributed.DistBackendError, which names it, from optimizer.step() of
-    all others. If they do, one that was only frozen raises it when it wakes up.
+    its optimizer.step(), go on from states of different rounds, or if a parameter is trained
+    that was not at the start. Unless the others go on, a lost worker raises
+    torch.distributed.DistBackendError, which names it, from optimizer.step() of all others. If
+    they do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell = "it closed its gossip"
@@ -232,6 +233,8 @@ class Gossip(Rounds):
     @torch.no_grad()
     def _after_step(self) -> None:
         if self._ends_round():
+            if (module := self._module()) is not None:
+                self._compare(lambda: self._check_trained(module))
             self._begin([])  # if no forward has begun the round
             tensors = self._host()
             moved = self._engine.finish(tensors)

@@ -90,9 +90,10 @@ class DiLoCo(Rounds):
     or Gossip follows, or a codec with momentum, the learning rate or levels of its own (dgc,
     efsign|ef, alq, amq); TypeError for an argument of another type and for parameters that
     are no dense fp32; RuntimeError if workers differ in their arguments or, from
-    inner.step(), go on from states of different rounds. Unless the others go on, a lost
-    worker raises torch.distributed.DistBackendError, which names it, from inner.step() of all
-    others. If they do, one that was only frozen raises it when it wakes up.
+    inner.step(), go on from states of different rounds, or if a parameter is trained that was
+    not at the start. Unless the others go on, a lost worker raises
+    torch.distributed.DistBackendError, which names it, from inner.step() of all others. If they
+    do, one that was only frozen raises it when it wakes up.
     """
 
     _farewell = "it closed its rounds"
@@ -142,7 +143,7 @@ class DiLoCo(Rounds):
         meeting = _group.arrange(
             group, timeout, stall_timeout, link, alike, error, type(self).__name__
         )
-        module = _model.inner_module(model)
+        self._module = module = _model.inner_module(model)
         weights = _weights(o, meeting)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
@@ -229,6 +230,7 @@ class DiLoCo(Rounds):
                 self._apply(fragment)
 
     def _send(self, fragment: int) -> None:
+        self._compare(lambda: self._check_trained(self._module))
         self._compare(self._same_round.tell)
         progress = self._progress
         start = progress.anchor if progress.ahead is None else progress.ahead.own

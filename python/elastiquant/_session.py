@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from elastiquant import _group
+from elastiquant import _group, _model
 from elastiquant._record import Record
 from elastiquant._same_round import SameRound
 from elastiquant._stats import LayerStats, Stats, layer_stats
@@ -100,6 +100,7 @@ class Rounds(Session):
     """One that follows the steps of an optimiser by hooks, and meets others between some."""
 
     _same_round: SameRound
+    _parameters: list[torch.nn.Parameter]  # trained ones
     _known_lost: frozenset[int] = frozenset()
     _lost_in_a_row = 0
 
@@ -117,6 +118,19 @@ class Rounds(Session):
                 f"gave up after {_MOST_LOST_IN_A_ROW} in a row: {what}. The optimiser's own "
                 "state may have become NaN: go on from a checkpoint, and leave out steps whose "
                 "loss or gradient is not finite"
+            )
+
+    def _check_trained(self, module: torch.nn.Module) -> None:
+        """Raises RuntimeError if the module trains a parameter that it did not have, or did not
+        train, at the start: no worker would send it."""
+        known = set(self._parameters)
+        new = next((name for name, p in _model.trained(module) if p not in known), None)
+        if new is not None:
+            kind = type(self).__name__
+            raise RuntimeError(
+                f"the parameter {new!r} is trained now, and was not when this {kind} was made: "
+                f"workers would not average it. finish() before you unfreeze or replace "
+                f"parameters, and make another {kind} then"
             )
 
     def _tell_losses(self) -> None:

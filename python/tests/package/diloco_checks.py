@@ -354,6 +354,27 @@ def follows_no_optimiser_that_is_followed():
     gossip.close()
 
 
+@check
+def refuses_parameters_that_are_trained_later():
+    words = "the parameter '4.bias' is trained now, and was not when this {} was made: workers"
+    for kind in (elastiquant.DiLoCo, elastiquant.Gossip):
+        model = make_model()
+        model[4].bias.requires_grad_(False)
+        inner = make_inner(model)
+        if kind is elastiquant.DiLoCo:
+            rounds = kind(model, inner, every=2, codec="fp32")
+        else:
+            rounds = kind(inner, model, graph="ring", codec="fp32")
+        train(model, inner, range(2))
+        model[0].bias.requires_grad_(False)  # is sent on, with the values that it has
+        train(model, inner, range(2, 4))
+        model[4].bias.requires_grad_(True)
+        with raises(RuntimeError, words.format(kind.__name__)):
+            train(model, inner, range(4, 6))
+        rounds.close()
+        dist.barrier()
+
+
 class Wrapped(torch.optim.Optimizer):
     """As Accelerate wraps one: it has no hooks of its own."""
 
