@@ -58,7 +58,7 @@ size_t TileWriter::Finish() {
   return end;
 }
 
-Status TileReader::Check() const {
+Status TileReader::Check(Workspace& work) {
   if (places_.table() == TileTable::kNone) {
     const size_t size = places_.MaxPayloadBytes();
     if (payload_.size() == size) return Status::Ok();
@@ -67,7 +67,10 @@ Status TileReader::Check() const {
   }
   if (payload_.size() < places_.tiles_at()) return BadPayload("it ends before its tiles begin");
   // A table of sizes leaves the last tile what remains.
-  if (places_.table() == TileTable::kSizes && places_.tiles() > 0) return Status::Ok();
+  if (places_.table() == TileTable::kSizes && places_.tiles() > 0) {
+    AddUpSizes(work);
+    return Status::Ok();
+  }
   const uint64_t end = Begin(places_.tiles());
   if (end == payload_.size() - places_.tiles_at()) return Status::Ok();
   return BadPayload("its tiles do not end where it does");
@@ -85,11 +88,18 @@ uint64_t TileReader::Begin(size_t tile) const {
   if (places_.table() == TileTable::kEnds) {
     return tile == 0 ? 0 : ReadEntry<uint64_t>(Table(), tile - 1);
   }
-  uint64_t begin = 0;
-  for (size_t t = 0; t < tile; ++t) {
-    begin += ReadEntry<uint32_t>(Table(), t);
+  return begins_.empty() ? 0 : begins_[tile];
+}
+
+// No table is so long that its sum could pass 2^64: sizes are below 2^32, and so are tiles.
+void TileReader::AddUpSizes(Workspace& work) {
+  const size_t bytes = places_.tiles() * sizeof(uint64_t);
+  uint8_t* const scratch = work.SharedScratch(Workspace::kCodecSlot + 1, bytes).data();
+  begins_ = {reinterpret_cast<uint64_t*>(scratch), places_.tiles()};
+  begins_[0] = 0;
+  for (size_t tile = 1; tile < begins_.size(); ++tile) {
+    begins_[tile] = begins_[tile - 1] + ReadEntry<uint32_t>(Table(), tile - 1);
   }
-  return begin;
 }
 
 uint64_t TileReader::End(size_t tile, uint64_t begin) const {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "elastiquant/base/status.h"
+#include "elastiquant/base/workspace.h"
 
 namespace elastiquant {
 
@@ -96,8 +97,9 @@ class TileReader {
       : places_(places), payload_(payload) {}
 
   // Fails with kCorruptData unless the payload has its table, and the tiles end where it does.
-  // Must be called before Tile.
-  Status Check() const;
+  // Must be called before Tile. The sizes of a table are added up only once, in the scratch
+  // memory kCodecSlot + 1 of `work`, which must be left alone while tiles are read.
+  Status Check(Workspace& work);
   // Returns the bytes of a tile. Fails with kCorruptData if they lie outside the payload.
   Result<std::span<const uint8_t>> Tile(size_t tile) const;
 
@@ -108,9 +110,11 @@ class TileReader {
   // tiles().
   uint64_t Begin(size_t tile) const;
   uint64_t End(size_t tile, uint64_t begin) const;
+  void AddUpSizes(Workspace& work);
 
   const TilePlaces& places_;
   const std::span<const uint8_t> payload_;
+  std::span<uint64_t> begins_;  // of the tiles of a table of sizes
 };
 
 }  // namespace elastiquant

@@ -45,13 +45,14 @@ std::vector<uint8_t> Written(const TilePlaces& places, bool in_order) {
 }
 
 TEST(TiledPayload, ComesBackHoweverItWasWritten) {
+  Workspace work;
   for (const TileTable table : kTables) {
     for (const size_t tiles : {0, 1, 2, 3, 50}) {
       const TilePlaces places = Places(table, tiles);
       const std::vector<uint8_t> payload = Written(places, /*in_order=*/true);
       EXPECT_EQ(Written(places, /*in_order=*/false), payload);
-      const TileReader reader(places, payload);
-      ASSERT_TRUE(reader.Check().ok()) << reader.Check().ToString();
+      TileReader reader(places, payload);
+      ASSERT_TRUE(reader.Check(work).ok()) << reader.Check(work).ToString();
       for (size_t tile = 0; tile < tiles; ++tile) {
         const auto bytes = reader.Tile(tile);
         ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
@@ -77,30 +78,32 @@ TEST(TiledPayload, TablesAreThoseOfTheFrameFormat) {
 }
 
 TEST(TiledPayload, OfTheWrongSizeIsRefused) {
+  Workspace work;
   for (const TileTable table : kTables) {
     const TilePlaces places = Places(table, 5);
     std::vector<uint8_t> payload = Written(places, true);
     payload.resize(places.tiles_at() - 1);
-    EXPECT_FALSE(TileReader(places, payload).Check().ok());
+    EXPECT_FALSE(TileReader(places, payload).Check(work).ok());
     // The last tile of a table of sizes has what is left.
     if (table == TileTable::kSizes) continue;
     payload = Written(places, true);
     payload.push_back(0);
-    EXPECT_EQ(TileReader(places, payload).Check().code(), StatusCode::kCorruptData);
+    EXPECT_EQ(TileReader(places, payload).Check(work).code(), StatusCode::kCorruptData);
     payload.resize(payload.size() - 2);
-    EXPECT_EQ(TileReader(places, payload).Check().code(), StatusCode::kCorruptData);
+    EXPECT_EQ(TileReader(places, payload).Check(work).code(), StatusCode::kCorruptData);
   }
 }
 
 // Neither sums that pass 2^64 nor ends in the wrong order lead to bytes of another place.
 TEST(TiledPayload, TilesOutsideOfItAreRefused) {
+  Workspace work;
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   const TilePlaces places = Places(TileTable::kEnds, 5);
   for (const uint64_t end : {kMost, kMost - 1, kMost - places.tiles_at() + 1, uint64_t{1000}}) {
     std::vector<uint8_t> payload = Written(places, true);
     std::memcpy(payload.data() + kTableAt + 2 * sizeof(end), &end, sizeof(end));
-    const TileReader reader(places, payload);
-    ASSERT_TRUE(reader.Check().ok());
+    TileReader reader(places, payload);
+    ASSERT_TRUE(reader.Check(work).ok());
     EXPECT_TRUE(reader.Tile(1).ok());
     EXPECT_EQ(reader.Tile(2).status().code(), StatusCode::kCorruptData);
     EXPECT_NE(reader.Tile(2).status().message().find("tile 2 "), std::string::npos);
@@ -110,8 +113,8 @@ TEST(TiledPayload, TilesOutsideOfItAreRefused) {
   std::vector<uint8_t> payload = Written(sized, true);
   const uint32_t size = std::numeric_limits<uint32_t>::max();
   std::memcpy(payload.data() + kTableAt + sizeof(size), &size, sizeof(size));
-  const TileReader reader(sized, payload);
-  ASSERT_TRUE(reader.Check().ok());
+  TileReader reader(sized, payload);
+  ASSERT_TRUE(reader.Check(work).ok());
   EXPECT_TRUE(reader.Tile(0).ok());
   for (size_t tile = 1; tile < 5; ++tile) EXPECT_FALSE(reader.Tile(tile).ok()) << tile;
 }

@@ -107,12 +107,12 @@ class BucketDecoder {
  private:
   bool coded() const { return format_.coding != IndexCoding::kFixed; }
 
-  Status CheckSize() const {
+  Status CheckSize() {
     if (expected_ && expected_->size() != layout_.buckets()) {
       return BadPayload("it has " + std::to_string(layout_.buckets()) + " scales, not " +
                         std::to_string(expected_->size()));
     }
-    return tiles_.Check();
+    return tiles_.Check(work_);
   }
 
   Status DecodeTile(size_t tile, int thread) {
@@ -171,7 +171,7 @@ class BucketDecoder {
   const BucketFormat& format_;
   const BucketLayout layout_;
   const std::span<const uint8_t> payload_;
-  const TileReader tiles_;
+  TileReader tiles_;
   const DecodeSink& sink_;
   const std::optional<std::span<const float>> expected_;
   const float largest_digit_;

@@ -152,8 +152,8 @@ Status DecodeNatural(const FrameView& frame, const DecodeSink& sink, Workspace& 
     return BadParameters("those of natural are 0 or 2, 0, 0, 0");
   }
   const Layout layout(parameters[0] == kRans, frame.elements);
-  const TileReader tiles(layout.places, frame.payload);
-  EQ_RETURN_IF_ERROR(tiles.Check());
+  TileReader tiles(layout.places, frame.payload);
+  EQ_RETURN_IF_ERROR(tiles.Check(work));
   return TryParallelFor(work, layout.tiles(), [&](size_t tile, int thread) {
     return DecodeTile(layout, tile, tiles, work.Scratch(thread, 2 * kMaxTile), sink);
   });

@@ -194,8 +194,8 @@ Status DecodeDither(const FrameView& frame, const DecodeSink& sink, Workspace& w
   EQ_ASSIGN_OR_RETURN(const DitherFormat format, ReadDitherParameters(frame));
   const DitherLayout layout{frame.elements};
   const TilePlaces places = layout.places();
-  const TileReader tiles(places, frame.payload);
-  EQ_RETURN_IF_ERROR(tiles.Check());
+  TileReader tiles(places, frame.payload);
+  EQ_RETURN_IF_ERROR(tiles.Check(work));
   std::atomic<size_t> dithered{0};
   const auto decode = [&](size_t tile, int) -> Status {
     EQ_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, tiles.Tile(tile));

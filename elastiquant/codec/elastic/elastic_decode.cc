@@ -29,7 +29,7 @@ class ElasticDecoder {
   }
 
   Status Run() {
-    EQ_RETURN_IF_ERROR(tiles_.Check());
+    EQ_RETURN_IF_ERROR(tiles_.Check(work_));
     return TryParallelFor(work_, layout_.tiles(),
                           [this](size_t tile, int thread) { return DecodeTile(tile, thread); });
   }
@@ -92,7 +92,7 @@ class ElasticDecoder {
   const ElasticFormat& format_;
   const ElasticLayout layout_;
   const std::span<const uint8_t> payload_;
-  const TileReader tiles_;
+  TileReader tiles_;
   const LaneKeys keys_;
   const DecodeSink& sink_;
   Workspace& work_;

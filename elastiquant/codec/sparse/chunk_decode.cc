@@ -51,8 +51,8 @@ class ChunkDecoder {
     EQ_RETURN_IF_ERROR(
         ReadLevels(payload_.data() + format_.levels_at(), format_.levels(), &levels_));
     const TilePlaces places = ChunkPlaces(format_, geometry_);
-    const TileReader reader(places, payload_);
-    EQ_RETURN_IF_ERROR(reader.Check());
+    TileReader reader(places, payload_);
+    EQ_RETURN_IF_ERROR(reader.Check(work_));
     return TryParallelFor(work_, geometry_.tiles(), [&](size_t t, int thread) {
       EQ_ASSIGN_OR_RETURN(const auto bytes, reader.Tile(t));
       return Tile(t, thread, bytes);
@@ -71,13 +71,17 @@ class ChunkDecoder {
       tile.counts[number++] = static_cast<uint16_t>(chunk.kept);
     });
     EQ_RETURN_IF_ERROR(ReadChunkTile(bytes, format_.bits, buffers.scratch, &tile));
-    float largest = std::bit_cast<float>(AbsMaxBits(tile.values.data(), tile.values.size()));
-    if (format_.bits != kExactChunkBits) {
-      largest = levels_.largest * FromChunkScale(*std::ranges::max_element(tile.scales));
-    }
-    float* const message = sink_.Room(0, largest);
+    float* const message = sink_.Room(0, Largest(tile));
     if (message == nullptr) return BadPayload("a level of a scale is not finite");
     return Put(t, tile, message);
+  }
+
+  // The largest magnitude of a tile's values, or a bound of it.
+  float Largest(const ChunkTile& tile) const {
+    if (format_.bits == kExactChunkBits) {
+      return std::bit_cast<float>(AbsMaxBits(tile.values.data(), tile.values.size()));
+    }
+    return levels_.largest * FromChunkScale(*std::ranges::max_element(tile.scales));
   }
 
   Status Put(size_t t, const ChunkTile& tile, float* message) const {
