@@ -203,7 +203,8 @@ class DgcMemoryCodec : public MemoryCodec {
     double squares = 0;
     for (const float v : values) squares += static_cast<double>(v) * v;
     const double norm = std::sqrt(squares);
-    return norm > options_.clip ? static_cast<float>(options_.clip / norm) : 1.0f;
+    const bool clips = norm > options_.clip && std::isfinite(norm);
+    return clips ? static_cast<float>(options_.clip / norm) : 1.0f;
   }
 
   const DgcOptions options_;

@@ -191,6 +191,15 @@ TEST(Dgc, ClipsTheNormOfTheGradient) {
   EXPECT_THAT(stream.Send({0, 0}), ElementsAre(FloatNear(0, 1e-3f), FloatNear(0, 1e-3f)));
 }
 
+TEST(Dgc, NamesTheInfinityThatItCannotClip) {
+  Stream stream("fp16|dgc:clip=1", 2);
+  std::vector<uint8_t> frame(100);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Status status = stream.Encode({1, -infinity}, frame).status();
+  EXPECT_EQ(status.code(), StatusCode::kNonFinite);
+  EXPECT_THAT(status.message(), HasSubstr("-inf"));
+}
+
 TEST(Dgc, SaysWhichValuesAreValid) {
   EXPECT_THAT(MakeCodec("bf16|dgc:momentum=1").status().message(), HasSubstr("below 1"));
   EXPECT_THAT(MakeCodec("bf16|dgc:nesterov=1").status().message(), HasSubstr("yes or no"));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "elastiquant/base/number.h"
 #include "elastiquant/codec/first_error.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/kernels/quantize.h"
@@ -175,9 +176,10 @@ class ElasticEncoder {
     return OutOfRange("the norm of bucket " + std::to_string(bucket) + ", coordinates " +
                       std::to_string(piece.begin) + " to " +
                       std::to_string(piece.begin + piece.size - 1) + ", exceeds " +
-                      std::to_string(LargestNorm(format_)) +
-                      ": use norm=linf or smaller buckets, or "
-                      "scale the values down");
+                      NumberText(LargestNorm(format_)) + ": use " +
+                      (format_.norm.kind == NormKind::kLinf ? "rounding=stochastic"
+                                                            : "norm=linf or smaller buckets") +
+                      ", or scale the values down");
   }
 
   float ReadNorm(size_t bucket) const {

@@ -66,7 +66,9 @@ Status ParseLevelList(std::string_view text, ElasticFormat* format) {
     begin = end + 1;
   }
   const auto levels = ExplicitLevels(format->bits, upper);
-  if (!levels.ok()) return BadValue("levels", text, levels.status().message());
+  if (!levels.ok()) {
+    return BadValue("levels", text, "another list: " + levels.status().message());
+  }
   format->levels = *levels;
   return Status::Ok();
 }

@@ -222,7 +222,7 @@ TEST(Elastic, SpecsAreCheckedInWords) {
       {"elastic:levels=cubic", "fit, exp, uniform, or a list"},
       {"elastic:levels=fit,p=0.5", "levels=exp only"},
       {"elastic:levels=fit,rounding=dither", "levels=uniform"},
-      {"elastic:levels=0.1/0.3", "must be 1"},
+      {"elastic:levels=0.1/0.3", "use another list: the last level must be 1"},
       {"elastic:levels=0.3/0.1/1", "must increase"},
       {"elastic:levels=0.3//1", "a list of levels"},
       {"elastic:bits=2,levels=0.3/1", "2 bits take 1 to 1"},
@@ -276,6 +276,18 @@ TEST(Elastic, NormsBeyondFp32NameTheBucketAndTheRemedy) {
     EXPECT_NE(status.message().find(bucket), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("norm=linf"), std::string::npos) << status.message();
   }
+}
+
+TEST(Elastic, OneValueBeyondWhatDitherTakesIsToldThatOtherRoundingTakesIt) {
+  const auto codec = Make("elastic:levels=uniform,rounding=dither");
+  Workspace work;
+  std::vector<uint8_t> frame(codec->MaxFrameBytes(1));
+  const Status status = codec->Encode(std::vector{3e38f}, {}, work, frame).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfRange);
+  EXPECT_NE(status.message().find("use rounding=stochastic"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(status.message().find("norm=linf"), std::string::npos) << status.message();
+  EXPECT_TRUE(Make("elastic:levels=uniform")->Encode(std::vector{3e38f}, {}, work, frame).ok());
 }
 
 TEST(Elastic, EveryDamagedByteIsRefusedOrHarmless) {
