@@ -26,8 +26,9 @@ constexpr size_t kRounds = 2000;
 // The part of the way, of distances from where they end, over which a rate is measured. At the
 // beginning several eigenvectors count; at the end only the rounding of floats does.
 constexpr double kFrom = 1e-2, kTo = 1e-5;
-constexpr size_t kSwing = 100;    // rounds after which a distance does not come back
-constexpr double kAtRest = 1e-6;  // of weights, that they move by meanwhile: floats' rounding
+constexpr size_t kSwing = 100;     // rounds after which a distance does not come back
+constexpr double kAtRest = 1e-6;   // of weights, that they move by meanwhile: floats' rounding
+constexpr double kSettled = 1e-5;  // that what is left changes by meanwhile, if it can be told
 constexpr size_t kMostPeriod = 64;
 
 struct Contestant {
@@ -81,12 +82,14 @@ Result<GossipMeasured> Run(const GossipProblem& problem, const GossipOptions& op
     if (!goes_on) return GossipMeasured{};
     if (round % block != 0) continue;
     const std::vector<double> before = std::exchange(measured.end, workers.Weights());
+    if (before.empty()) continue;
+    const double left = problem.Left(measured.end);
+    const bool has_settled = std::abs(problem.Left(before) - left) <= kSettled;
+    measured.left = has_settled ? std::optional(left) : std::nullopt;
     const std::vector<double> none(measured.end.size());
-    const double moved = before.empty() ? 1 : Distance(before, measured.end);
-    if (moved <= kAtRest * Distance(measured.end, none)) break;
+    if (Distance(before, measured.end) <= kAtRest * Distance(measured.end, none)) break;
   }
   measured.end = workers.Weights();
-  measured.left = problem.Left(measured.end);
   EQ_ASSIGN_OR_RETURN(measured.rate, RateTo(problem.Seen(measured.end), problem, options));
   return measured;
 }

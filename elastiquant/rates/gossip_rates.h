@@ -23,8 +23,9 @@ struct GossipRateOptions {
 // Returns {"graph", "nodes", "problem", "curvature", "codec", "unit", "rows": [...]}, a row for
 // each algorithm: "algorithm", "step", and by theory "rate" (what distances are multiplied by
 // in a round) and "left" (in the end, as a part of what "unit" says), and "measured_rate",
-// "measured_left" under fp32 and "codec_rate" under the codec; or "refused", with the reason. A
-// rate that could not be measured, because distances did not die out in 2000 rounds, is null.
+// "measured_left" under fp32 and "codec_rate" under the codec; or "refused", with the reason.
+// What could not be measured is null: a rate if distances did not die out in 2000 rounds, and
+// what is left if weights still moved then.
 // The last row is AD-PSGD's, whose pairs meet at random: its numbers are roots of mean squares,
 // of all weights, for workers that are equally fast, and without the codec. Fails as
 // Graph::Parse, MakeGossipProblem and MakeCodec do, and with kInvalidArgument for graphs that

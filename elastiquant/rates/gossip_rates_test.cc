@@ -99,6 +99,20 @@ TEST(GossipRatesTest, AFineCodecChangesLittleAndDSquaredIsRefusedWhereItDiverges
   }
 }
 
+TEST(GossipRatesTest, OfARunThatIsNotAtRestNothingIsSaidToBeLeft) {
+  const auto rates =
+      GossipRates({.graph = "ring:lazy=1", .nodes = 32, .curvature = .002}).value();
+  for (const ordered_json& row : rates["rows"]) {
+    if (row["algorithm"] == "gradient-tracking") {
+      EXPECT_GT(row["rate"].get<double>(), .996);
+      EXPECT_TRUE(row["measured_left"].is_null()) << row.dump();
+    } else if (row["algorithm"] == "dpsgd") {
+      EXPECT_LT(row["rate"].get<double>(), .992);
+      EXPECT_GT(row["measured_left"].get<double>(), .01);
+    }
+  }
+}
+
 TEST(GossipRatesTest, RefusesGraphsThatDoNotRepeatAndUnknownProblems) {
   const auto pairs = GossipRates({.graph = "random-pairs"});
   ASSERT_FALSE(pairs.ok());

@@ -31,7 +31,8 @@ struct GossipWorkers {
 
 double Distance(const std::vector<double>& a, const std::vector<double>& b);
 
-// What was seen of a run: how fast it came to its end, and how far from the optimum that is.
+// What was seen of a run: how fast it came to its end, and how far from the optimum that is, if
+// it came to rest.
 struct GossipMeasured {
   std::optional<double> rate = {};
   std::optional<double> left = {};
