@@ -37,22 +37,37 @@ double StepBitsOf(const Codec& codec, double frame_bits, size_t values, int work
   return peers * (scales + frame_bits + mean);
 }
 
+// Of more, the bytes of a message could not be counted.
+constexpr size_t kMostParameters = size_t{1} << 48;
+
+Status CheckPositive(const std::string& name, double value) {
+  if (std::isfinite(value) && value > 0) return Status::Ok();
+  return InvalidArgument(name + " is " + NumberText(value) +
+                         ", but must be a finite number above 0");
+}
+
+Status CheckDuration(const std::string& name, double seconds) {
+  if (std::isfinite(seconds) && seconds >= 0) return Status::Ok();
+  return InvalidArgument(name + " is " + NumberText(seconds) +
+                         " s, but must be a finite number, 0 or more");
+}
+
 Status Check(const SgdProblem& problem, const Cluster& cluster, double target) {
-  // Written so that NaN fails.
-  if (!(target > 0)) return InvalidArgument("the target must be above 0");
-  if (!(problem.smoothness > 0 && problem.distance > 0 && problem.noise > 0)) {
-    return InvalidArgument("smoothness, distance and noise must be above 0");
-  }
-  if (!(problem.second_moment >= problem.noise)) {
+  EQ_RETURN_IF_ERROR(CheckPositive("the target", target));
+  EQ_RETURN_IF_ERROR(CheckPositive("the smoothness", problem.smoothness));
+  EQ_RETURN_IF_ERROR(CheckPositive("the distance", problem.distance));
+  EQ_RETURN_IF_ERROR(CheckPositive("the noise", problem.noise));
+  EQ_RETURN_IF_ERROR(CheckPositive("the second moment", problem.second_moment));
+  if (problem.second_moment < problem.noise) {
     return InvalidArgument("the second moment of gradients is at least their noise");
   }
-  if (cluster.workers < 2 || cluster.parameters == 0) {
-    return InvalidArgument("there must be at least 2 workers and 1 parameter");
+  if (cluster.workers < 2 || cluster.parameters < 1 || cluster.parameters > kMostParameters) {
+    return InvalidArgument("there must be at least 2 workers, and 1 to " +
+                           std::to_string(kMostParameters) + " parameters");
   }
-  if (!(cluster.link.bits_per_second > 0 && cluster.link.delay_seconds >= 0)) {
-    return InvalidArgument("the link needs a rate above 0");
-  }
-  return Status::Ok();
+  EQ_RETURN_IF_ERROR(CheckPositive("the rate of the link", cluster.link.bits_per_second));
+  EQ_RETURN_IF_ERROR(CheckDuration("the delay of the link", cluster.link.delay_seconds));
+  return CheckDuration("the time that a step computes", cluster.compute_seconds);
 }
 
 Status CheckWorkers(const Codec& codec, int workers) {
@@ -140,6 +155,10 @@ Result<Cost> CostOf(const std::string& spec, const SgdProblem& problem, const Cl
   const double step_bits = StepBitsOf(*codec, bounds.frame_bits, values, cluster.workers);
   cost.bits = cost.steps * step_bits;
   cost.seconds = cost.steps * StepSeconds(step_bits, exchange, cluster);
+  if (!std::isfinite(cost.bits) || !std::isfinite(cost.seconds)) {
+    return InvalidArgument("the steps to a target of " + NumberText(target) +
+                           " are too many to be counted: give a larger target");
+  }
   return cost;
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <string>
 
 #include "elastiquant/theory/codec_bounds.h"
 #include "elastiquant/theory/theory_test_util.h"
@@ -98,6 +100,38 @@ TEST(CostOf, RefusesWhatHasNoVarianceOrIsOutOfRange) {
   EXPECT_FALSE(CostOf("fp32", odd, cluster, 1).ok());
   cluster.workers = 1;
   EXPECT_FALSE(CostOf("fp32", problem, cluster, 1).ok());
+}
+
+TEST(CostOf, NamesAFigureThatIsNegativeOrNotFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  struct Inputs {
+    SgdProblem problem;
+    Cluster cluster{.link = {1e6, 0}};
+    double target = 1;
+  };
+  const auto refused = [](const char* name, const auto& set) {
+    for (const double value : {-1.0, std::nan(""), kInfinity}) {
+      Inputs in;
+      set(&in, value);
+      const Status status = CostOf("fp32", in.problem, in.cluster, in.target).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name << value;
+      EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+    }
+  };
+  refused("target", [](Inputs* in, double v) { in->target = v; });
+  refused("smoothness", [](Inputs* in, double v) { in->problem.smoothness = v; });
+  refused("distance", [](Inputs* in, double v) { in->problem.distance = v; });
+  refused("noise", [](Inputs* in, double v) { in->problem.noise = v; });
+  refused("second moment", [](Inputs* in, double v) { in->problem.second_moment = v; });
+  refused("rate of the link",
+          [](Inputs* in, double v) { in->cluster.link.bits_per_second = v; });
+  refused("delay of the link",
+          [](Inputs* in, double v) { in->cluster.link.delay_seconds = v; });
+  refused("step computes", [](Inputs* in, double v) { in->cluster.compute_seconds = v; });
+  Inputs many;
+  many.cluster.parameters = std::numeric_limits<size_t>::max();
+  EXPECT_FALSE(CostOf("fp32", many.problem, many.cluster, 1).ok());
+  EXPECT_FALSE(CostOf("fp32", many.problem, Inputs{}.cluster, 1e-300).ok());
 }
 
 // A slow link is worth fewer bits than a fast one with long steps of computation.
