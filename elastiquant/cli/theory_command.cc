@@ -242,17 +242,54 @@ Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {
   return {};
 }
 
-Status Run(const TheoryOptions& options) {
+// Options that have an effect only beside another one.
+struct Beside {
+  const char* option;
+  const char* other;
+};
+constexpr Beside kBeside[] = {
+    {"--parameters", "--link"}, {"--workers", "--link"},        {"--compute", "--link"},
+    {"--target", "--link"},     {"--smoothness", "--link"},     {"--distance", "--link"},
+    {"--noise", "--link"},      {"--second-moment", "--link"},  {"--python", "--plot"},
+    {"--nodes", "--graph"},     {"--codec", "--graph"},         {"--problem", "--graph"},
+    {"--curvature", "--graph"}, {"--regressions", "--uploads"}, {"--gap", "--uploads"},
+};
+// Options of a quantiser, in whose place --graph and --uploads are.
+constexpr const char* kOfQuantiser[] = {"--levels", "--p",    "--bits", "--bucket",
+                                        "--norm",   "--link", "--plot"};
+
+Status RefuseBeside(const CLI::App& app, const char* option, const char* other) {
+  if (app.count(option) == 0 || app.count(other) == 0) return {};
+  return InvalidArgument(
+      fmt::format("{} has no effect beside {}: leave one of them out", option, other));
+}
+
+Status CheckEffect(const CLI::App& app) {
+  EQ_RETURN_IF_ERROR(RefuseBeside(app, "--graph", "--uploads"));
+  for (const char* option : kOfQuantiser) {
+    EQ_RETURN_IF_ERROR(RefuseBeside(app, option, "--graph"));
+    EQ_RETURN_IF_ERROR(RefuseBeside(app, option, "--uploads"));
+  }
+  for (const auto& [option, other] : kBeside) {
+    if (app.count(option) == 0 || app.count(other) > 0) continue;
+    return InvalidArgument(fmt::format(
+        "{0} has no effect without {1}: give {1} too, or leave {0} out", option, other));
+  }
+  return {};
+}
+
+Status Run(const CLI::App& app, const TheoryOptions& options) {
+  EQ_RETURN_IF_ERROR(CheckEffect(app));
   if (options.uploads) {
     return Show(rates::LazyUploads(options.lazy), options.json, PrintLazyUploads);
   }
-  if (!options.gossip.graph.empty()) {
+  if (app.count("--graph") > 0) {
     return Show(rates::GossipRates(options.gossip), options.json, PrintGossipRates);
   }
   EQ_ASSIGN_OR_RETURN(const TheoryReport report, MakeTheoryReport(options.setting));
   Json json = ToJson(report);
   std::optional<Prediction> prediction;
-  if (!options.link.empty()) {
+  if (app.count("--link") > 0) {
     EQ_ASSIGN_OR_RETURN(prediction, Predict(options, report.spec));
     json["prediction"] = ToJson(*prediction, options);
   }
@@ -359,7 +396,7 @@ Command MakeTheoryCommand(CLI::App& program) {
                   "Draw variance against bits for families of levels: PLOT.png and .svg, and "
                   "their figures in .json");
   AddPythonOption(app, ", for --plot", &options->python);
-  return {app, [options] { return Run(*options); }};
+  return {app, [app, options] { return Run(*app, *options); }};
 }
 
 }  // namespace elastiquant::cli
