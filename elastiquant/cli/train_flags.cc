@@ -80,8 +80,9 @@ void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
       ->capture_default_str();
   app.add_option(
          "--every", o.every,
-         "Steps from one exchange to the next; by default 32, 30 of sparseloco, and 1 of "
-         "delayed, of the algorithms with --ratio and of those with --graph but noloco")
+         "Steps from one exchange to the next. The default is 32 for local-sgd, diloco and "
+         "noloco, 30 for sparseloco, and 1 for all others that take it: delayed, those with "
+         "--ratio and those with --graph")
       ->check(AboveZero());
   app.add_option("--every-later", o.every_later,
                  "Rounds of other lengths later, as 8@500,4@800: of 8 steps once 500 are made");
@@ -90,7 +91,8 @@ void AddAlgorithm(CLI::App& app, UpdateOptions& o) {
                  "peak / rate: 2 is the quadratic synchronisation rule; 0: they do not")
       ->capture_default_str();
   app.add_option("--fragments", o.fragments,
-                 "Parts of the model that are exchanged by turns, each --every steps")
+                 "Parts of the model under local-sgd, diloco and sparseloco. Each part is "
+                 "exchanged once in --every steps, at another step than the others")
       ->capture_default_str();
   app.add_option(
          "--ratio", o.ratio,
