@@ -225,10 +225,8 @@ Status NetworkCommunicator::Connect() {
   store_host_ = options_.store;
   if (options_.rank == 0 && !options_.store_is_external && store_host_ == nullptr) {
     // Before the others come, only the address tells where they can be.
-    const bool here = options_.store_host == "localhost" || options_.store_host == "127.0.0.1";
-    EQ_ASSIGN_OR_RETURN(
-        store_host_, options_.network->HostStore(
-                         options_.store_port, here ? Reach::kThisMachine : Reach::kAnywhere));
+    EQ_ASSIGN_OR_RETURN(store_host_, options_.network->HostStore(options_.store_port,
+                                                                 ReachOf(options_.store_host)));
   }
   EQ_ASSIGN_OR_RETURN(auto store,
                       options_.network->ConnectStore(options_.store_host, options_.store_port,

@@ -141,10 +141,8 @@ class StoreCrew final : public Crew {
 
 Status StoreCrew::HostStore() {
   if (worker() != 0 || job_.store_is_external || job_.store != nullptr) return {};
-  const bool here = job_.store_host == "localhost" || job_.store_host == "127.0.0.1";
-  EQ_ASSIGN_OR_RETURN(
-      job_.store,
-      job_.network->HostStore(job_.store_port, here ? Reach::kThisMachine : Reach::kAnywhere));
+  EQ_ASSIGN_OR_RETURN(job_.store,
+                      job_.network->HostStore(job_.store_port, ReachOf(job_.store_host)));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -38,6 +39,10 @@ class Store {
 
 // From where a store can be reached. With kThisMachine others cannot even connect.
 enum class Reach { kThisMachine, kAnywhere };
+// Returns from where workers come that are told this address of a store.
+inline Reach ReachOf(std::string_view host) {
+  return host == "localhost" || host == "127.0.0.1" ? Reach::kThisMachine : Reach::kAnywhere;
+}
 
 // The store itself, which ends when this is destroyed. It is hosted by a launcher, which
 // outlives all workers, or else by worker 0, which leaves when no other worker needs it.
