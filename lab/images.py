@@ -7,7 +7,7 @@ import torch
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
-from elastiquant_testbed.images import read
+from elastiquant_testbed.on_device.images import read
 
 
 def _read(files: list[pathlib.Path]) -> tuple[torch.Tensor, torch.Tensor]:

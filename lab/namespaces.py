@@ -18,6 +18,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from elastiquant_testbed import units
+
 PREFIX = "eqlab"
 SUBNET = "10.77.0"
 PORT = 29400
@@ -58,18 +62,16 @@ def require_privileges() -> None:
 
 def parse_rate(text: str) -> int:
     """Bits a second of "20mbit", "1.5gbit" or "800kbit"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", text)
-    if not match or float(match[1]) <= 0:
+    if (rate := units.rate(text)) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 20mbit or 1gbit")
-    return round(float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]])
+    return rate
 
 
 def parse_delay(text: str) -> int:
     """Microseconds of "10ms", "0.5ms" or "250us"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text)
-    if not match:
+    if (delay := units.delay(text)) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a delay such as 10ms")
-    return round(float(match[1]) * {"us": 1, "ms": 1e3, "s": 1e6}[match[2]])
+    return delay
 
 
 def parse_link(text: str) -> tuple[int, int]:
@@ -80,10 +82,9 @@ def parse_link(text: str) -> tuple[int, int]:
 
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
-    if not match or float(match[1]) >= 100:
+    if (loss := units.loss(text)) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a loss such as 1%")
-    return float(match[1]) / 100
+    return loss
 
 
 @dataclasses.dataclass

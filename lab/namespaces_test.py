@@ -51,6 +51,8 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(namespaces.parse_link("1.5gbit"), (1_500_000_000, 0))
         with self.assertRaisesRegex(argparse.ArgumentTypeError, "'soon' is not a delay"):
             namespaces.parse_link("20mbit,soon")
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "is not a rate"):
+            namespaces.parse_link("0.0001kbit")  # would be none after rounding
 
     def test_commands_need_what_they_are_about(self):
         program = Path(__file__).parent / "netns.py"

@@ -39,9 +39,7 @@ def text(result: dict) -> str:
 def _accuracy(row: dict) -> str:
     if row["diverged"]:
         return "diverges"
-    reached = row["accuracy_by_seed"]
-    spread = f" ± {(max(reached) - min(reached)) / 2:.2f}" if len(reached) > 1 else ""
-    return f"{row['accuracy']:.2f}{spread}"
+    return words.accuracy(row)
 
 
 def _printed(accuracy: float | None) -> str:

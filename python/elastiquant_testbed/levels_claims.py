@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
 
 LEVELS = (3, 5, 9)
@@ -24,13 +25,6 @@ def error_of(row: dict) -> str:
 def own_error_of(row: dict) -> str:
     """On the gradients of the scheme's own run."""
     return "diverged" if row["nmse"] is None else f"{row['nmse']:.3g}"
-
-
-def accuracy_of(row: dict) -> str:
-    """With half of what the seeds differ by."""
-    reached = row["accuracy_by_seed"]
-    spread = f" ± {(max(reached) - min(reached)) / 2:.2f}" if len(reached) > 1 else ""
-    return f"{row['accuracy']:.2f}{spread}"
 
 
 class Rows:
@@ -54,7 +48,7 @@ class Rows:
 
     def more_accurate(self, claim: str, *groups: list[Key]) -> Claim | None:
         def told(row: dict) -> str:
-            return accuracy_of(row) + " %"
+            return words.accuracy(row) + " %"
 
         return self._ordered(claim, groups, lambda row: row["accuracy"], told)
 

@@ -23,7 +23,7 @@ def text(result: dict) -> str:
             "yes" if r["memory"] else "",
             levels_claims.error_of(r),
             levels_claims.own_error_of(r),
-            levels_claims.accuracy_of(r),
+            words.accuracy(r),
             r["steps"],
         ]
         for r in result["rows"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import re
 import tomllib
 from pathlib import Path
 
-from elastiquant_testbed import published
+from elastiquant_testbed import published, units
 
 SOURCES = Path(__file__).resolve().parent / "sources.toml"
 KINDS = ("air", "links")
@@ -221,29 +220,20 @@ def _number(value: object, name: str) -> float:
 
 def parse_rate(text: str) -> int:
     """Bits a second of a rate such as "20mbit"."""
-    rate = _quantity(text, {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9})
-    if rate is None or round(rate) < 1:
+    if (rate := units.rate(text)) is None:
         raise TestbedError(f"rate: {text!r} is not a rate such as 20mbit or 1gbit")
-    return round(rate)
+    return rate
 
 
 def parse_delay(text: str, name: str = "delay") -> int:
     """Microseconds of a delay such as "10ms"."""
-    delay = _quantity(text, {"us": 1, "ms": 1e3, "s": 1e6})
-    if delay is None:
+    if (delay := units.delay(text)) is None:
         raise TestbedError(f"{name}: {text!r} is not a delay such as 10ms")
-    return round(delay)
+    return delay
 
 
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
-    loss = _quantity(text, {"%": 0.01})
-    if loss is None or loss >= 1:
+    if (loss := units.loss(text)) is None:
         raise TestbedError(f"loss: {text!r} is not a loss such as 1%")
     return loss
-
-
-def _quantity(text: str, units: dict[str, float]) -> float | None:
-    """None if it is no number with one of the units."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z%]+)", text, re.ASCII)
-    return float(match[1]) * units[match[2]] if match and match[2] in units else None

@@ -18,6 +18,13 @@ def table(heads: list[str], rows: list[list[object]], words: int = 1) -> str:
     return "\n".join(lines) + "\n"
 
 
+def accuracy(row: dict) -> str:
+    """In per cent, with half of what the seeds differ by."""
+    reached = row["accuracy_by_seed"]
+    spread = f" ± {(max(reached) - min(reached)) / 2:.2f}" if len(reached) > 1 else ""
+    return f"{row['accuracy']:.2f}{spread}"
+
+
 def claims(checks: list[dict]) -> str:
     if not checks:
         return "No claim has all of its runs yet.\n"
