@@ -358,7 +358,7 @@ void AddProblemOptions(CLI::App* app, TheoryOptions* o) {
   app->add_option("--smoothness", o->problem.smoothness, "Smoothness L of the loss")
       ->capture_default_str();
   app->add_option("--distance", o->problem.distance,
-                  "Distance R = |x_0 - x*| of the first weights from the best ones")
+                  "Largest distance R = |x - x_0| of weights in training from the first ones")
       ->capture_default_str();
   app->add_option("--noise", o->problem.noise,
                   "Variance E|g - grad f|^2 of one worker's gradient")
