@@ -530,8 +530,6 @@ TEST(TrainOptionsTest, OptimisersHaveNoOptionsOfOthers) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--exact-steps is for gradients"));
   o.optimizer = "adamw";
   EXPECT_EQ(ErrorOf(o), "");
-  o.metric = "plain";
-  EXPECT_THAT(ErrorOf(o), HasSubstr("no --metric plain"));
   o = Valid();
   o.resume = o.overwrite = true;
   EXPECT_THAT(ErrorOf(o), HasSubstr("give one of them"));

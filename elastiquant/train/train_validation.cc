@@ -37,10 +37,10 @@ Status RefuseIgnored(const TrainOptions& o) {
   if (is_adamw && o.momentum != usual.momentum && o.momentum != 0) {
     return InvalidArgument("--momentum is for --optimizer sgd; adamw has --beta1");
   }
-  if (o.exact_steps != usual.exact_steps && (!is_adamw || o.metric == "plain")) {
+  if (!is_adamw && o.exact_steps != usual.exact_steps) {
     return InvalidArgument(
         "--exact-steps is for gradients that are compressed in the metric of an optimiser: it "
-        "needs --optimizer adamw, and no --metric plain");
+        "needs --optimizer adamw");
   }
   return Status::Ok();
 }
