@@ -7,8 +7,8 @@
 Each method trains with DistributedDataParallel on 4 workers (--nodes) in network namespaces of
 their own (lab/netns.py). What was measured is kept in OUT/measured.jsonl: what is there is not
 measured again, so that a comparison may be stopped, and gone on with. Then OUT/table.md and
-OUT/seconds.png are made of all that is there, the fastest of --repeats. A method that hangs or
-crashes is said to.
+OUT/seconds.png are made of all that is there, the fastest of --repeats. Where a method hangs
+or crashes, the table says so.
 """
 
 import argparse
