@@ -352,17 +352,18 @@ TEST(FragmentEngine, WhoClosesWithinARoundEndsTheOthersAndIsNamed) {
   const auto options = WorldOptions(3);
   RunRanks(3, [&](int rank) {
     const auto engine = MakeRounds(options, rank, "fp32");
-    ASSERT_TRUE(engine->Begin(0, 0, Deltas(rank, 0, 0)).ok());
     if (rank == 1) {
+      ASSERT_TRUE(engine->Begin(0, 0, Deltas(rank, 0, 0)).ok());
       engine->Close("dropped its model", {});
       return;
     }
-    // That worker may have sent its part of the first fragment, but none of the second.
-    ASSERT_TRUE(engine->Begin(1, 0, Deltas(rank, 0, 1)).ok());
+    // How far the others come by then is chance: it may have sent its part of the first
+    // fragment, but none of the second.
     Tensors mean = EmptyMean(0), other = EmptyMean(1);
-    const Status first = engine->Finish(0, mean).status();
-    const Status second = engine->Finish(1, other).status();
-    const Status& lost = first.ok() ? second : first;
+    Status lost = engine->Begin(0, 0, Deltas(rank, 0, 0));
+    if (lost.ok()) lost = engine->Begin(1, 0, Deltas(rank, 0, 1));
+    if (lost.ok()) lost = engine->Finish(0, mean).status();
+    if (lost.ok()) lost = engine->Finish(1, other).status();
     EXPECT_EQ(lost.code(), StatusCode::kUnavailable) << lost.message();
     EXPECT_NE(lost.message().find("worker 1"), std::string::npos) << lost.message();
     EXPECT_NE(lost.message().find("dropped its model"), std::string::npos) << lost.message();
