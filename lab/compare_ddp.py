@@ -199,7 +199,7 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1, help="of each, in turn (1)")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a method (300)")
-    parser.add_argument("--switch", action="store_true", help="to fp32 where that is faster")
+    parser.add_argument("--switch", action="store_true", help="send fp32 where that is faster")
     parser.add_argument("--data", type=pathlib.Path, help="train and test on CIFAR-10")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

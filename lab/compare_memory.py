@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=60, help="fp32 is tried in some (60)")
+    parser.add_argument("--steps", type=int, default=60, help="steps of each method (60)")
     arguments = parser.parse_args()
     print(f"| {arguments.model}, {arguments.nodes} workers | peak MB | more | gradients |")
     print("| --- | ---: | ---: | ---: |")

@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="images a worker a step (16)")
     parser.add_argument("--warm-up", type=int, default=5, help="steps not counted (5)")
     parser.add_argument("--steps", type=int, default=30, help="steps counted (30)")
-    parser.add_argument("--switch", action="store_true", help="to fp32 where that is faster")
+    parser.add_argument("--switch", action="store_true", help="send fp32 where that is faster")
     parser.add_argument("--test", action="store_true", help="test the model at the end")
     arguments = parser.parse_args()
 

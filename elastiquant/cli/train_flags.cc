@@ -260,8 +260,10 @@ void AddMeasurements(CLI::App& app, RunOptions& o) {
                  "each other: epoch (after each, and at the end) or "
                  "every (step)")
       ->capture_default_str();
-  app.add_option("--measure-every", o.measure_every,
-                 "Steps between measurements of the codec's error; 0: never")
+  app.add_option(
+         "--measure-every", o.measure_every,
+         "Steps between measurements of the codec's error; where workers meet in rounds, "
+         "each round is measured. 0: never")
       ->capture_default_str();
   app.add_option("--measure-variance", o.measure_variance,
                  "Steps between measurements of the mean gradient's variance at fixed weights, "

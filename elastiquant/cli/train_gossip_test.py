@@ -179,6 +179,9 @@ class GossipTest(train_testing.TrainTest):
         )
         self.assertLess(14 * few["bytes_up"], exact["bytes_up"])
         self.assertGreater(few["nmse"], 0)
+        same = {"algorithm": "dpsgd", "graph": "ring", "codec": "dither:bits=2"}
+        unmeasured = summary(self.trained("unmeasured", measure_every=0, steps=2, **same))
+        self.assertIsNone(unmeasured["nmse"])
 
     def test_a_run_that_may_diverge_is_warned_of(self):
         for codec, is_doubtful in (("qsgd:bits=2", True), ("qsgd:bits=8", False)):

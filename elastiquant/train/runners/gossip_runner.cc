@@ -160,7 +160,9 @@ Result<StepResult> GossipRunner::Run(int64_t step, double learning_rate, bool /*
 
 void GossipRunner::TakeCommunication(StepRecord* record) {
   const Traffic traffic = comm_->traffic();
-  AddCommunication(exchange_->TakeStats(), traffic - counted_, record);
+  ReducerStats stats = exchange_->TakeStats();
+  if (options_.measure_every == 0) stats.squared_error = stats.squared_norm = 0;
+  AddCommunication(stats, traffic - counted_, record);
   counted_ = traffic;
 }
 
