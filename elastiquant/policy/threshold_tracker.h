@@ -21,12 +21,12 @@ namespace elastiquant::policy {
 // arises.
 //
 // log(threshold) moves by kGain * (sent / target - 1), upwards at most by kGain * kMostPaid in
-// one round; what is cut off is made up for in later rounds, up to kMostUnpaid budgets of a round.
-// Summed up, the moves are the change of a threshold that stays within the range of the values.
-// Therefore the mean of what was sent approaches the budget like 1 / rounds, whatever the values
-// are, as long as the unpaid part keeps below its bound (this is quantile tracking by online
-// gradient descent, as in Gibbs and Candes, "Adaptive Conformal Inference", NeurIPS 2021,
-// proposition 4.1, in logarithms).
+// one round; what is cut off is made up for in later rounds, up to kMostUnpaid budgets of a
+// round. Summed up, the moves are the change of a threshold that stays within the range of the
+// values. Therefore the mean of what was sent approaches the budget like 1 / rounds, whatever
+// the values are, as long as the unpaid part keeps below its bound (this is quantile tracking
+// by online gradient descent, as in Gibbs and Candes, "Adaptive Conformal Inference", NeurIPS
+// 2021, proposition 4.1, in logarithms).
 class ThresholdTracker {
  public:
   // Less follows too slowly. Twice as much swings, because coordinates that a high threshold
