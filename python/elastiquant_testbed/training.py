@@ -35,6 +35,9 @@ OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
 ON_DEVICE = Path(__file__).resolve().parent / "on_device"
 GAVE_UP = re.compile("gave up[^.\n]*")  # what trainers say of steps that are not finite
+# All workers of a run are on this machine, where one that ends is seen at once. That one is
+# late, as the machine has other work, is no reason to end an experiment of many hours.
+PATIENCE = ("--timeout", "600", "--stall-timeout", "0")
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 
 
@@ -299,7 +302,7 @@ class Runs:
         words = [*self._trainer(), *chosen, "--seed", run.seed, "--out", out]
         begun = time.monotonic()
         try:
-            _call(run, [*words, "--overwrite", "--quiet"])
+            _call(run, [*words, *self._patience(), "--overwrite", "--quiet"])
         except TestbedError as error:
             shutil.rmtree(out, ignore_errors=True)
             gave_up = GAVE_UP.search(str(error))
@@ -319,6 +322,9 @@ class Runs:
         if self.choice.device == "cpu":
             return [emulation.program(), "train"]
         return [sys.executable, ON_DEVICE]
+
+    def _patience(self) -> Sequence[str]:
+        return PATIENCE if self.choice.device == "cpu" else ()
 
 
 def is_complete(folder: Path) -> bool:

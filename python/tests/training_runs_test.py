@@ -228,6 +228,8 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(trained, {"cuda", "cpu"})
         for words in self.training.calls[count:]:
             self.assertEqual(words[1], "train")
+            # A worker that a busy machine keeps waiting is not lost.
+            self.assertEqual(float(words[words.index("--timeout") + 1]), 600)
         names = [(c["network"], c["scheme"], c["devices"]) for c in first["cells"]]
         for cell in result["cells"]:
             if (cell["network"], cell["scheme"], cell["devices"]) in names:
