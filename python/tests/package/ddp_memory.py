@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from checking import check, compress, logged, raises
@@ -19,7 +17,6 @@ from ddp_training import (
     weights,
 )
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 import elastiquant
 
@@ -165,51 +162,6 @@ def optimizers_are_held_to_their_codecs():
         compress(model, "dgc", optimizer=twice)
     twice.param_groups[0]["momentum"] = 0
     compress(model, "dgc", optimizer=twice)
-
-
-def state_after(steps: int) -> dict[str, Any]:
-    model = make_ddp()
-    with compress(model, "topk:ratio=0.1|ef") as compression:
-        train(model, range(steps))
-        return compression.state_dict()
-
-
-def check_all_are_told(model: DistributedDataParallel, words: str) -> None:
-    """Every worker gets an error, be it its own or another's that it is told of."""
-    with raises(RuntimeError, words):
-        train(model, range(4))
-    model._elastiquant.close()
-    dist.barrier()
-
-
-@check
-def workers_that_load_states_of_different_steps_are_told():
-    first = dist.get_rank() == 0
-    states = {steps: state_after(steps) for steps in (4, 6)}
-    model = make_ddp()
-    compression = compress(model, "topk:ratio=0.1|ef")
-    compression.load_state_dict(states[4 if first else 6])
-    words = "different steps, worker 0 from step 4, workers 1, 2 from step 6: load on each"
-    check_all_are_told(model, words)
-    model = make_ddp()
-    compression = compress(model, "topk:ratio=0.1|ef")
-    if first:
-        compression.load_state_dict(states[4])
-    check_all_are_told(model, "worker 0 from step 4, workers 1, 2 from step 0: load on each")
-
-
-@check
-def a_worker_that_alone_loads_between_two_steps_is_told():
-    model = make_ddp()
-    compression = compress(model, "topk:ratio=0.1|ef")
-    train(model, range(2))
-    saved = compression.state_dict()
-    compression.load_state_dict(saved)  # together they may
-    train(model, range(2, 5))
-    if dist.get_rank() == 1:
-        compression.load_state_dict(saved)
-    words = "workers 0, 2 loaded no state when the others did, which go on from step 2"
-    check_all_are_told(model, words)
 
 
 @check

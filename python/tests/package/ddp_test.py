@@ -13,14 +13,20 @@ HERE = Path(__file__).resolve().parent
 
 
 class TrainingTest(unittest.TestCase):
-    def check(self, done: subprocess.CompletedProcess[str], workers: int, least: int) -> None:
-        """All workers passed the same checks, and said nothing else."""
+    def check_passed(
+        self, done: subprocess.CompletedProcess[str], workers: int, least: int
+    ) -> None:
+        """All workers passed the same checks."""
         self.assertEqual(done.returncode, 0, done.stderr)
         passed = [line.split() for line in done.stdout.splitlines()]
         self.assertGreaterEqual(len(passed), least * workers)
         for rank in range(workers):
             names = [name for ok, name, r in passed if ok == "ok" and int(r) == rank]
             self.assertEqual(len(names), len(passed) // workers)
+
+    def check(self, done: subprocess.CompletedProcess[str], workers: int, least: int) -> None:
+        """They did, and said nothing else."""
+        self.check_passed(done, workers, least)
         # What the switch to fp32 has found depends on the machine, PyTorch warns of a form of
         # DDP that is tried on purpose, and its compiler of what DDP itself does.
         expected = (
@@ -38,6 +44,9 @@ class TrainingTest(unittest.TestCase):
 
     def test_of_three_workers(self):
         self.check(torchrun(3, HERE / "ddp_checks.py"), workers=3, least=20)
+
+    def test_workers_that_go_on_from_different_states_are_told(self):
+        self.check_passed(torchrun(3, HERE / "ddp_starts.py"), workers=3, least=2)
 
     def test_goes_on_after_a_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
