@@ -2,12 +2,14 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/base/random.h"
@@ -46,6 +48,16 @@ class ProgramTest : public ::testing::Test {
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, TextOf(File("stdout")),
             TextOf(File("stderr"))};
+  }
+  // Each of the arguments of a subcommand is refused as wrong usage, in words that have these.
+  void ExpectUsageErrors(const std::string& subcommand,
+                         const std::vector<std::pair<std::string, std::string>>& cases) const {
+    for (const auto& [arguments, words] : cases) {
+      const Outcome run = Run(subcommand + " " + arguments);
+      EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
+      EXPECT_THAT(run.err, ::testing::HasSubstr(words)) << arguments;
+      EXPECT_EQ(run.out, "") << arguments;
+    }
   }
   std::string Encode(const std::string& options, const std::string& name) const {
     const Outcome run =

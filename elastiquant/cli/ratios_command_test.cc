@@ -41,21 +41,16 @@ TEST_F(RatiosTest, TableNamesWorkersAndWhatTheyGet) {
 }
 
 TEST_F(RatiosTest, WrongValuesAreUsageErrorsThatSayWhatIsRight) {
-  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
-           {"", "--volumes is required"},
-           {"--volumes 3,x", "'x' in '3,x' is not a number"},
-           {"--volumes 700,,50", "'' in '700,,50' is not a number"},
-           {"--volumes 3,0", "above 0"},
-           {"--volumes 3,1 --ratio 0", "at most 1"},
-           {"--volumes 3,1 --ratio 2", "at most 1"},
-           {"--volumes 3,1 --rule greedy", "uniform, published, monotone, absolute"},
-           {"--volumes 3,1 --rule published --exponent 1", "rule monotone"},
-           {"--volumes 3,1 --exponent -1", "exponent"}}) {
-    const Outcome run = Run("ratios " + arguments);
-    EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
-    EXPECT_THAT(run.err, HasSubstr(words)) << arguments;
-    EXPECT_EQ(run.out, "") << arguments;
-  }
+  ExpectUsageErrors("ratios",
+                    {{"", "--volumes is required"},
+                     {"--volumes 3,x", "'x' in '3,x' is not a number"},
+                     {"--volumes 700,,50", "'' in '700,,50' is not a number"},
+                     {"--volumes 3,0", "above 0"},
+                     {"--volumes 3,1 --ratio 0", "at most 1"},
+                     {"--volumes 3,1 --ratio 2", "at most 1"},
+                     {"--volumes 3,1 --rule greedy", "uniform, published, monotone, absolute"},
+                     {"--volumes 3,1 --rule published --exponent 1", "rule monotone"},
+                     {"--volumes 3,1 --exponent -1", "exponent"}});
 }
 
 }  // namespace

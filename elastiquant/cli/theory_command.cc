@@ -254,7 +254,7 @@ constexpr Beside kBeside[] = {
     {"--nodes", "--graph"},     {"--codec", "--graph"},         {"--problem", "--graph"},
     {"--curvature", "--graph"}, {"--regressions", "--uploads"}, {"--gap", "--uploads"},
 };
-// Options of a quantiser, in whose place --graph and --uploads are.
+// Options that describe a quantiser. Reports of --graph and --uploads are about none.
 constexpr const char* kOfQuantiser[] = {"--levels", "--p",    "--bits", "--bucket",
                                         "--norm",   "--link", "--plot"};
 

@@ -69,42 +69,33 @@ TEST_F(TheoryTest, PredictsAndRanksOverALink) {
 }
 
 TEST_F(TheoryTest, WrongValuesAreUsageErrorsThatSayWhatIsRight) {
-  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
-           {"--levels cubic", "uniform"},
-           {"--levels fit", "depends on the message"},
-           {"--p 2", "between 0 and 1"},
-           {"--bits 9", "2 to 8"},
-           {"--bucket 0", "at least 1"},
-           {"--norm l0.5", "linf"},
-           {"--levels minimax --norm l3", "l1, l2 and linf"},
-           {"--link fast", "20mbit,10ms"},
-           {"--link 1mbit --target 0", "target"},
-           {"--link 1mbit --target inf", "target"},
-           {"--link 1mbit --compute -1", "step computes"},
-           {"--link 1mbit --parameters -1", "parameters"},
-           {"--link 1mbit --noise 5", "second moment"}}) {
-    const Outcome run = Run("theory " + arguments);
-    EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
-    EXPECT_THAT(run.err, HasSubstr(words)) << arguments;
-  }
+  ExpectUsageErrors("theory", {{"--levels cubic", "uniform"},
+                               {"--levels fit", "depends on the message"},
+                               {"--p 2", "between 0 and 1"},
+                               {"--bits 9", "2 to 8"},
+                               {"--bucket 0", "at least 1"},
+                               {"--norm l0.5", "linf"},
+                               {"--levels minimax --norm l3", "l1, l2 and linf"},
+                               {"--link fast", "20mbit,10ms"},
+                               {"--link 1mbit --target 0", "target"},
+                               {"--link 1mbit --target inf", "target"},
+                               {"--link 1mbit --compute -1", "step computes"},
+                               {"--link 1mbit --parameters -1", "parameters"},
+                               {"--link 1mbit --noise 5", "second moment"}});
 }
 
 TEST_F(TheoryTest, OptionsWithoutEffectAreRefused) {
-  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
-           {"--graph ring --plot out.png", "--plot has no effect beside --graph"},
-           {"--graph ring --bits 4", "--bits has no effect beside --graph"},
-           {"--graph ring --link 1mbit", "--link has no effect beside --graph"},
-           {"--uploads --levels exp", "--levels has no effect beside --uploads"},
-           {"--uploads --graph ring", "--graph has no effect beside --uploads"},
-           {"--workers 8", "--workers has no effect without --link"},
-           {"--nodes 8", "--nodes has no effect without --graph"},
-           {"--uploads --codec topk", "--codec has no effect without --graph"},
-           {"--graph ring --gap 0.1", "--gap has no effect without --uploads"},
-           {"--python python3", "--python has no effect without --plot"}}) {
-    const Outcome run = Run("theory " + arguments);
-    EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
-    EXPECT_THAT(run.err, HasSubstr(words)) << arguments;
-  }
+  ExpectUsageErrors("theory",
+                    {{"--graph ring --plot out.png", "--plot has no effect beside --graph"},
+                     {"--graph ring --bits 4", "--bits has no effect beside --graph"},
+                     {"--graph ring --link 1mbit", "--link has no effect beside --graph"},
+                     {"--uploads --levels exp", "--levels has no effect beside --uploads"},
+                     {"--uploads --graph ring", "--graph has no effect beside --uploads"},
+                     {"--workers 8", "--workers has no effect without --link"},
+                     {"--nodes 8", "--nodes has no effect without --graph"},
+                     {"--uploads --codec topk", "--codec has no effect without --graph"},
+                     {"--graph ring --gap 0.1", "--gap has no effect without --uploads"},
+                     {"--python python3", "--python has no effect without --plot"}});
 }
 
 }  // namespace

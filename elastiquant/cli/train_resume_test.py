@@ -109,13 +109,9 @@ class TrainResumeTest(ReferenceTest):
         self.assertEqual(broken.returncode, 4, broken.stderr)
         self.assertIn("checkpoint-12.safetensors: length check failed", broken.stderr)
 
-    def test_a_worker_that_resumes_before_its_newest_memory_can_resume_again(self):
+    def test_a_run_that_replaces_another_resumes_with_its_own_memory(self):
         ef = {"codec": "elastic:bits=2|ef", "checkpoint_every": 1}
         self.assertEqual(train(self.out(), inject="kill@step=8,rank=1", **ef).returncode, 3)
-        for step in (7, 8):  # of 6 there are the workers' own only
-            content = bytearray((self.out() / f"checkpoint-{step}.safetensors").read_bytes())
-            content[len(content) // 2] ^= 1
-            (self.out() / f"checkpoint-{step}.safetensors").write_bytes(content)
         anew = train(self.out(), "--overwrite", inject="kill@step=3,rank=1", **ef)
         self.assertEqual(anew.returncode, 3, anew.stderr)
         left = {file.name for file in self.out().glob("checkpoint-*")}

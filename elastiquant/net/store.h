@@ -39,7 +39,7 @@ class Store {
 
 // From where a store can be reached. With kThisMachine others cannot even connect.
 enum class Reach { kThisMachine, kAnywhere };
-// Returns from where workers come that are told this address of a store.
+// Returns from where a store must be reachable if its address is `host`.
 inline Reach ReachOf(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1" ? Reach::kThisMachine : Reach::kAnywhere;
 }

@@ -28,7 +28,7 @@ constexpr size_t kRounds = 2000;
 constexpr double kFrom = 1e-2, kTo = 1e-5;
 constexpr size_t kSwing = 100;     // rounds after which a distance does not come back
 constexpr double kAtRest = 1e-6;   // of weights, that they move by meanwhile: floats' rounding
-constexpr double kSettled = 1e-5;  // that what is left changes by meanwhile, if it can be told
+constexpr double kSettled = 1e-5;  // of what is left, that may change meanwhile if it is known
 constexpr size_t kMostPeriod = 64;
 
 struct Contestant {
@@ -77,14 +77,15 @@ Result<GossipMeasured> Run(const GossipProblem& problem, const GossipOptions& op
   const size_t period = options.graph->period();
   const size_t block = (kSwing + period - 1) / period * period;
   GossipMeasured measured;
+  double left = 0;
   for (size_t round = 1; round <= kRounds / period * period; ++round) {
     EQ_ASSIGN_OR_RETURN(const bool goes_on, workers.Round());
     if (!goes_on) return GossipMeasured{};
     if (round % block != 0) continue;
     const std::vector<double> before = std::exchange(measured.end, workers.Weights());
+    const double left_before = std::exchange(left, problem.Left(measured.end));
     if (before.empty()) continue;
-    const double left = problem.Left(measured.end);
-    const bool has_settled = std::abs(problem.Left(before) - left) <= kSettled;
+    const bool has_settled = std::abs(left_before - left) <= kSettled;
     measured.left = has_settled ? std::optional(left) : std::nullopt;
     const std::vector<double> none(measured.end.size());
     if (Distance(before, measured.end) <= kAtRest * Distance(measured.end, none)) break;

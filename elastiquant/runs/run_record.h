@@ -59,8 +59,9 @@ struct StepTotals {
   double squared_norm = 0;
 
   void Add(const StepRecord& step);
-  void AddCommunication(const StepRecord& step);  // a part of the former
-  nlohmann::json ToJson() const;                  // has the means that a reader wants
+  // Adds what a record says of messages and time, without counting a step.
+  void AddCommunication(const StepRecord& step);
+  nlohmann::json ToJson() const;  // has the means that a reader wants
 };
 
 // The bytes that one worker has sent and received.
@@ -74,7 +75,7 @@ struct WorkerBytes {
 class RunRecord {
  public:
   void AddStep(const StepRecord& step);
-  // Adds what was sent, received and measured behind the last step, and belongs to no other.
+  // Adds what was sent, received and measured after the last step, and counts no step for it.
   void AddCommunication(const StepRecord& rest);
   // Enters the epoch that the steps since the last whole one make up. If it is not whole, it is
   // the run's last, but a longer run may go on with it and enter it again, which replaces the

@@ -37,7 +37,7 @@ double StepBitsOf(const Codec& codec, double frame_bits, size_t values, int work
   return peers * (scales + frame_bits + mean);
 }
 
-// Of more, the bytes of a message could not be counted.
+// With more parameters the bytes of a message could not be counted.
 constexpr size_t kMostParameters = size_t{1} << 48;
 
 Status CheckPositive(const std::string& name, double value) {

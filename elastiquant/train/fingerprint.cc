@@ -139,7 +139,7 @@ std::string Differences(const nlohmann::json& a, const nlohmann::json& b, const 
   std::string differences;
   for (const auto& [key, unused] : all.items()) {
     const auto text = [&key = key](const nlohmann::json& options) {
-      return options.contains(key) ? TextOf(options[key]) : std::string("not given");
+      return options.contains(key) ? JsonText(options[key]) : std::string("not given");
     };
     if (text(a) == text(b)) continue;
     if (!differences.empty()) differences += "; ";

@@ -82,7 +82,7 @@ Status WriteSummary(const TrainOptions& options, const RunInfo& info, const RunF
   summary["versions"] = {{"elastiquant", info.version}, {"torch", TORCH_VERSION}};
   summary["machine"] = DescribeMachine();
   summary["machine"]["threads"] = at::get_num_threads();
-  const std::string text = TextOf(summary, 2) + "\n";
+  const std::string text = JsonText(summary, 2) + "\n";
   const fs::path file = fs::path(options.out) / "summary.json";
   EQ_RETURN_IF_ERROR(WriteFileAtomically(file, AsBytes(text)));
   const json& accuracy = summary["test_accuracy"];

@@ -509,7 +509,7 @@ TEST(TrainOptionsTest, BitsThatFollowMeasurementsAreOfTheirSchedule) {
               HasSubstr("--measure-every was"));
 }
 
-TEST(TrainOptionsTest, OptimisersHaveNoOptionsOfOthers) {
+TEST(TrainOptionsTest, OptionsOfOtherSchedulesOptimisersAndStartsAreRefused) {
   TrainOptions o = Valid();
   o.milestones = {.3};
   EXPECT_THAT(ErrorOf(o), HasSubstr("--milestones and --step-factor are for --schedule step"));

@@ -177,7 +177,7 @@ Status ValidateCompute(const TrainOptions& o) {
 }
 
 Status ValidateRun(const TrainOptions& o) {
-  // More than anybody needs, and few enough for their products to be whole numbers.
+  // Larger than any run needs, and small enough that the product of two fits in 64 bits.
   constexpr int64_t kMost = 1'000'000'000;
   constexpr int kMostThreads = 1024;
   if (o.out.empty()) return InvalidArgument("--out needs a folder's name");

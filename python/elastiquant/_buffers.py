@@ -55,7 +55,7 @@ class Buffers:
                 seen.add(id(tensor))
                 values = _model.unexpanded(tensor)
                 if values.float().isfinite().all():
-                    name = f"{prefix}.{key}".lstrip(".").replace("_orig_mod.", "")
+                    name = _model.name_of(f"{prefix}.{key}".lstrip("."))
                     found[key] = _Buffer(part, key, name, values.numel())
             mean, var = found.get("running_mean"), found.get("running_var")
             if mean and var and mean.tensor().shape == var.tensor().shape:

@@ -24,13 +24,18 @@ def inner_module(model: torch.nn.Module) -> torch.nn.Module:
     return module.module if is_ddp(module) else module
 
 
+def name_of(name: str) -> str:
+    """The name of a parameter or buffer, as it was before compiling."""
+    return name.replace("_orig_mod.", "")
+
+
 def trained(
     module: torch.nn.Module, ignored: Collection[str] = ()
 ) -> list[tuple[str, torch.nn.Parameter]]:
     """The parameters that are trained, with their names as they were before compiling.
     `ignored` are left out, by the names that they have in the module."""
     return [
-        (name.replace("_orig_mod.", ""), p)
+        (name_of(name), p)
         for name, p in module.named_parameters()
         if p.requires_grad and name not in ignored
     ]
@@ -49,10 +54,7 @@ def untrained(module: torch.nn.Module) -> dict[str, tuple[torch.dtype, tuple[int
     parameters = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     tensors = [("the frozen parameter", *named) for named in parameters]
     tensors += [("the buffer", *named) for named in module.named_buffers()]
-    return {
-        f"{kind} {name.replace('_orig_mod.', '')!r}": (t.dtype, tuple(t.shape))
-        for kind, name, t in tensors
-    }
+    return {f"{kind} {name_of(name)!r}": (t.dtype, tuple(t.shape)) for kind, name, t in tensors}
 
 
 def check_parameters(named: list[tuple[str, torch.nn.Parameter]], kind: str) -> None:

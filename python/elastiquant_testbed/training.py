@@ -35,8 +35,8 @@ OF_EPOCH = ("test_accuracy", "train_loss", "bytes_up")
 OF_STEP = ("step", "variance")
 ON_DEVICE = Path(__file__).resolve().parent / "on_device"
 GAVE_UP = re.compile("gave up[^.\n]*")  # what trainers say of steps that are not finite
-# All workers of a run are on this machine, where one that ends is seen at once. That one is
-# late, as the machine has other work, is no reason to end an experiment of many hours.
+# All workers of a run are on this machine, where one that ends is seen at once. One that is
+# late because the machine is busy must not end an experiment of many hours.
 PATIENCE = ("--timeout", "600", "--stall-timeout", "0")
 ERRORS = "errors.json"  # in the folder of a run with `measured` codecs
 

@@ -1,4 +1,5 @@
-"""Rates, delays and losses as text. The lab reads them too. None stands for what is none."""
+"""Rates, delays and losses as text, for the lab too. Each function returns None for text that
+is no such quantity."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def delay(text: str) -> int | None:
 
 
 def loss(text: str) -> float | None:
-    """The part that "1%" is, below all."""
+    """The fraction that "1%" stands for, which is below 1."""
     part = _quantity(text, {"%": 0.01})
     return part if part is not None and part < 1 else None
 

@@ -58,7 +58,7 @@ Result<Reunion> Reunite(Communicator& comm, uint64_t reached, bool is_newcomer,
     }
   }
   if (reunion.source < 0) return Unavailable("no worker is left that knows the run");
-  const std::string text = TextOf(news);
+  const std::string text = JsonText(news);
   EQ_ASSIGN_OR_RETURN(const std::vector<uint8_t> told,
                       BroadcastBytes(comm, reunion.source, {text.begin(), text.end()}));
   reunion.news = nlohmann::json::parse(told, nullptr, /*allow_exceptions=*/false);

@@ -135,17 +135,17 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
   Checkpoint checkpoint;
   replica.Save(&checkpoint);
   checkpoint.metadata[kProgress] =
-      TextOf({{"step", state->step},
-              {"skipped_in_a_row", state->skipped_in_a_row},
-              {"codec", state->codec},
-              {"rounds", state->rounds},
-              {"uploads", state->uploads},
-              {"certificate", state->certificate},
-              {"losses", state->losses},
-              {"absent", state->absent},
-              {"threads", at::get_num_threads()},
-              {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
-              {"record", state->record.SaveState()}});
+      JsonText({{"step", state->step},
+                {"skipped_in_a_row", state->skipped_in_a_row},
+                {"codec", state->codec},
+                {"rounds", state->rounds},
+                {"uploads", state->uploads},
+                {"certificate", state->certificate},
+                {"losses", state->losses},
+                {"absent", state->absent},
+                {"threads", at::get_num_threads()},
+                {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
+                {"record", state->record.SaveState()}});
   EQ_RETURN_IF_ERROR(SaveCheckpoint(options.out, state->step, std::move(checkpoint)));
   state->record.AddOverhead(0, watch.Seconds());
   return Status::Ok();

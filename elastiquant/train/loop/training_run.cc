@@ -44,7 +44,7 @@ Status TrainingRun::RunInGroup() {
 
 Status TrainingRun::FinishStep() {
   const int64_t& step = state_.step;  // who comes back may find itself at another one
-  if (crew_ && between_rounds_ && step < total_steps_) {
+  if (GroupMayChange()) {
     EQ_RETURN_IF_ERROR(At(Station::kRollCall, [this] { return RollCall(); }));
     if (is_over_) return Status::Ok();
   }
@@ -54,7 +54,7 @@ Status TrainingRun::FinishStep() {
   if (step % steps_per_epoch_ == 0 || step == total_steps_) {
     if (station_ <= Station::kEpoch) EQ_RETURN_IF_ERROR(EndEpoch());
   }
-  if (crew_ && between_rounds_ && step < total_steps_) {
+  if (GroupMayChange()) {
     EQ_RETURN_IF_ERROR(At(Station::kMuster, [this] { return CheckGroup(); }));
   }
   if (options_.checkpoint_every > 0 &&

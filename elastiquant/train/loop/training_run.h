@@ -79,6 +79,10 @@ class TrainingRun {
   bool is_newcomer() const { return crew_ != nullptr && crew_->is_newcomer(); }
   bool is_first() const { return comm_.rank() == 0 && !is_newcomer(); }
   int64_t last_step() const { return state_.step - 1; }
+  // Between two rounds workers may come, and the run may end if too few are there.
+  bool GroupMayChange() const {
+    return crew_ != nullptr && between_rounds_ && state_.step < total_steps_;
+  }
   int64_t epoch_of(int64_t step) const { return step / steps_per_epoch_ + 1; }
 
   // training_run_set_up.cc: what the run trains, on what, and where it begins.

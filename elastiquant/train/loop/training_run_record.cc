@@ -16,7 +16,7 @@ Status TrainingRun::SaveAll() {
   runner_->Strike(FaultMoment::kCheckpoint, last_step());
   Checkpoint mine;
   if (runner_->remembers()) EQ_RETURN_IF_ERROR(runner_->SaveMemory(&mine));
-  StepRecord rest;
+  StepRecord rest;  // of messages that were under way: no step is told of them any more
   runner_->TakeCommunication(&rest);
   state_.record.AddCommunication(rest);
   EQ_RETURN_IF_ERROR(ShareBytes());

@@ -110,7 +110,7 @@ Status TrainingRun::MakeDump() {
   return Status::Ok();
 }
 
-// The file of --init may lie in the folder, too.
+// Nothing is taken away from the folder yet, in which the file of --init may lie, too.
 Status TrainingRun::OpenFolder() {
   if (!options_.init.empty()) {
     EQ_ASSIGN_OR_RETURN(state_.init, LoadInitialWeights(options_.init, replica_->State()));
@@ -125,8 +125,8 @@ Status TrainingRun::OpenFolder() {
                   options_.out, state_.step, total_steps_));
 }
 
-// An earlier run in the folder is lost from here on, for which all workers must be able to
-// start this one.
+// Replaces an earlier run in the folder. Must be called when all workers can start this one,
+// because the earlier one cannot be had back.
 Status TrainingRun::TakeFolder() {
   if (!is_first()) return Status::Ok();
   if (!options_.resume) ClearRunFolder(options_);
@@ -182,7 +182,7 @@ Status TrainingRun::CheckAllAlike() {
   nlohmann::json mine = Alike();
   mine["--resume"] = options_.resume;
   mine["--forget-memory"] = options_.forget_memory;
-  EQ_ASSIGN_OR_RETURN(const std::string first, ShareText(comm_, TextOf(mine)));
+  EQ_ASSIGN_OR_RETURN(const std::string first, ShareText(comm_, JsonText(mine)));
   return agreement_.Agree(CheckAlike(worker_, nlohmann::json::parse(first), mine));
 }
 

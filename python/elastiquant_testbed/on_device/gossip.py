@@ -78,9 +78,8 @@ def run(o: argparse.Namespace) -> dict:
         start = multiprocessing.get_context("spawn").Process
         workers = [start(target=_work, args=(o, r, Path(folder))) for r in range(o.workers)]
         try:
-            with (
-                stopping.afterwards()
-            ):  # half a start would leave a child that fails at reading
+            # A child whose start is interrupted would fail at reading what it is to do.
+            with stopping.afterwards():
                 for worker in workers:
                     worker.start()
             for worker in workers:
