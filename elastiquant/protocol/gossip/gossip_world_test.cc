@@ -30,8 +30,10 @@ constexpr size_t kElements = 24;
 #endif
 #if defined(ELASTIQUANT_SLOW_TESTS) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSchedules = 100;
+constexpr uint64_t kLosses = 15;  // schedules in which a worker is lost
 #else
 constexpr uint64_t kSchedules = 1000;
+constexpr uint64_t kLosses = 60;
 #endif
 
 // Worker w minimises |x - target_w|^2 / 2 with its own gradients, which differ a lot; all start
@@ -354,7 +356,7 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
     const std::vector<GossipKind> others = {GossipKind::kD2, GossipKind::kTracking,
                                             GossipKind::kEcd, GossipKind::kAdPsgd};
     if (Contains(others, c.kind)) continue;
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (uint64_t seed = 1; seed <= kLosses; ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
       Chance chance(seed);
       GossipWorld world(GossipWorldTest::Draw(c, &chance, 8), seed);
