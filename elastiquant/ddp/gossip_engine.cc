@@ -1,13 +1,13 @@
 #include "elastiquant/ddp/gossip_engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/contains.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/layers/gossip_sections.h"
 #include "elastiquant/layers/model_mean.h"
 #include "elastiquant/protocol/gossip/doubt.h"
@@ -108,7 +108,7 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
   EQ_RETURN_IF_ERROR(Check(weights));
   if (!has_begun_) return InvalidArgument("no round has begun");
   Read(weights, &moved_);
-  *moved = std::ranges::all_of(moved_, [](float v) { return std::isfinite(v); });
+  *moved = AllFinite(moved_);
   for (size_t e = 0; e < moved_.size(); ++e) moved_[e] = *moved ? moved_[e] - start_[e] : 0;
   EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Finish(moved_); }));
   has_begun_ = false;

@@ -1,23 +1,14 @@
 #include "elastiquant/exchange/skip_notice.h"
 
-#include <bit>
 #include <cmath>
 
 #include "elastiquant/base/bytes.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
 
 constexpr size_t kCodecIdOffset = 5;  // after magic and version
-
-bool AllFinite(std::span<const float> values) {
-  uint32_t non_finite = 0;  // no early exit, so that the compiler makes it a SIMD loop
-  for (const float v : values) {
-    non_finite |=
-        static_cast<uint32_t>((std::bit_cast<uint32_t>(v) & 0x7F800000u) == 0x7F800000u);
-  }
-  return non_finite == 0;
-}
 
 }  // namespace
 

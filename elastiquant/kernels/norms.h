@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace elastiquant {
 
@@ -12,6 +13,11 @@ namespace elastiquant {
 // some v_i is NaN or infinite.
 inline constexpr uint32_t kNonFiniteBits = 0x7F800000u;
 uint32_t AbsMaxBits(const float* v, size_t n);
+
+// Whether no value is NaN or infinite. It reads all of them, without a branch for each.
+inline bool AllFinite(std::span<const float> values) {
+  return AbsMaxBits(values.data(), values.size()) < kNonFiniteBits;
+}
 
 // Return the sum of |v_i| and that of v_i^2. Doubles hold both for any finite floats (squares
 // lie between 2^-298 and 2^256), so the result is NaN or infinite only if some v_i is.

@@ -87,10 +87,12 @@ TEST(Norms, LargestIsFoundAtEveryPlace) {
 }
 
 TEST(Norms, ExtremesStayExactAndNonFiniteOnesShow) {
+  EXPECT_TRUE(AllFinite({}));
   ForEachTarget([] {
     for (size_t n : {1, 16, 17, 100}) {
       std::vector<float> v(n, kMaxFloat);
       EXPECT_EQ(AbsMaxBits(v.data(), n), std::bit_cast<uint32_t>(kMaxFloat));
+      EXPECT_TRUE(AllFinite(v));
       EXPECT_TRUE(std::isfinite(SumSquares(v.data(), n)));
       v.assign(n, kDenormal);
       EXPECT_EQ(AbsMaxBits(v.data(), n), 1u);
@@ -101,6 +103,7 @@ TEST(Norms, ExtremesStayExactAndNonFiniteOnesShow) {
           v.assign(n, 1.0f);
           v[at] = poison;
           EXPECT_GE(AbsMaxBits(v.data(), n), kNonFiniteBits);
+          EXPECT_FALSE(AllFinite(v));
           EXPECT_FALSE(std::isfinite(SumAbs(v.data(), n)));
           EXPECT_FALSE(std::isfinite(SumSquares(v.data(), n)));
         }

@@ -1,10 +1,10 @@
 #include "elastiquant/layers/fragment_reduction.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -175,9 +175,7 @@ std::optional<Sections> FragmentReduction::TakeBackMemory(size_t fragment, bool 
 
 bool FragmentReduction::RemembersFinite(const Part& part) {
   for (size_t b = 0; b < part.plan.buckets.size(); ++b) {
-    for (const std::span<const float> field : part.layers->Remembered(b)) {
-      if (!std::ranges::all_of(field, [](float v) { return std::isfinite(v); })) return false;
-    }
+    if (!std::ranges::all_of(part.layers->Remembered(b), AllFinite)) return false;
   }
   return true;
 }

@@ -5,14 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/protocol/values.h"
 
 namespace elastiquant {
 namespace {
-
-bool IsFinite(std::span<const float> values) {
-  return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
-}
 
 Status CheckLocalSteps(const LocalStepsOptions& o) {
   if (!(o.outer.learning_rate > 0) || !std::isfinite(o.outer.learning_rate)) {
@@ -79,7 +76,7 @@ void LocalSteps::Send(size_t fragment, const PlaceOf& place) {
     if (!options_.eager) continue;
     // The others are told by what is sent; here it would spoil the anchor for good.
     const std::vector<float> before = std::exchange(last_sent_[p], {out.begin(), out.end()});
-    if (!IsFinite(out)) std::ranges::fill(last_sent_[p], 0.0f);
+    if (!AllFinite(out)) std::ranges::fill(last_sent_[p], 0.0f);
     const auto share = static_cast<float>(share_);
     std::vector<float> update(out.size());
     for (size_t i = 0; i < out.size(); ++i) {

@@ -1,9 +1,10 @@
 #include "elastiquant/rates/gossip_workers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
+
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant::rates {
 
@@ -26,7 +27,7 @@ Result<bool> GossipWorkers::Round(std::span<const float> kick) {
     for (size_t e = 0; e < moved.size() && !kick.empty(); ++e) {
       moved[e] += kick[w * moved.size() + e];
     }
-    if (!std::ranges::all_of(moved, [](float m) { return std::isfinite(m); })) return false;
+    if (!AllFinite(moved)) return false;
     const Result<GossipSends> sends = nodes[w]->OnMoved(moved);
     if (sends.status().code() == StatusCode::kNonFinite ||
         sends.status().code() == StatusCode::kOutOfRange) {

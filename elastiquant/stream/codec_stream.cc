@@ -1,11 +1,11 @@
 #include "elastiquant/stream/codec_stream.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -101,7 +101,7 @@ Status CodecStream::Restore(StateIn fields, uint64_t messages) {
                              " values, the messages of this stream " +
                              std::to_string(elements_));
     }
-    if (!std::ranges::all_of(fields[f], [](float v) { return std::isfinite(v); })) {
+    if (!AllFinite(fields[f])) {
       return InvalidArgument("'" + names_[f] + "' has a value that is NaN or infinite");
     }
   }

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/train/prediction.h"
 
 namespace elastiquant {
@@ -131,8 +131,7 @@ Result<bool> BackwardPass::TrainAlone(int64_t step, double learning_rate, const 
 Result<bool> BackwardPass::CheckFinite() {
   bool good = true;
   for (size_t b = 0; good && b < gradients_->plan().buckets.size(); ++b) {
-    const std::span<const float> values = gradients_->bucket(b);
-    good = std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+    good = AllFinite(gradients_->bucket(b));
   }
   bad_steps_ = good ? 0 : bad_steps_ + 1;
   if (bad_steps_ == 0 || bad_steps_ < max_skipped_) return good;

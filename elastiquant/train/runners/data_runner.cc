@@ -5,7 +5,6 @@
 #include <ATen/ops/one_hot.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/train/codecs/worker_codecs.h"
 #include "elastiquant/train/jpeg_samples.h"
 #include "elastiquant/train/own_state.h"
@@ -271,8 +271,7 @@ Result<StepOutcome> DataRunner::Refine() {
 Result<StepOutcome> DataRunner::Move(double learning_rate) {
   EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Refine());
   if (outcome.skipped) return outcome;
-  const std::span<const float> gradient = pass_->gradients().bucket(bucket_);
-  if (!std::ranges::all_of(gradient, [](float v) { return std::isfinite(v); })) {
+  if (!AllFinite(pass_->gradients().bucket(bucket_))) {
     outcome.skipped = true;
     outcome.reason = "the gradient has NaN or infinity";
     return outcome;
