@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed.checks import Claim
+from elastiquant_testbed.seeds import in_common
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
@@ -135,11 +136,13 @@ def row_of(scheme: Scheme, outcomes: list[Outcome]) -> dict:
     }
 
 
+EIGHT_BITS = ("choco", "QSGD, 8 bits")  # what fewer bits are compared with
 FELL = 20.0  # points below what it is compared with; a run that diverged has lost all
 
 
 class Rows:
-    """By algorithm and codec. A claim is made of those that are there."""
+    """By algorithm and codec. A claim is made of those that are there, over the seeds that both
+    have."""
 
     def __init__(self, rows: list[dict]):
         self.by = {(r["algorithm"], r["codec"]): r for r in rows}
@@ -152,7 +155,9 @@ class Rows:
         if a is None or b is None:
             return None
         holds = not (a["diverged"] or b["diverged"])
-        holds = holds and a["accuracy"] >= b["accuracy"] - points
+        if holds:
+            a, b = in_common([a, b])
+            holds = a["accuracy"] >= b["accuracy"] - points
         return Claim(
             f"{name_of(a)} is within {points:g} point{'s' * (points != 1)} of {name_of(b)}",
             holds,
@@ -163,7 +168,10 @@ class Rows:
         a, b = self.of(*one), self.of(*other)
         if a is None or b is None or b["diverged"]:
             return None
-        holds = bool(a["diverged"]) or a["accuracy"] < b["accuracy"] - FELL
+        holds = bool(a["diverged"])
+        if not holds:
+            a, b = in_common([a, b])
+            holds = a["accuracy"] < b["accuracy"] - FELL
         return Claim(
             f"{name_of(a)} diverges, or ends {FELL:g} points below {name_of(b)}",
             holds,
@@ -174,8 +182,7 @@ class Rows:
 def claims(rows: list[dict]) -> list[Claim]:
     """What the printed accuracies say, as far as few epochs can tell: which schemes hold their
     accuracy with fewer bits, and which lose it."""
-    table = Rows(rows)
-    eight = ("choco", "QSGD, 8 bits")
+    table, eight = Rows(rows), EIGHT_BITS
     found = [
         table.near(eight, ("allreduce", "fp32"), 1),
         table.near(("choco", "QSGD, 4 bits"), eight, 1),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
+from elastiquant_testbed.seeds import in_common
 
 LEVELS = (3, 5, 9)
 Key = tuple[str, int, bool]  # scheme, levels, clipped
@@ -59,11 +60,12 @@ class Rows:
         merit: Callable[[dict], float],
         told: Callable[[dict], str],
     ) -> Claim | None:
-        """Each scheme of a group is better than all of the next group. None, if one of them
-        was not run."""
+        """Each scheme of a group is better than all of the next group, over the seeds that all
+        of them have. None, if one of them was not run."""
         if len(self._there(groups)) < sum(map(len, groups)):
             return None
-        rows = [[self.by[key] for key in group] for group in groups]
+        there = iter(in_common(self._there(groups)))
+        rows = [[next(there) for _ in group] for group in groups]
         merits = [[merit(row) for row in group] for group in rows]
         holds = all(min(better) > max(worse) for better, worse in itertools.pairwise(merits))
         seen = "; ".join(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim, falls
+from elastiquant_testbed.seeds import in_common
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
@@ -199,7 +200,8 @@ def claims(cells: list[dict]) -> list[Claim]:
 
 class Cells:
     """By network, scheme and devices. A claim is None where its cells are not there, or differ
-    in their epochs; it is not judged where these are few."""
+    in their epochs; it is not judged where these are few. It is about the seeds that all of its
+    cells have."""
 
     def __init__(self, cells: list[dict]):
         self.by = {(c["network"], c["scheme"], c["devices"]): c for c in cells}
@@ -207,7 +209,7 @@ class Cells:
     def of(self, network: str, keys: tuple[tuple[str, int], ...]) -> list[dict]:
         there = [self.by[network, *key] for key in keys if (network, *key) in self.by]
         comparable = len({c["epochs"] for c in there}) == 1
-        return there if len(there) == len(keys) and comparable else []
+        return in_common(there) if len(there) == len(keys) and comparable else []
 
     def ordered(self, network: str, keys: tuple[tuple[str, int], ...]) -> Claim | None:
         if not (there := self.of(network, keys)):
@@ -255,8 +257,8 @@ class Cells:
 
 def _judged(claim: str, holds: bool, seen: str, cells: list[dict]) -> Claim:
     """With the epochs and seeds that it rests on, and judged if these epochs are enough."""
-    epochs, seeds = cells[0]["epochs"], min(len(c["accuracy_by_seed"]) for c in cells)
-    length = f"{epochs} epochs, {seeds} seed{'s' * (seeds > 1)}"
+    epochs, count = cells[0]["epochs"], len(cells[0]["accuracy_by_seed"])
+    length = f"{epochs} epochs, {count} seed{'s' * (count > 1)}"
     return Claim(claim, holds if epochs >= AT_LENGTH else None, f"{seen} ({length})")
 
 

@@ -43,6 +43,13 @@ class ClaimsTest(unittest.TestCase):
             {f"ECD, QSGD, {bits} bits" for bits in (8, 4, 2)},
         )
 
+    def test_a_claim_is_about_the_seeds_that_both_have(self):
+        rows = printed_rows()
+        eight = next(r for r in rows if (r["algorithm"], r["codec"]) == choco.EIGHT_BITS)
+        again = eight["accuracy"] + 10
+        eight |= {"accuracy_by_seed": [eight["accuracy"], again], "accuracy": again - 5}
+        self.assertEqual(choco.claims(rows), choco.claims(printed_rows()))
+
     def test_a_claim_waits_for_what_it_compares(self):
         rows = [r for r in printed_rows() if r["codec"] != "QSGD, 8 bits"]
         claims = [c.claim for c in choco.claims(rows)]

@@ -131,13 +131,16 @@ class Table4Test(unittest.TestCase):
                 "network": table4.NAMES[c.network],
                 "scheme": c.scheme,
                 "devices": c.devices,
-                "accuracy": accuracies.get(
-                    c.scheme.replace("-", "_"), c.printed or UNPRINTED.get(c.scheme, 10.0)
-                ),
-                "accuracy_by_seed": [1.0],
+                "accuracy": accuracy,
+                "accuracy_by_seed": [accuracy],
                 "epochs": table4.AT_LENGTH,
             }
             for c in both
+            for accuracy in (
+                accuracies.get(
+                    c.scheme.replace("-", "_"), c.printed or UNPRINTED.get(c.scheme, 10.0)
+                ),
+            )
         ]
 
     def test_the_printed_cells_are_as_their_claims_say(self):
@@ -154,6 +157,18 @@ class Table4Test(unittest.TestCase):
         cells[0]["epochs"] = 6  # of FP-SGD, in an order and in a difference
         self.assertEqual(len(table4.claims(cells)), claims - 2)
 
+    def test_cells_are_compared_over_the_seeds_that_all_have(self):
+        cells = self.cells()
+        more = [{**c, "accuracy_by_seed": [c["accuracy"], 0.0]} for c in cells[1:]]
+        more = [{**c, "accuracy": c["accuracy"] / 2} for c in more]
+        # FP-SGD on 2 devices is the first, and the only one of one seed.
+        alone, beside = (
+            [claim for claim in table4.claims(some) if "FP-SGD on 2" in claim.claim]
+            for some in (cells, [cells[0], *more])
+        )
+        self.assertEqual(len(alone), 2)
+        self.assertEqual(alone, beside)
+
     def test_after_few_epochs_nothing_is_judged_and_all_is_told(self):
         short = [{**cell, "epochs": table4.AT_LENGTH - 1} for cell in self.cells()]
         for claim, whole in zip(table4.claims(short), table4.claims(self.cells()), strict=True):
@@ -168,9 +183,9 @@ class Table4Test(unittest.TestCase):
 
         cells = self.cells()
         self.assertIs(unlike(cells), True)
+        fallen = {"accuracy": 89.0, "accuracy_by_seed": [89.0]}
         lesser = [
-            {**c, "accuracy": 89.0} if (c["scheme"], c["devices"]) == ("4-bit", 6) else c
-            for c in cells
+            {**c, **fallen} if (c["scheme"], c["devices"]) == ("4-bit", 6) else c for c in cells
         ]
         self.assertIs(unlike(lesser), False)
 
@@ -270,6 +285,16 @@ class LevelsTest(unittest.TestCase):
         wrong = [c for c in levels_claims.claims(rows) if not c.holds]
         self.assertEqual(len(wrong), 2 * 2 * len(levels_claims.LEVELS))
         self.assertIn("ORQ-3 59.00 ± 0.00 %; Linear-3 50.00", wrong[1].seen)
+
+    def test_claims_are_about_the_seeds_that_all_schemes_have(self):
+        rows = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1)
+        for row in rows:
+            if row["scheme"] == "QSGD":  # whose second seed is better than any
+                row |= {"accuracy_by_seed": [50.0, 99.0], "accuracy": 74.5}
+            else:
+                row["accuracy_by_seed"] = row["accuracy_by_seed"][:1]
+        for claim in levels_claims.claims(rows):
+            self.assertTrue(claim.holds, claim)
 
     def test_a_scheme_that_diverges_has_no_error(self):
         told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 3}
