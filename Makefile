@@ -39,7 +39,7 @@ wheel: setup  ## build a wheel of the Python package into build/wheel
 	@scripts/wheel.sh
 
 reproduction: setup  ## write docs/reproduction.md from stored results; RUNS=DIR stores those of DIR first
-	@.venv/bin/python scripts/reproduction.py $(if $(RUNS),--runs $(RUNS))
+	@.venv/bin/python scripts/reproduction.py $(if $(RUNS),--runs "$(RUNS)")
 
 lint: setup  ## check format, C++ (clang-tidy), Python (ruff) and shell (shellcheck)
 	@scripts/lint.sh

@@ -13,6 +13,7 @@ or crashes, the table says so.
 
 import argparse
 import collections
+import contextlib
 import itertools
 import json
 import math
@@ -22,6 +23,7 @@ import subprocess
 import sys
 
 import namespaces
+import settings
 
 LAB = pathlib.Path(__file__).resolve().parent
 ROOT = LAB.parent
@@ -41,6 +43,7 @@ METHODS = [
     "dither:bits=1",
     "powersgd:rank=2|ef",
 ]
+LEAVING = 30  # seconds for netns.py to take its namespaces down
 RATES = ["10mbit", "20mbit", "50mbit", "200mbit", "1gbit", "none"]
 
 
@@ -57,23 +60,39 @@ def measure(method: str, rate: str, arguments: argparse.Namespace) -> dict:
     if arguments.data:
         command += ["--data", str(arguments.data), "--test"]
     what = {"method": method, "rate": rate, "model": arguments.model}
-    package = os.pathsep.join([str(BUILT), os.environ.get("PYTHONPATH", "")])
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=arguments.limit,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": package},
-        )
+        done = run(command, arguments.limit)
     except subprocess.TimeoutExpired:
-        subprocess.run([sys.executable, str(LAB / "netns.py"), "--clean-up"], check=False)
         return {**what, "failed": f"hung: no result after {arguments.limit} s"}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not lines:
         return {**what, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
     return {**json.loads(lines[-1]), **what}
+
+
+def run(command: list[str], limit: float) -> subprocess.CompletedProcess[str]:
+    """What netns.py has done. Raises TimeoutExpired after so many seconds. Whatever ends this
+    before, netns.py takes its namespaces down."""
+    package = os.pathsep.join([str(BUILT), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": package},
+        process_group=0,  # Ctrl-C comes to it as one signal only, which is ours.
+    ) as netns:
+        try:
+            output, errors = netns.communicate(timeout=limit)
+        except BaseException:
+            netns.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                netns.communicate(timeout=LEAVING)
+            netns.kill()
+            subprocess.run([sys.executable, str(LAB / "netns.py"), "--clean-up"], check=False)
+            raise
+    return subprocess.CompletedProcess(command, netns.returncode, output, errors)
 
 
 def read(path: pathlib.Path) -> list[dict]:
@@ -111,7 +130,7 @@ def cell(result: dict | None, base: dict | None) -> str:
     if "failed" in result:
         return "hangs" if result["failed"].startswith("hung") else "fails"
     seconds = result["seconds_per_step"]
-    if base is None or base is result:
+    if base is None or base is result or "failed" in base:
         return f"{seconds:.3f}"
     return f"{seconds:.3f} ({base['seconds_per_step'] / seconds:.1f}×)"
 
@@ -147,9 +166,11 @@ def draw(
     import elastiquant_plot as look
 
     known = {k: m for k, m in fastest(measured).items() if "failed" not in m}
+    if not known:
+        return
     workers = next(iter(known.values()))["world_size"]
     lines, names, details = [], [], []
-    colours, marks = iter(look.SERIES), iter(look.MARKERS)
+    colours, marks = itertools.cycle(look.SERIES), itertools.cycle(look.MARKERS)
     with look.style():
         fig, (axes,) = look.figure(
             "Seconds per step over slow links, by how gradients are sent",
@@ -203,6 +224,14 @@ def main() -> int:
     parser.add_argument("--data", type=pathlib.Path, help="train and test on CIFAR-10")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    names = ("model", "nodes", "batch", "steps", "warm_up", "switch", "data")
+    common = {n: getattr(arguments, n) for n in names}
+    common["data"] = common["data"] and str(common["data"])
+    try:
+        settings.keep(arguments.out, common, adopt=False)
+    except namespaces.LabError as error:
+        sys.exit(f"compare_ddp: {error}")
+    namespaces.stop_on_signals()
     log = arguments.out / "measured.jsonl"
     have = collections.Counter((m["method"], m["rate"]) for m in read(log))
     every = itertools.product(range(arguments.repeats), arguments.rates, arguments.methods)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Language models under AdamW: the validation loss of each scheme at its own best rate.
+r"""Language models under AdamW: the validation loss of each scheme at its own best rate.
 
     lab/compare_lm.py --out runs/lm
-    lab/compare_lm.py --data corpus.txt --model gpt:layers=6,width=384,heads=6 --steps 1000
+    lab/compare_lm.py --out runs/corpus --data corpus.txt --steps 1000 \
+        --model gpt:layers=6,width=384,heads=6
 
 Trains a GPT for each scheme, learning rate and seed by `elastiquant train`, one run after the
 other, and writes OUT/table.md, OUT/loss.png and OUT/loss.svg: the validation loss against the
@@ -21,6 +22,8 @@ import sys
 from typing import NamedTuple
 
 import frontier_rows
+import namespaces
+import settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -220,6 +223,11 @@ def main() -> None:
     if args.schemes[0] != "fp32":
         parser.error("the first of --schemes is what the others are compared with: fp32")
     args.out.mkdir(parents=True, exist_ok=True)
+    names = ("data", "model", "workers", "batch", "steps", "tested", "precision")
+    try:
+        settings.keep(args.out, {n: getattr(args, n) for n in names}, adopt=args.table_only)
+    except namespaces.LabError as error:
+        sys.exit(f"compare_lm: {error}")
     rows = [row for row in (best(args, scheme) for scheme in args.schemes) if row]
     if not rows or rows[0]["scheme"] != "fp32" or rows[0]["loss"] == math.inf:
         sys.exit("compare_lm: there is no run of fp32, with which the others are compared")

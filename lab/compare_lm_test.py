@@ -26,8 +26,9 @@ class CompareTest(unittest.TestCase):
         folder.mkdir()
         (folder / "summary.json").write_text(summary(loss, sent))
 
-    def compare(self) -> list[str]:
-        words = ["compare_lm.py", "--table-only", "--seeds", "2", "--rates", "2e-3"]
+    def compare(self, *more: str) -> list[str]:
+        words = ["compare_lm.py", "--seeds", "2", "--rates", "2e-3"]
+        words += more or ["--table-only"]
         words += ["--out", str(self.out), "--schemes", "fp32", "2 bits", "1 bit"]
         with mock.patch.object(sys, "argv", words), mock.patch("builtins.print"):
             compare_lm.main()
@@ -46,6 +47,13 @@ class CompareTest(unittest.TestCase):
         self.assertIn("| 2.1000 | 2.1000 | +5.00 % |", two)
         self.assertIn("| 2.5000 | failed |  |", one)
         self.assertGreater((self.out / "loss.png").stat().st_size, 10000)
+
+    def test_runs_of_other_settings_are_not_taken(self):
+        self.keep("fp32", 1, 2.0)
+        self.keep("fp32", 2, 2.0)
+        self.compare()
+        with self.assertRaisesRegex(SystemExit, "has measurements with steps 300, not 1000"):
+            self.compare("--steps", "1000")
 
     def test_the_table_needs_full_precision(self):
         self.keep("2 bits", 1, 2.0)

@@ -242,7 +242,8 @@ def main() -> None:
         sys.exit("data_or_gradients: there is no run of fp32 to compare with")
     how = (
         f"{args.model}, {args.workers} workers with batches of {args.batch}, {args.epochs} "
-        f"epochs, a mark for each. Dashed: samples travel, to worker 0, which alone computes"
+        "epochs, a mark for each. Dashed: samples travel, to worker 0, which alone computes "
+        "unless some are refined or skipped"
     )
     text = table(rows, args.target)
     (args.out / "table.md").write_text(text)

@@ -31,11 +31,13 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import atlas_plan
 import frontier_options
@@ -52,6 +54,7 @@ ON_DEVICE = frontier_options.ROOT / "python/elastiquant_testbed/on_device"
 STILL = 1e-6
 SUMMARY, FAILED = "summary.json", "failed.txt"
 ENDED = (SUMMARY, FAILED)  # a run's folder has one of these
+GAVE_UP = "gave up"  # what trainers say whose numbers are not finite any more
 
 
 class Lab:
@@ -85,12 +88,12 @@ class Lab:
                 return None
             done = subprocess.run(command, capture_output=True, text=True)
             self.done += 1
-            if done.returncode < 0:
-                raise KeyboardInterrupt  # ended by a signal, as by Ctrl-C: no fault of its own
-            if done.returncode > 0:
+            if done.returncode and GAVE_UP in done.stderr:
                 out.mkdir(parents=True, exist_ok=True)
                 failed.write_text(done.stderr)
                 return {"failed": done.stderr}
+            if done.returncode:
+                raise_why(done, command)
         return json.loads(summary.read_text())
 
     def train(self, scheme: Scheme, rate: float, seed: int) -> dict | None:
@@ -165,8 +168,10 @@ class Lab:
         summary = self.run(words, out)
         if summary is None or "failed" in summary:
             return None
-        lines = (out / "metrics.jsonl").read_text().splitlines()[unmeasured * scheme.every :]
-        return statistics.fmean(json.loads(line)["seconds"]["total"] for line in lines)
+        lines = (out / "metrics.jsonl").read_text().splitlines()
+        # The run may be one of another plan, but the first of several rounds never counts.
+        first = scheme.every if len(lines) > scheme.every else 0
+        return statistics.fmean(json.loads(line)["seconds"]["total"] for line in lines[first:])
 
     def computing(self, rows: list[Row]) -> float:
         """Seconds that a step takes to compute: the least of all runs, as what else runs on the
@@ -191,13 +196,26 @@ class Lab:
         return found
 
 
+# What held in folders whose settings do not say it.
+BEFORE = {"device": "cpu", "tested": 500}
+
+
 def check_settings(args: argparse.Namespace) -> None:
     """Raises LabError if OUT has runs that are not like those asked for."""
     common = {key: getattr(args, key) for key in ("model", "data", "workers", "batch")}
     common |= {key: getattr(args, key) for key in ("steps", "precision", "options")}
-    common |= {"device": args.device}
+    common |= {"device": args.device, "tested": args.tested}
     common |= {"codecs": {bits: codec.codec for bits, codec in (BITS | args.codecs).items()}}
-    settings.keep(args.out, common, adopt=args.table_only, before={"device": "cpu"})
+    settings.keep(args.out, common, adopt=args.table_only, before=BEFORE)
+
+
+def raise_why(done: subprocess.CompletedProcess, command: list[str]) -> NoReturn:
+    """Of a training that did not fail by itself, and is to be made again."""
+    # By a signal, such as that of Ctrl-C, of which `train` and `on_device` say so.
+    if done.returncode < 0 or re.search(r"stopped by SIG|^stopped$", done.stderr, re.MULTILINE):
+        raise KeyboardInterrupt
+    words = done.stderr.strip() or f"exit code {done.returncode}"
+    raise namespaces.LabError(f"a training failed: {words}\nIts command: {' '.join(command)}")
 
 
 def folder(scheme: Scheme) -> str:

@@ -143,9 +143,9 @@ def times(base: Row, megabytes: np.ndarray) -> np.ndarray:
 
 def draw_points(axes, rows: list[Row], look) -> list[tuple]:
     """A mark for each scheme; returns one of each method with its name."""
-    styles = [(c, m) for c, m in zip(look.SERIES, look.MARKERS, strict=True)]
-    colours = {name: styles[i % 6] for i, name in enumerate(list(METHODS)[1:])}
-    colours[next(iter(METHODS))] = (look.BASELINE, "X")
+    styles = [*zip(look.SERIES, look.MARKERS, strict=True), (look.SEVENTH, "*")]
+    ddp, *others = METHODS
+    colours = dict(zip(others, styles, strict=True)) | {ddp: (look.BASELINE, "X")}
     found = []
     for method, (colour, mark) in colours.items():
         own = [r for r in rows if r.scheme.method == method]

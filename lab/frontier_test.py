@@ -211,7 +211,7 @@ class CommandTest(unittest.TestCase):
         self.trained.append(command)
         rate = float(command[command.index("--lr") + 1])
         if rate == 0.4:
-            return subprocess.CompletedProcess(command, 1, "", "gave up")
+            return subprocess.CompletedProcess(command, 5, "", "gave up at step 9")
         out = pathlib.Path(command[command.index("--out") + 1])
         out.mkdir(parents=True)
         (out / "summary.json").write_text(json.dumps(summary(2 + abs(rate - 0.2))))
@@ -232,7 +232,23 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(self.row(lab, FP32), row)
         self.assertEqual(len(self.trained), 5)  # also the run that failed is there
         failed = self.out / "runs/fp32_lr0.4_seed1/failed.txt"
-        self.assertEqual(failed.read_text(), "gave up")
+        self.assertEqual(failed.read_text(), "gave up at step 9")
+
+    def test_a_training_that_was_ended_has_not_failed(self):
+        lab = self.lab("--rates", ".2", "--schemes", "fp32")
+        by_worker = "worker 1 was killed by SIGKILL; the others were stopped"
+        for code, words, error in (
+            (3, "elastiquant: stopped by SIGINT", KeyboardInterrupt),
+            (1, "stopped", KeyboardInterrupt),
+            (-9, "", KeyboardInterrupt),
+            (3, by_worker, namespaces.LabError),
+            (2, "--data: no such folder", namespaces.LabError),
+        ):
+            with self.subTest(words), self.assertRaises(error):
+                done = subprocess.CompletedProcess([], code, "", words)
+                with mock.patch("subprocess.run", return_value=done):
+                    lab.row(FP32)
+            self.assertFalse((self.out / "runs/fp32_lr0.2_seed1/failed.txt").exists())
 
     def test_the_table_says_which_seeds_failed(self):
         lab = self.lab("--rates", ".2", "--seeds", "3", "--schemes", "fp32", "--links")

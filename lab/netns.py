@@ -82,6 +82,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if not (arguments.clean_up or arguments.check or arguments.command):
         parser.error("no command given: put it after --")
+    if arguments.vary and arguments.rates:
+        parser.error("--vary says how the rate of all links changes: leave out --rates")
     if not arguments.air and (arguments.overhead or arguments.crossings > 1):
         parser.error("--overhead and --crossings are of the --air")
     return arguments

@@ -77,7 +77,9 @@ Status RunPythonPackage(const std::string& package, const std::string& python,
 }
 
 Status DrawReport(const std::string& package, const std::string& python,
-                  const std::string& report, const std::string& stem) {
+                  const std::string& report, const fs::path& plot) {
+  const bool is_picture = plot.extension() == ".png" || plot.extension() == ".svg";
+  const std::string stem = (is_picture ? fs::path(plot).replace_extension() : plot).string();
   const std::string file = stem + ".json";
   EQ_RETURN_IF_ERROR(WriteFile(file, {AsBytes(std::span<const char>(report))}));
   std::fflush(stdout);

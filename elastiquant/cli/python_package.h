@@ -22,9 +22,9 @@ void AddPythonOption(CLI::App* app, const std::string& what_for, std::string* py
 Status RunPythonPackage(const std::string& package, const std::string& python,
                         const std::vector<std::string>& arguments);
 
-// Writes `report`, which is JSON, to STEM.json, and becomes the package that draws it beside
-// that.
+// Writes `report`, which is JSON, to PLOT.json, and becomes the package that draws it beside
+// that. `plot` may end in .png or .svg, which is left out.
 Status DrawReport(const std::string& package, const std::string& python,
-                  const std::string& report, const std::string& stem);
+                  const std::string& report, const std::filesystem::path& plot);
 
 }  // namespace elastiquant::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/json_number.h"
@@ -222,18 +221,11 @@ void PrintPrediction(const Prediction& p, const TheoryOptions& o) {
   }
 }
 
-// PLOT without .png or .svg.
-std::string Stem(const std::string& plot) {
-  const std::filesystem::path path(plot);
-  const bool picture = path.extension() == ".png" || path.extension() == ".svg";
-  return picture ? std::filesystem::path(path).replace_extension().string() : plot;
-}
-
 Status Plot(const TheoryOptions& options, Json report) {
   EQ_ASSIGN_OR_RETURN(const std::vector<Curve> curves, MakeCurves(options.setting));
   report["curves"] = ToJson(curves);
   return DrawReport("elastiquant_theory", options.python, report.dump(2) + "\n",
-                    Stem(options.plot));
+                    options.plot);
 }
 
 Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {

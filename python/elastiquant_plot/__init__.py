@@ -153,10 +153,10 @@ def name_series(fig, lines, names: list[str], details: list[str]) -> None:
 
 
 def save(fig, stem: Path) -> list[Path]:
-    """Writes stem.png (180 dpi) and stem.svg."""
+    """Writes stem.png (180 dpi) and stem.svg. A dot in the stem is part of its name."""
     written = []
     for suffix, options in ((".png", {"dpi": 180}), (".svg", {"metadata": {"Date": None}})):
-        path = stem.with_suffix(suffix)
+        path = stem.with_name(stem.name + suffix)
         fig.savefig(path, **options)
         written.append(path)
     return written

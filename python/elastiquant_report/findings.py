@@ -84,12 +84,16 @@ def conclusion(runs: list[Run]) -> str:
     )
 
 
+def _reads_text(run: Run) -> bool:
+    return str(run["model"]).startswith("gpt")
+
+
 def setting(runs: list[Run]) -> str:
     """What the runs have in common, for a plot's second line."""
     parts = []
     for key, text in (
         ("model", "{}"),
-        ("data", "{} images"),
+        ("data", "{}" if any(_reads_text(run) for run in runs) else "{} images"),
         ("world_size", "{} workers"),
         ("batch", "batch {} each"),
         ("link", "link {}"),

@@ -225,7 +225,8 @@ class Steps:
 
     def _keep(self, name: str, told: dict) -> dict:
         self.told[name] = {**told, "machine": provenance.machine()}
-        outcomes.write(self.path, self.told)
+        # The file may meanwhile have steps of another run.
+        outcomes.add(self.path, self.told)
         return self.told[name]
 
     def _fitted(self) -> dict:

@@ -90,10 +90,12 @@ class SeriesTest(unittest.TestCase):
 
 
 class ProgramTest(unittest.TestCase):
-    def draw(self, inputs: list[dict], folder: str) -> subprocess.CompletedProcess:
+    def draw(
+        self, inputs: list[dict], folder: str, stem: str = "rates"
+    ) -> subprocess.CompletedProcess:
         file = Path(folder) / "in.json"
         file.write_text(json.dumps({"draws": 4, "inputs": inputs}))
-        command = [sys.executable, str(PACKAGE), str(file), "--out", f"{folder}/rates"]
+        command = [sys.executable, str(PACKAGE), str(file), "--out", f"{folder}/{stem}"]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def test_pictures_of_each_input(self):
@@ -108,6 +110,14 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             for name in ("rates-1.png", "rates-2.png", "rates-2.svg"):
                 self.assertTrue((Path(folder) / name).exists(), name)
+
+    def test_a_name_may_have_a_dot(self):
+        one = {"name": "g.npy", "elements": 1000, "results": ROWS[:3]}
+        with tempfile.TemporaryDirectory() as folder:
+            run = self.draw([one, one], folder, "lr0.5")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            drawn = sorted(path.name for path in Path(folder).glob("lr*.png"))
+            self.assertEqual(drawn, ["lr0.5-1.png", "lr0.5-2.png"])
 
     def test_a_missing_file_is_an_error_in_words(self):
         with tempfile.TemporaryDirectory() as folder:

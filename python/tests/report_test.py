@@ -36,6 +36,13 @@ class ReportTest(unittest.TestCase):
             text=True,
         )
 
+    def test_data_of_language_models_is_no_images(self):
+        run = load_run(write_run(self.folder / "fp32"))
+        run.summary |= {"model": "resnet20", "data": "data/cifar10"}
+        self.assertIn("cifar10 images", findings.setting([run]))
+        run.summary |= {"model": "gpt:layers=6", "data": "corpus.txt"}
+        self.assertIn("gpt:layers=6, corpus.txt, ", findings.setting([run]))
+
     def test_writes_tables_and_plots(self):
         runs = write_comparison(self.folder)
         done = self.report(runs, "--title", "Four codecs")

@@ -1,0 +1,82 @@
+"""What compare_ddp.py makes of its measurements, and how it ends what hangs."""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import compare_ddp
+
+HUNG = {"method": "fp32", "rate": "10mbit", "model": "mlp", "failed": "hung: no result"}
+OURS = {"method": "dither:bits=1", "rate": "10mbit", "model": "mlp", "world_size": 4}
+OURS |= {"seconds_per_step": 2.5, "bytes_per_step": 8e6}
+# Writes what it was told when it is to end.
+LEAVES = """
+import pathlib, signal, sys, time
+def leave(number, frame):
+    pathlib.Path(sys.argv[1]).write_text(signal.Signals(number).name)
+    sys.exit()
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+class CompareTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = pathlib.Path(holder.name)
+
+    def test_what_full_precision_cannot_do_is_told_without_it(self):
+        text = compare_ddp.table([HUNG, OURS], ["10mbit"], ["fp32", "dither:bits=1"])
+        *_, fp32, ours = text.splitlines()
+        self.assertEqual(fp32, "| `fp32` |  | hangs |")
+        self.assertEqual(ours, "| `dither:bits=1` | 8000 | 2.500 |")
+
+    def test_where_all_fail_nothing_is_drawn(self):
+        compare_ddp.draw([HUNG], ["10mbit"], ["fp32"], self.out / "seconds")
+        self.assertEqual(list(self.out.iterdir()), [])
+
+    def test_any_number_of_methods_is_drawn(self):
+        many = [OURS | {"method": f"dither:bits={bits}"} for bits in range(1, 9)]
+        names = [method["method"] for method in many]
+        compare_ddp.draw(many, ["10mbit"], names, self.out / "seconds")
+        self.assertTrue((self.out / "seconds.png").exists())
+
+    def test_what_hangs_is_asked_to_leave(self):
+        told = self.out / "told"
+        with (
+            mock.patch("subprocess.run") as cleaned,
+            self.assertRaises(subprocess.TimeoutExpired),
+        ):
+            compare_ddp.run([sys.executable, "-c", LEAVES, str(told)], limit=2)
+        self.assertEqual(told.read_text(), "SIGTERM")
+        self.assertIn("--clean-up", cleaned.call_args[0][0])
+
+    def test_measurements_of_other_settings_are_not_taken(self):
+        words = ["compare_ddp.py", "--out", str(self.out), "--rates", "10mbit"]
+        words += ["--methods", "dither:bits=1"]
+        for more, stops in (([], False), (["--model", "mlp"], True)):
+            with (
+                self.subTest(more),
+                mock.patch.object(sys, "argv", words + more),
+                mock.patch.object(compare_ddp, "measure", return_value=OURS) as measured,
+                mock.patch.object(compare_ddp.namespaces, "stop_on_signals"),
+                mock.patch("builtins.print"),
+            ):
+                if stops:
+                    with self.assertRaisesRegex(SystemExit, "with model 'resnet20', not 'mlp'"):
+                        compare_ddp.main()
+                    measured.assert_not_called()
+                else:
+                    compare_ddp.main()
+                    (_, _, given), _ = measured.call_args
+                    self.assertIsInstance(given, argparse.Namespace)
+
+
+if __name__ == "__main__":
+    unittest.main()
