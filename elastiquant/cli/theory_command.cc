@@ -224,8 +224,7 @@ void PrintPrediction(const Prediction& p, const TheoryOptions& o) {
 Status Plot(const TheoryOptions& options, Json report) {
   EQ_ASSIGN_OR_RETURN(const std::vector<Curve> curves, MakeCurves(options.setting));
   report["curves"] = ToJson(curves);
-  return DrawReport("elastiquant_theory", options.python, report.dump(2) + "\n",
-                    options.plot);
+  return DrawReport("elastiquant_theory", options.python, report.dump(2) + "\n", options.plot);
 }
 
 Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kSetAside = ".corrupt";  // behind the name of a damaged one
+constexpr std::string_view kUnfinished = ".tmp";    // behind that of one under way
 constexpr std::string_view kOlderSuffix = ".eqc";   // before checkpoints were safetensors
 constexpr size_t kKeep = 2;
 
@@ -157,7 +158,7 @@ std::vector<fs::path> ListSetAside(const fs::path& run) {
 
 void RemoveCheckpoints(const fs::path& run) {
   std::error_code ignored;  // a file that cannot be removed is found again by a later run
-  for (const std::string_view ending : {kSuffix, kOlderSuffix, kSetAside}) {
+  for (const std::string_view ending : {kSuffix, kOlderSuffix, kSetAside, kUnfinished}) {
     for (const fs::path& file : FilesEndingIn(ending, run)) fs::remove(file, ignored);
   }
 }
@@ -192,6 +193,11 @@ void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
 
 Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
                                               std::vector<std::string>* complaints) {
+  std::error_code error;
+  const fs::directory_iterator listing(run, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return IoError("cannot list " + run.string() + ": " + error.message());
+  }
   Status newest = NotFound("no checkpoint in " + run.string());
   if (const auto older = ListOlderCheckpoints(run); !older.empty()) {
     newest = Unsupported("the checkpoints in " + run.string() + ", such as " +
@@ -210,7 +216,11 @@ Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
   for (const CheckpointFile& file : files) {
     auto checkpoint = ReadCheckpoint(file.path);
     if (checkpoint.ok()) return LoadedCheckpoint{file.step, std::move(checkpoint).value()};
-    // One that cannot be read now may be read the next time.
+    // One that cannot be read now may be read the next time. One that is listed and not found,
+    // as a link is to a disk that is not there, must not pass for none.
+    if (checkpoint.status().code() == StatusCode::kNotFound) {
+      return IoError(checkpoint.status().message() + ", though the folder lists it");
+    }
     if (checkpoint.status().code() != StatusCode::kCorruptData) return checkpoint.status();
     complaints->push_back(checkpoint.status().message());
     if (first) newest = checkpoint.status();

@@ -148,6 +148,31 @@ TEST_F(CheckpointTest, OneThatCannotBeReadStaysWhereItIs) {
   EXPECT_EQ(ListCheckpoints(run_).size(), 2u);
 }
 
+// As where a disk is not mounted. A run that took it for none would begin again from step 0.
+TEST_F(CheckpointTest, ALinkToOneThatIsNotThereIsNoMissingCheckpoint) {
+  ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
+  fs::create_symlink(run_ / "unmounted", run_ / "checkpoint-2.safetensors");
+  std::vector<std::string> complaints;
+  const Status status = LoadNewestCheckpoint(run_, &complaints).status();
+  EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
+  EXPECT_NE(status.message().find("checkpoint-2.safetensors"), std::string::npos);
+}
+
+TEST_F(CheckpointTest, AFolderThatCannotBeListedIsNoEmptyOne) {
+  std::ofstream(run_ / "file") << "text";
+  std::vector<std::string> complaints;
+  EXPECT_EQ(LoadNewestCheckpoint(run_ / "file", &complaints).status().code(), StatusCode::kIo);
+  EXPECT_EQ(LoadNewestCheckpoint(run_ / "none", &complaints).status().code(),
+            StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesNoPartOfIt) {
+  fs::create_directory(run_ / "checkpoint-1.safetensors");
+  std::ofstream(run_ / "checkpoint-1.safetensors" / "file") << "text";
+  EXPECT_EQ(SaveCheckpoint(run_, 1, Example(1)).code(), StatusCode::kIo);
+  EXPECT_FALSE(fs::exists(run_ / "checkpoint-1.safetensors.tmp"));
+}
+
 TEST_F(CheckpointTest, AWorkersOwnOfLaterStepsMakeWay) {
   for (const int64_t step : {10, 20, 30}) {
     ASSERT_TRUE(SaveWorkerCheckpoint(run_, step, 1, Example(1)).ok());
@@ -165,7 +190,8 @@ TEST_F(CheckpointTest, AWorkersOwnOfLaterStepsMakeWay) {
 TEST_F(CheckpointTest, AllAreRemovedWithWhatBelongsToThem) {
   ASSERT_TRUE(SaveCheckpoint(run_, 1, Example(1)).ok());
   ASSERT_TRUE(SaveWorkerCheckpoint(run_, 1, 3, Example(1)).ok());
-  for (const char* name : {"checkpoint-2.safetensors.corrupt", "checkpoint-8.eqc", "mine"}) {
+  for (const char* name : {"checkpoint-2.safetensors.corrupt", "checkpoint-3.safetensors.tmp",
+                           "checkpoint-8.eqc", "mine"}) {
     std::ofstream(run_ / name) << "text";
   }
   RemoveCheckpoints(run_);

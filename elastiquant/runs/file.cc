@@ -74,8 +74,14 @@ Result<std::vector<uint8_t>> ReadFile(const fs::path& file) {
 Status WriteFileAtomically(const fs::path& file, std::span<const uint8_t> bytes) {
   fs::path temporary = file;
   temporary += ".tmp";
-  EQ_RETURN_IF_ERROR(WriteAndSync(temporary, bytes));
-  if (rename(temporary.c_str(), file.c_str()) != 0) return SystemError("rename", temporary);
+  Status status = WriteAndSync(temporary, bytes);
+  if (status.ok() && rename(temporary.c_str(), file.c_str()) != 0) {
+    status = SystemError("rename", temporary);
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());  // a part of a file would only keep a full disk full
+    return status;
+  }
   return SyncFolder(file.has_parent_path() ? file.parent_path() : fs::path("."));
 }
 

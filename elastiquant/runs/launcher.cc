@@ -34,10 +34,20 @@ Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
                          "; give another with --port, or leave it out for a free one");
 }
 
+// Signals that whoever started us ignores, as nohup does SIGHUP, are to do nothing: blocked,
+// they would come all the same.
+bool IsIgnored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t WatchedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  sigaddset(&set, SIGCHLD);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (!IsIgnored(signal)) sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -69,6 +79,8 @@ class Launcher {
   }
 
   Status Run() {
+    // Ignored, as by some supervisors, it would not tell of workers that have ended.
+    signal(SIGCHLD, SIG_DFL);
     const sigset_t watched = WatchedSignals();
     sigprocmask(SIG_BLOCK, &watched, &old_mask_);
     // After the signals are blocked: its threads must not take them.
@@ -79,7 +91,7 @@ class Launcher {
     while (running_ > 0) {
       WaitForNews(watched);
       Reap();
-      EQ_RETURN_IF_ERROR(StartAgain());
+      StartAgain();
       Stop();
     }
     return Verdict();
@@ -178,7 +190,8 @@ class Launcher {
     return code == 0 || (code > kHighestExitCode && code != kNotStarted);
   }
 
-  Status StartAgain() {
+  // One that cannot be started again leaves the others alone.
+  void StartAgain() {
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       Worker& worker = workers_[rank];
       // If it was the last one, there is nobody left whom it could join.
@@ -194,9 +207,9 @@ class Launcher {
       ++worker.restarts;
       std::fprintf(stderr, "elastiquant: %s: starting it again (%d of %d)\n", what.c_str(),
                    worker.restarts, options_.restarts);
-      EQ_RETURN_IF_ERROR(Start(rank));
+      const Status started = Start(rank);
+      if (!started.ok()) std::fprintf(stderr, "elastiquant: %s\n", started.message().c_str());
     }
-    return Status::Ok();
   }
 
   // It ended because it was told to, by another's loss or by us.

@@ -34,10 +34,11 @@ struct LaunchOptions {
 
 // Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0
 // has this process's stdout, and with go_on all have; the others have only its stderr. SIGINT,
-// SIGTERM and SIGHUP are passed on. Returns when all have ended. Fails with InvalidArgument if
-// the port is in use; with Unavailable, which names the worker and its signal, if a worker was
-// lost; or else with the code that the exit code of the first worker to fail stands for. With
-// go_on it is no error that workers were lost if the crew says that the run has ended well.
+// SIGTERM and SIGHUP are passed on, unless they were ignored when it began (nohup). Returns
+// when all have ended. Fails with InvalidArgument if the port is in use; with Unavailable,
+// which names the worker and its signal, if a worker was lost; or else with the code that the
+// exit code of the first worker to fail stands for. With go_on it is no error that workers were
+// lost if the crew says that the run has ended well.
 Status LaunchWorkers(const LaunchOptions& options);
 
 // Returns the StatusCode that a worker's exit code (cli/command.h) stands for.

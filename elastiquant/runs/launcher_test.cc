@@ -77,6 +77,24 @@ void ExpectEnd(const Status& status, StatusCode code, const std::string& words) 
 
 TEST(LauncherTest, AllEndWell) { EXPECT_TRUE(Launch(3, "0@0 0@100 0@0").ok()); }
 
+// As under nohup.
+TEST(LauncherTest, ASignalThatIsIgnoredStopsNothing) {
+  const auto before = signal(SIGHUP, SIG_IGN);
+  std::thread hang_up([] {
+    std::this_thread::sleep_for(300ms);
+    kill(getpid(), SIGHUP);
+  });
+  EXPECT_TRUE(Launch(2, "0@2000 0@2000").ok());
+  hang_up.join();
+  signal(SIGHUP, before);
+}
+
+// As under a supervisor that does not want to hear of its own children.
+TEST(LauncherTest, EndsWhereSignalsOfChildrenWereIgnored) {
+  signal(SIGCHLD, SIG_IGN);
+  EXPECT_TRUE(Launch(2, "0@0 0@100").ok());
+}
+
 TEST(LauncherTest, NamesTheOneThatWasKilledThoughOthersEndBefore) {
   ExpectEnd(Launch(3, "3@0 3@0 -9@300"), StatusCode::kUnavailable,
             "worker 2 was killed by SIGKILL");
