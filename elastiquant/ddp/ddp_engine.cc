@@ -91,8 +91,9 @@ void DdpEngine::Close(const std::string& farewell, const Status& error) {
   exact_step_.Cancel();
   finisher_.Stop();
   Fail(closed);
-  if (reduction_ && !in_step) {  // for Layers and SaveState
+  if (reduction_) {  // for Layers and SaveState
     final_layers_ = Layers();
+    // Within a step this is what was remembered before it.
     reduction_->layers().SaveMemory(&loaded_);
     remembered_ = reduction_->layout();
   }
@@ -224,7 +225,11 @@ Status DdpEngine::LearnLayout() {
 }
 
 Status DdpEngine::MakeReduction(const DdpLayout& layout) {
-  if (reduction_) reduction_->layers().SaveMemory(&loaded_);
+  nlohmann::json measured;
+  if (reduction_) {
+    reduction_->layers().SaveMemory(&loaded_);
+    measured = reduction_->layers().certificate().SaveState();
+  }
   EndReduction();
   DdpReductionOptions options;
   options.bucket_elements = options_.bucket_elements;
@@ -241,6 +246,9 @@ Status DdpEngine::MakeReduction(const DdpLayout& layout) {
   EQ_ASSIGN_OR_RETURN(reduction_, DdpReduction::Make(comm_.get(), layout, parameters_,
                                                      codecs_->Now(), std::move(options)));
   if (options_.may_discard) reduction_->layers().KeepMemoryOfZeros();
+  if (!measured.is_null()) {
+    EQ_RETURN_IF_ERROR(reduction_->layers().certificate().LoadState(measured));
+  }
   const Sections memory = std::exchange(loaded_, {});
   return memory.empty() ? Status() : reduction_->layers().LoadMemory(memory);
 }
@@ -385,6 +393,10 @@ Sections DdpEngine::SaveState() {
                  .memory = loaded_};
   if (reduction_) reduction_->layers().SaveMemory(&state.memory);
   return SaveDdpState(std::move(state), Owner());
+}
+
+Status DdpEngine::CheckState(const Sections& sections) const {
+  return ReadDdpState(sections, Owner()).status();
 }
 
 Status DdpEngine::LoadState(const Sections& sections) {

@@ -109,8 +109,9 @@ class DdpEngine {
   Sections SaveState();
   // Takes up a state that SaveState returned. Fails with CorruptData, which names what differs
   // from this worker, or the section that is damaged; nothing has changed then. Must be called
-  // between steps.
+  // between steps. CheckState only fails so.
   Status LoadState(const Sections& sections);
+  Status CheckState(const Sections& sections) const;
   // Sets the units of the parameters' gradients, as MemoryUnits::Set says. Must be called
   // between steps, with the same units on all workers.
   Status SetUnits(std::vector<double> units) { return units_.Set(std::move(units)); }

@@ -278,6 +278,23 @@ TEST(DdpEngine, CertifiesItsLayers) {
   });
 }
 
+TEST(DdpEngine, WhatWasMeasuredOfLayersOutlivesARebuild) {
+  const auto options = WorldOptions(2);
+  RunRanks(2, [&](int rank) {
+    Worker worker(options, rank, "elastic:bits=4,levels=exp", {.measure_every = 50});
+    const auto errors = [&] {
+      std::map<std::string, double> by_layer;
+      for (const auto& line : worker.engine->Layers()) by_layer[line["layer"]] = line["nmse"];
+      return by_layer;
+    };
+    (void)worker.Step(0, kFirst);
+    const auto measured = errors();
+    EXPECT_EQ(measured.size(), 3u);
+    (void)worker.Step(1, kRebuilt);
+    EXPECT_EQ(errors(), measured);
+  });
+}
+
 TEST(DdpEngine, SwitchesToFp32TogetherWhereCompressionDoesNotPay) {
   const auto options = WorldOptions(2);
   UsersSum sum(2);
@@ -501,12 +518,14 @@ TEST(DdpEngine, AFailingAllReduceOfTheUsersEndsTheStepWithItsWords) {
 TEST(DdpEngine, AWorkerThatClosesEndsTheOthers) {
   const auto options = WorldOptions(2);
   RunRanks(2, [&](int rank) {
-    Worker worker(options, rank, "elastic:bits=4");
+    Worker worker(options, rank, "elastic:bits=4|ef");
     for (int step = 0; step < 3; ++step) (void)worker.Step(step, kRebuilt);
+    const Sections state = worker.engine->SaveState();
     if (rank == 1) {
       // One bucket of two, and then no more.
       (void)worker.engine->Reduce(0, false, at::zeros({5004}), kRebuilt[0]);
       worker.engine->Close();
+      EXPECT_EQ(worker.engine->SaveState(), state) << "what was remembered before the step";
       EXPECT_THROW(worker.Step(4, kRebuilt), c10::Error);
     } else {
       try {

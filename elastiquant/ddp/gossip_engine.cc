@@ -114,8 +114,9 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
   has_begun_ = false;
   group_->comm().SetActivity("between two rounds");
   const uint64_t values = moved_.size();
-  counter_.CountStep({values, sizeof(float) * values, group_->comm().world_size()}, {},
-                     exchange_->TakeStats());
+  ReducerStats stats = exchange_->TakeStats();
+  stats.coordinates = values;
+  counter_.CountStep({values, sizeof(float) * values, group_->comm().world_size()}, {}, stats);
   exchange_->CopyWeights(start_);
   Write(start_, weights);
   return {};
@@ -235,6 +236,11 @@ Status GossipEngine::LoadState(Sections sections) {
     return CorruptData(
         "the state was saved when workers had been lost, whom a new group would have to take "
         "back: begin with the saved weights instead, and load no state of Gossip");
+  }
+  if (!lost().empty()) {
+    return InvalidArgument(
+        "workers have been lost, and a state is of all: begin with the saved weights in a new "
+        "group, and load no state of Gossip");
   }
   EQ_ASSIGN_OR_RETURN(const GossipState state, ReadGossip(sections));
   const Status status = exchange_->Load(state);

@@ -157,6 +157,11 @@ Result<std::vector<std::vector<float>>> TensorCollectives::Gather(std::span<cons
                                                                   uint64_t seed) {
   const Busy busy(comm_.get(), "in all_gather()");
   EQ_RETURN_IF_ERROR(CheckAlike(Fingerprint("gather ", values.size(), codec, seed)));
+  if (values.size() > kMaxFrameElements) {
+    return InvalidArgument("all_gather() of " + std::to_string(values.size()) +
+                           " values: a frame has " + std::to_string(kMaxFrameElements) +
+                           " at most; gather the tensor in parts");
+  }
   EQ_RETURN_IF_ERROR(CheckStateless(codec));
   ++calls_;
   const auto world = static_cast<size_t>(comm_->world_size());

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "elastiquant/codec/frame.h"
 #include "elastiquant/net/testing.h"
 
 namespace elastiquant {
@@ -121,6 +122,16 @@ TEST(TensorCollectives, RefusesCodecsThatRemember) {
   RunWorkers(1, [](int, TensorCollectives& workers) {
     std::vector<float> values = Values(0, 10);
     EXPECT_EQ(workers.Mean(values, Make("efsign|ef"), 0).code(), StatusCode::kInvalidArgument);
+  });
+}
+
+TEST(TensorCollectives, MoreThanAFrameHoldsIsRefusedBeforeAnythingIsSent) {
+  RunWorkers(2, [](int rank, TensorCollectives& workers) {
+    std::vector<float> values = Values(rank, 10);
+    const std::span<const float> large(values.data(), kMaxFrameElements + 1);  // not read
+    EXPECT_EQ(workers.Gather(large, *Make("fp32"), 0).status().code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(workers.Gather(values, *Make("fp32"), 0).value().at(1), Values(1, 10));
   });
 }
 

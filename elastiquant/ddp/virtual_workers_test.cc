@@ -108,6 +108,13 @@ TEST_F(VirtualWorkersTest, GoOnFromAState) {
   ASSERT_TRUE(second->AllReduce(found).ok());
   EXPECT_TRUE(found.equal(expected));
   EXPECT_FALSE(MakeWorkers(3, codec)->LoadState(first->SaveState()).ok());
+
+  std::vector<Sections> damaged = first->SaveState();
+  damaged[1].erase("step");
+  const auto third = MakeWorkers(2, codec);
+  const std::vector<Sections> before = third->SaveState();
+  EXPECT_EQ(third->LoadState(damaged).code(), StatusCode::kCorruptData);
+  EXPECT_EQ(third->SaveState(), before) << "the first worker has none of its either";
 }
 
 TEST_F(VirtualWorkersTest, RefuseWhatTheyCannotDo) {

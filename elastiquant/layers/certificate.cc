@@ -241,8 +241,19 @@ Status Certificate::LoadState(const json& state) {
     loaded.push_back(std::bit_cast<CertificateSums>(numbers));
   }
   if (loaded.size() != state["layers"].size() + 1) return no_state;
+  std::map<std::string, size_t> places;
+  for (const json& name : state["layers"]) {
+    if (!name.is_string()) return no_state;
+    places.try_emplace(name.get<std::string>(), places.size());
+  }
+  if (places.size() + 1 != loaded.size()) return no_state;
+  const auto is_there = [&](const std::string& name) { return places.contains(name); };
+  if (places.size() != layers_.size() || !std::ranges::all_of(layers_, is_there)) {
+    return Status::Ok();
+  }
   const std::lock_guard lock(mutex_);
-  if (state["layers"] == json(layers_)) sums_ = std::move(loaded);
+  for (size_t i = 0; i < layers_.size(); ++i) sums_[i] = loaded[places.at(layers_[i])];
+  sums_.back() = loaded.back();
   return Status::Ok();
 }
 

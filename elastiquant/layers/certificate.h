@@ -82,9 +82,9 @@ class Certificate {
 
   // Returns the sums so far, for a checkpoint within an epoch.
   nlohmann::json SaveState() const;
-  // Takes up what SaveState returned. Sums of other layers, or of layers in another order, are
-  // passed over: the sums stay as they are. Fails with CorruptData, and has changed nothing, if
-  // it is no such state.
+  // Takes up what SaveState returned, which may have the layers in another order. Sums of other
+  // layers are passed over: the sums stay as they are. Fails with CorruptData, and has changed
+  // nothing, if it is no such state.
   Status LoadState(const nlohmann::json& state);
 
  private:

@@ -1,6 +1,7 @@
 #include "elastiquant/layers/codec_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -49,12 +50,12 @@ std::vector<float> ReadSection(const Sections& sections, const std::string& name
 }  // namespace
 
 CodecMemory::CodecMemory(const BucketPlan& plan, std::span<const ParameterShape> shapes,
-                         std::vector<std::vector<std::string>> fields, int world_size,
+                         std::vector<std::vector<std::string>> fields, double weight,
                          GradientReducer* reducer)
     : plan_(plan),
       shapes_(shapes),
       fields_(std::move(fields)),
-      world_size_(static_cast<float>(world_size)),
+      workers_(static_cast<float>(1 / weight)),
       reducer_(reducer) {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     for (const BucketSlot& slot : plan_.buckets[b].slots) {
@@ -98,12 +99,19 @@ void CodecMemory::Save(Sections* sections) const {
   }
 }
 
-Status CodecMemory::Load(const Sections& sections) {
+Status CodecMemory::CheckAll(const Sections& sections) const {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     for (const BucketSlot& slot : plan_.buckets[b].slots) {
       EQ_RETURN_IF_ERROR(Check(shapes_[slot.parameter], fields_[b], sections));
     }
   }
+  return Status::Ok();
+}
+
+Status CodecMemory::Load(const Sections& sections) {
+  EQ_RETURN_IF_ERROR(CheckAll(sections));
+  // What others are to apply is lost with a worker that counts for nothing.
+  const float of_mean = std::isfinite(workers_) ? workers_ : 0;
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto memory = reducer_->Memory(b);
     for (size_t f = 0; f < memory.size(); ++f) {
@@ -114,7 +122,7 @@ Status CodecMemory::Load(const Sections& sections) {
         const auto values = memory[f].subspan(slot.offset, shape.elements);
         // In an unchanged layout one of the two is 0, and the other comes back as it was.
         ForEachOf(slot, shape.elements, reducer_->OwnedChunk(b), [&](size_t i, bool owned) {
-          values[i] = owned ? mean[i] + own[i] / world_size_ : own[i] + mean[i] * world_size_;
+          values[i] = owned ? mean[i] + own[i] / workers_ : own[i] + mean[i] * of_mean;
         });
       }
     }

@@ -19,7 +19,7 @@ namespace elastiquant {
 //   "memory/FIELD/PARAMETER"       what the worker's own gradient lost;
 //   "mean-memory/FIELD/PARAMETER"  what the mean lost, zero where others own it.
 // A coordinate that changes its owner with the layout takes its memory along: what a mean lost
-// counts for as many workers as there are.
+// counts for as many workers as there are, or for 1 / w of one that counts w in the mean.
 class CodecMemory {
  public:
   // Adds the sections of an empty memory, for one parameter whose codec remembers these fields.
@@ -30,13 +30,16 @@ class CodecMemory {
   static Status Check(const ParameterShape& shape, std::span<const std::string> fields,
                       const Sections& sections);
 
-  // `fields` is by bucket. `plan`, `shapes` and `reducer` must outlive it.
+  // `fields` is by bucket, and `weight` is what this worker counts in the mean, from 0 to 1.
+  // `plan`, `shapes` and `reducer` must outlive it.
   CodecMemory(const BucketPlan& plan, std::span<const ParameterShape> shapes,
-              std::vector<std::vector<std::string>> fields, int world_size,
+              std::vector<std::vector<std::string>> fields, double weight,
               GradientReducer* reducer);
 
   // Adds the sections of all parameters.
   void Save(Sections* sections) const;
+  // Checks the sections of all parameters, as Check does.
+  Status CheckAll(const Sections& sections) const;
   // Makes the memory what the sections say. Fails as Check does, before anything is changed.
   Status Load(const Sections& sections);
 
@@ -59,7 +62,7 @@ class CodecMemory {
   const BucketPlan& plan_;
   std::span<const ParameterShape> shapes_;
   const std::vector<std::vector<std::string>> fields_;
-  const float world_size_;
+  const float workers_;  // such as this one that make up the mean; infinite if it counts 0
   GradientReducer* const reducer_;
   std::map<size_t, Place> places_;  // by parameter
 };

@@ -10,9 +10,10 @@ namespace {
 const std::vector<ParameterShape> kRestoredShapes{
     {"conv.weight", 3000, 4, 30}, {"bn.bias", 10, 1, 10}, {"fc.weight", 5001, 2, 3}};
 
-// A worker's gradients in buckets of some size, all under error feedback.
+// A worker's gradients in buckets of some size, all under error feedback. `weights` has what
+// each worker counts in the mean; without any all count the same.
 struct Worker {
-  Worker(Communicator* comm, size_t bucket_elements)
+  Worker(Communicator* comm, size_t bucket_elements, const std::vector<double>& weights = {})
       : plan(PlanBuckets(kRestoredShapes, {.bucket_elements = bucket_elements}).value()) {
     const auto codec = MakeCodec("elastic:bits=2|ef").value();
     std::vector<GradientBucket> buckets;
@@ -21,12 +22,14 @@ struct Worker {
       const bool exact = plan.buckets[b].exact;
       buckets.push_back({gradients[b], exact ? MakeCodec("fp32").value() : codec, "b"});
     }
-    reducer = GradientReducer::Create(comm, std::move(buckets), {}).value();
+    reducer = GradientReducer::Create(comm, std::move(buckets), {.weights = weights}).value();
+    weight =
+        weights.empty() ? 1.0 / comm->world_size() : weights[static_cast<size_t>(comm->rank())];
     std::vector<std::vector<std::string>> fields;
     for (const PlannedBucket& b : plan.buckets) {
       fields.push_back(b.exact ? std::vector<std::string>{} : codec->StateFields());
     }
-    memory.emplace(plan, kRestoredShapes, fields, comm->world_size(), reducer.get());
+    memory.emplace(plan, kRestoredShapes, fields, weight, reducer.get());
   }
   void Step() {
     EXPECT_TRUE(reducer->BeginStep(0).ok());
@@ -43,8 +46,8 @@ struct Worker {
     memory->Save(&sections);
     return sections;
   }
-  // By parameter: what this worker holds back from the sum of all gradients.
-  std::vector<std::vector<float>> HeldBack(int world) const {
+  // By parameter: what this worker holds back from the mean, in units of its own gradient.
+  std::vector<std::vector<float>> HeldBack() const {
     std::vector<std::vector<float>> all(kRestoredShapes.size());
     for (size_t b = 0; b < plan.buckets.size(); ++b) {
       const auto fields = reducer->Memory(b);
@@ -54,7 +57,8 @@ struct Worker {
         for (size_t i = 0; i < kRestoredShapes[slot.parameter].elements; ++i) {
           const size_t at = slot.offset + i;
           const bool own = at >= owned.begin && at < owned.begin + owned.size;
-          all[slot.parameter].push_back(fields[0][at] * (own ? static_cast<float>(world) : 1));
+          const double factor = own ? 1 / weight : 1;
+          all[slot.parameter].push_back(fields[0][at] * static_cast<float>(factor));
         }
       }
     }
@@ -62,6 +66,7 @@ struct Worker {
   }
 
   BucketPlan plan;
+  double weight = 1;
   std::vector<std::vector<float>> gradients;
   std::unique_ptr<GradientReducer> reducer;
   std::optional<CodecMemory> memory;
@@ -84,16 +89,32 @@ TEST(CodecMemory, ComesBackBitForBitInTheSameLayout) {
 }
 
 TEST(CodecMemory, HoldsBackTheSameInAnotherLayout) {
-  for (const int world : {2, 4}) {  // multiplying by them is exact
-    RunWorld(WorldOptions(world), [world](Communicator& comm) {
-      Worker before(&comm, 1000), after(&comm, 100000);
+  // Multiplying by what they have is exact.
+  const std::vector<double> alike2{.5, .5}, alike4{.25, .25, .25, .25};
+  for (const auto& weights : {alike2, alike4, {.5, .25, .125, .125}}) {
+    RunWorld(WorldOptions(static_cast<int>(weights.size())), [&](Communicator& comm) {
+      Worker before(&comm, 1000, weights), after(&comm, 100000, weights);
       ASSERT_NE(before.plan.buckets.size(), after.plan.buckets.size());
       before.Step();
       ASSERT_TRUE(after.memory->Load(before.Saved()).ok());
-      EXPECT_EQ(after.HeldBack(world), before.HeldBack(world));
-      EXPECT_NE(before.HeldBack(world)[0], std::vector<float>(3000)) << "nothing was lost";
+      EXPECT_EQ(after.HeldBack(), before.HeldBack());
+      EXPECT_NE(before.HeldBack()[0], std::vector<float>(3000)) << "nothing was lost";
     });
   }
+}
+
+TEST(CodecMemory, OfAWorkerThatCountsForNothingIsFinite) {
+  const std::vector<double> weights{1, 0};
+  RunWorld(WorldOptions(2), [&](Communicator& comm) {
+    Worker before(&comm, 1000, weights), after(&comm, 100000, weights);
+    before.Step();
+    ASSERT_TRUE(after.memory->Load(before.Saved()).ok());
+    for (size_t b = 0; b < after.gradients.size(); ++b) {
+      for (const std::span<const float> field : after.reducer->Memory(b)) {
+        EXPECT_TRUE(std::ranges::all_of(field, [](float v) { return std::isfinite(v); }));
+      }
+    }
+  });
 }
 
 TEST(CodecMemory, ADamagedSectionIsNamed) {
@@ -128,14 +149,14 @@ TEST(CodecMemory, IsRescaledAndPutBackByParameter) {
   RunWorld(WorldOptions(2), [](Communicator& comm) {
     Worker worker(&comm, 4000);
     worker.Step();
-    const auto before = worker.HeldBack(2);
+    const auto before = worker.HeldBack();
     const std::vector<float> copy = worker.memory->Copy(2);
     worker.memory->Rescale(2, .5);
     auto expected = before;
     for (float& v : expected[2]) v /= 2;
-    EXPECT_EQ(worker.HeldBack(2), expected);
+    EXPECT_EQ(worker.HeldBack(), expected);
     worker.memory->PutBack(2, copy);
-    EXPECT_EQ(worker.HeldBack(2), before);
+    EXPECT_EQ(worker.HeldBack(), before);
   });
 }
 

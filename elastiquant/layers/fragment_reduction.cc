@@ -155,6 +155,7 @@ void FragmentReduction::SaveMemory(Sections* sections) const {
 }
 
 Status FragmentReduction::LoadMemory(const Sections& sections) {
+  for (const Part& part : parts_) EQ_RETURN_IF_ERROR(part.layers->CheckMemory(sections));
   for (Part& part : parts_) EQ_RETURN_IF_ERROR(part.layers->LoadMemory(sections));
   return {};
 }

@@ -106,6 +106,26 @@ Sections MemoryOf(const FragmentReduction& reduction) {
   return memory;
 }
 
+TEST(FragmentReductionTest, ADamagedStateOfOneFragmentChangesNone) {
+  RunWorld(WorldOptions(2), [](Communicator& comm) {
+    const auto reduction = MakeThree(&comm, "elastic:bits=2|ef");
+    const Sections empty = MemoryOf(*reduction);
+    for (size_t f = 0; f < 3; ++f) {
+      FillFragment(*reduction, f, comm.rank());
+      ASSERT_TRUE(reduction->Begin(f, 0).ok());
+      ASSERT_TRUE(reduction->Finish(f).ok());
+    }
+    const Sections now = MemoryOf(*reduction);
+    ASSERT_NE(now, empty);
+    for (const auto& [name, section] : empty) {
+      Sections damaged = empty;
+      damaged.erase(name);
+      EXPECT_EQ(reduction->LoadMemory(damaged).code(), StatusCode::kCorruptData) << name;
+      EXPECT_EQ(MemoryOf(*reduction), now) << name;
+    }
+  });
+}
+
 TEST_P(FragmentWorlds, ARoundCanBeTakenBack) {
   for (const char* codec : {"topk:ratio=0.05|ef", "elastic:bits=2|ef",
                             "chunktopk:k=32|ef:decay=0.5", "powersgd|ef"}) {

@@ -1,6 +1,7 @@
 #include "elastiquant/layers/layer_reduction.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "elastiquant/codec/remembering.h"
@@ -58,9 +59,17 @@ Status LayerReduction::MakeReducer() {
   }
   EQ_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(comm_, std::move(buckets), options));
   active_ = reducer_.get();
-  memory_ = std::make_unique<CodecMemory>(plan, buckets_.shapes, std::move(fields),
-                                          comm_->world_size(), reducer_.get());
+  memory_ = std::make_unique<CodecMemory>(plan, buckets_.shapes, std::move(fields), OwnWeight(),
+                                          reducer_.get());
   return {};
+}
+
+// What this worker counts in the mean.
+double LayerReduction::OwnWeight() const {
+  const std::vector<double>& weights = options_.reducer.weights;
+  if (weights.empty()) return 1.0 / comm_->world_size();
+  return weights[static_cast<size_t>(comm_->rank())] /
+         std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
 Status LayerReduction::MakeUncompressed() {
@@ -147,6 +156,7 @@ void LayerReduction::RestoreMemory(size_t parameter) {
 
 Status LayerReduction::LoadMemory(const Sections& sections) {
   is_flushed_ = false;
+  kept_.clear();  // of a step before the one that the sections are of
   return memory_->Load(sections);
 }
 

@@ -57,8 +57,8 @@ struct LayerReductionOptions {
   // Called by MarkReady before a bucket is sent, with its values in the metric, which are
   // nowhere else yet. May be null.
   std::function<void(size_t bucket)> before_sent = nullptr;
-  // Called by a thread of the reducer when a bucket holds its mean, in the metric as well. May
-  // be null.
+  // Called by a thread of the reducer when a bucket holds its mean, in the metric as well, but
+  // not in uncompressed steps. May be null.
   std::function<void(size_t bucket)> on_mean = nullptr;
 };
 
@@ -120,7 +120,9 @@ class LayerReduction {
   // if what was sent of the parameter has not been applied.
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
+  // Fails as CodecMemory::Check does, and has changed nothing then. CheckMemory only fails so.
   Status LoadMemory(const Sections& sections);
+  Status CheckMemory(const Sections& sections) const { return memory_->CheckAll(sections); }
   bool FlipMemory();  // as GradientReducer has it, after steps that compress
 
   ReducerStats TakeStats();
@@ -133,6 +135,7 @@ class LayerReduction {
   Status MakeReducer();
   Status MakeUncompressed();
   std::vector<bool> Lossy() const;
+  double OwnWeight() const;
   Result<ExchangeChoice> ChoiceOf(size_t bucket, const CodecsBySpec& codecs) const;
   void KeepZeros(size_t bucket);
 

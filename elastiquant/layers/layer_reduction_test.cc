@@ -257,6 +257,22 @@ TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep)
     EXPECT_EQ(after.at("memory/residual/fc.weight"), before.at("memory/residual/fc.weight"));
     EXPECT_NE(after.at("memory/residual/conv.weight"),
               before.at("memory/residual/conv.weight"));
+
+    // What is loaded is not overwritten by what was kept of a step before.
+    ASSERT_TRUE(worker.layers->LoadMemory(after).ok());
+    const Sections loaded = worker.Saved();
+    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    EXPECT_EQ(worker.Saved(), loaded);
+    worker.Fill(2);
+    ASSERT_TRUE(worker.layers->BeginStep(2).ok());
+    worker.layers->KeepMemory(2);
+    for (size_t b = 0; b < worker.gradients.size(); ++b) {
+      ASSERT_TRUE(worker.layers->MarkReady(b).ok());
+    }
+    ASSERT_TRUE(worker.layers->Finish().ok());
+    ASSERT_TRUE(worker.layers->LoadMemory(before).ok());
+    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    EXPECT_EQ(worker.Saved(), before);
   });
 }
 
