@@ -94,13 +94,30 @@ KINDS: dict[str, Callable[[], Training]] = {
 }
 
 
+# Whose workers try to go back to a state that they had together with the one that is lost.
+GOES_BACK = ("choco", "ad-psgd")
+
+
+def refuses(session: elastiquant.Gossip, state: dict[str, torch.Tensor]) -> None:
+    try:
+        session.load_state_dict(state)
+    except ValueError as error:
+        assert "workers have been lost, and a state is of all" in str(error), error
+    else:
+        raise AssertionError("it goes back to a state of all workers")
+
+
 def train(fault: str, kind: str, moment: str) -> None:
     training = KINDS[kind]()
     training.steps(0, MOMENTS[moment])
+    goes_back = kind in GOES_BACK and moment == "in-training"
+    before = training.session.state_dict() if goes_back else {}
     if dist.get_rank() == LAST:
         FAULTS[fault]()
     training.steps(MOMENTS[moment], STEPS)
     session = training.session
+    if goes_back:
+        refuses(session, before)
     if isinstance(session, elastiquant.Gossip):
         session.check_replicas()
     session.finish()
