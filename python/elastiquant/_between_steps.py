@@ -42,9 +42,9 @@ class BetweenSteps:
         self._settled = 0  # steps
         self._forwards = 0
 
-    def begin(self) -> None:
-        """A forward begins, whose gradients may be sent."""
-        self.settle()
+    def begin(self, steps: int) -> None:
+        """A forward begins, whose gradients may be sent, after so many steps."""
+        self.settle(steps)
         units = self._units_now()
         if units != self._units:
             self._engine.set_units(units)
@@ -58,11 +58,10 @@ class BetweenSteps:
                 "Give compress(..., grad_scaler=scaler)"
             )
 
-    def settle(self) -> None:
+    def settle(self, steps: int) -> None:
         """DDP has left the gradient of a parameter that no worker has used as it was, and with
-        it what came of what was remembered."""
-        steps = self._engine.stats()["steps"] if self._may_discard else 0
-        if steps == self._settled:
+        it what came of what was remembered. `steps` grow with each step, whatever is reset."""
+        if not self._may_discard or steps == self._settled:
             return
         self._settled = steps
         used = self._reducer._get_local_used_map().tolist()  # DDP has added all workers' up

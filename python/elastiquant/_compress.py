@@ -261,7 +261,7 @@ class Compression(Session):
         self._metric = metric
         self._rank = rank  # in the job, of which the model's group may be a part
         self._between_steps: _between_steps.BetweenSteps | None = None
-        self._steps_when_told = 0  # since the statistics began, when workers compared starts
+        self._steps_when_told = 0  # of _steps_ever(), when workers compared starts
         self._open(engine)
 
     @property
@@ -308,6 +308,7 @@ class Compression(Session):
         Errors: CorruptFrameError naming what differs (rank, number of workers, a parameter or
         its codec) or is missing; nothing has changed then.
         """
+        self._settle()  # or the next forward would restore what was remembered before
         self._engine.load_state(_state.unpack(state, self._rank))
         if self._same_round is not None:
             self._same_round.start(_place(int(state[f"rank{self._rank}/step"])))
@@ -346,14 +347,14 @@ class Compression(Session):
                 )
             self._compare(self._compare_starts)
         if self._between_steps is not None:
-            self._between_steps.begin()
+            self._between_steps.begin(self._steps_ever())
         self._metric.give(self._engine)
 
     def _compare_starts(self) -> None:
         """Raises RuntimeError if workers have loaded states of different steps."""
         if self._same_round is None or self._same_round.is_checked:
             return
-        steps = self._engine.stats()["steps"]
+        steps = self._steps_ever()
         if not self._same_round.is_told:
             self._same_round.tell()
             self._steps_when_told = steps
@@ -362,7 +363,7 @@ class Compression(Session):
 
     def _settle(self) -> None:
         if self._between_steps is not None:
-            self._between_steps.settle()
+            self._between_steps.settle(self._steps_ever())
 
     def __enter__(self) -> Compression:
         return self

@@ -35,6 +35,7 @@ class Measured:
         self._engine = engine
         self._began = time.monotonic()
         self._resets = 0
+        self._steps_before_reset = 0
 
     def stats(self) -> Stats:
         """Sums since the last reset, of this worker. A step is a mean that it had a part in: of
@@ -45,8 +46,13 @@ class Measured:
 
     def reset_stats(self) -> None:
         """Begins the sums of stats() and layers() anew. Not within a backward."""
+        self._steps_before_reset = self._steps_ever()
         self._engine.reset_stats()
         self._resets += 1
+
+    def _steps_ever(self) -> int:
+        """Steps since the engine was made: by these time is told, which no reset turns back."""
+        return self._steps_before_reset + self._engine.stats()["steps"]
 
     def layers(self) -> list[LayerStats]:
         """The measured variance of each compressed layer, and of all ('' last)."""

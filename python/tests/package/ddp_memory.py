@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from checking import check, compress, logged, raises
@@ -17,13 +19,24 @@ from ddp_training import (
     weights,
 )
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import elastiquant
 
 
 def memory_of(compression: elastiquant.Compression, parameter: str) -> torch.Tensor:
-    state = compression.state_dict()
+    return memory_in(compression.state_dict(), parameter)
+
+
+def memory_in(state: dict[str, Any], parameter: str) -> torch.Tensor:
     return torch.cat([v for k, v in state.items() if "memory/" in k and k.endswith(parameter)])
+
+
+def step_of_branches(model: DistributedDataParallel, step: int, second: bool) -> None:
+    """A forward and a backward, which uses one of the branches."""
+    model.zero_grad()
+    inputs, classes = batch(step)
+    nn.functional.cross_entropy(model(inputs, second), classes).backward()
 
 
 @check
@@ -37,12 +50,10 @@ def what_ddp_discards_is_not_forgotten():
         model = make_ddp(Branches(), find_unused_parameters=True)
         compression = compress(model, spec)
         for step in range(8):
-            model.zero_grad()
             # From step 5 on the first worker goes another way: then all are used.
             second = (step % 2 == 1) != (step > 4 and dist.get_rank() == 0)
             before = {n: memory_of(compression, n) for n in compression.codecs if "weight" in n}
-            inputs, classes = batch(step)
-            nn.functional.cross_entropy(model(inputs, second), classes).backward()
+            step_of_branches(model, step, second)
             for name, was in before.items():
                 unused = name == "never.weight" or (
                     step < 5 and name == ("first.weight" if second else "second.weight")
@@ -52,6 +63,40 @@ def what_ddp_discards_is_not_forgotten():
                 assert same == unused or (not_mine and not unused), (spec, step, name)
         assert memory_of(compression, "never.weight").count_nonzero() == 0
         assert memory_of(compression, "second.weight").count_nonzero() > 0
+
+
+@check
+def what_ddp_discards_is_not_forgotten_where_statistics_begin_anew():
+    ends = []
+    for resets in (False, True):
+        model = make_ddp(Branches(), find_unused_parameters=True)
+        compression = compress(model, "topk:ratio=0.1|ef")
+        for step in range(6):
+            step_of_branches(model, step, second=step % 2 == 1)
+            if resets:
+                compression.reset_stats()
+        assert compression.stats().steps == (0 if resets else 6)
+        ends.append(compression.state_dict())
+    names = [name for name in compression.codecs if "weight" in name]
+    for name in names:
+        memories = [memory_in(end, name) for end in ends]
+        assert torch.equal(*memories), name
+    assert memory_in(ends[0], "first.weight").count_nonzero() > 0
+
+
+@check
+def a_state_that_is_loaded_replaces_what_ddp_would_have_discarded():
+    model = make_ddp(Branches(), find_unused_parameters=True)
+    compression = compress(model, "topk:ratio=0.1|ef")
+    for step in range(4):
+        step_of_branches(model, step, second=False)
+    saved = compression.state_dict()
+    step_of_branches(model, 4, second=False)
+    step_of_branches(model, 5, second=True)  # DDP discards what this sends of the first branch
+    compression.load_state_dict(saved)
+    model(batch(6)[0], True)  # before which it is restored, if that is still to be done
+    for name in ("first.weight", "second.weight"):
+        assert torch.equal(memory_of(compression, name), memory_in(saved, name)), name
 
 
 @check

@@ -59,5 +59,23 @@ def a_worker_that_alone_loads_between_two_steps_is_told():
     check_all_are_told(model, words)
 
 
+@check
+def it_is_told_where_statistics_begin_anew_after_each_step():
+    model = make_ddp()
+    compression = compress(model, "topk:ratio=0.1|ef")
+    train(model, range(2))
+    compression.reset_stats()
+    saved = compression.state_dict()
+    if dist.get_rank() == 1:
+        compression.load_state_dict(saved)
+    words = "workers 0, 2 loaded no state when the others did, which go on from step 2"
+    with raises(RuntimeError, words):
+        for step in range(2, 6):
+            train(model, [step])
+            compression.reset_stats()
+    compression.close()
+    dist.barrier()
+
+
 if __name__ == "__main__":
     main()
