@@ -45,22 +45,20 @@ class Stats:
     @property
     def ratio(self) -> float:
         """How many times fewer bytes were sent than by DDP's own all-reduce, in the gradients'
-        own types; 1 before the first step."""
+        own types; 1 before the first step has ended."""
         without_us = self.uncompressed_bytes_up
-        if without_us is None:
-            without_us = self.fp32_bytes_up
-        return without_us / self.bytes_up if self.bytes_up else 1.0
+        return _ratio(self.fp32_bytes_up if without_us is None else without_us, self.bytes_up)
 
     @property
     def fp32_ratio(self) -> float:
         """How many times fewer bytes were sent than by an all-reduce of fp32, whatever the
-        gradients' own types are; 1 before the first step."""
-        return self.fp32_bytes_up / self.bytes_up if self.bytes_up else 1.0
+        gradients' own types are; 1 before the first step has ended."""
+        return _ratio(self.fp32_bytes_up, self.bytes_up)
 
     @property
     def bits_per_coordinate(self) -> float:
-        """Bits sent for each 32 of fp32, headers included."""
-        return 32 * self.bytes_up / self.fp32_bytes_up if self.bytes_up else 32.0
+        """Bits sent for each 32 of fp32, headers included; 32 before a first step has ended."""
+        return 32 * _ratio(self.bytes_up, self.fp32_bytes_up)
 
     @property
     def nmse(self) -> float:
@@ -79,6 +77,12 @@ class Stats:
         if self.skipped:
             text += f", {self.skipped} skipped ({self.skip_reason})"
         return text
+
+
+def _ratio(of: int, to: int) -> float:
+    """1 where there is nothing to compare: bytes are counted as they are sent, and what they
+    are compared with at the end of the step."""
+    return of / to if of and to else 1.0
 
 
 @dataclass(frozen=True)

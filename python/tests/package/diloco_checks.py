@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -242,6 +243,30 @@ def records_what_a_report_draws():
             assert len(made.files) == 7
             assert all(file.stat().st_size > 300 for file in made.files)
             rounds.close()
+
+
+@check
+def can_be_recorded_while_a_round_is_under_way():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.jsonl")
+        model, inner, rounds = start(every=4, exact="none", eager=True)
+        train(model, inner, range(4))
+        rounds.state_dict()  # waits for the mean
+        rounds.reset_stats()
+        if dist.get_rank() > 0:  # which cannot have a mean without worker 0
+            train(model, inner, range(4, 8))
+            while rounds.stats().bytes_up == 0:
+                time.sleep(0.01)
+        rounds.record(path, 8)
+        stats = rounds.stats()
+        assert (stats.steps, stats.ratio, stats.bits_per_coordinate) == (0, 1, 32), stats
+        dist.barrier()
+        if dist.get_rank() == 0:
+            train(model, inner, range(4, 8))
+        rounds.finish()
+        rounds.record(path, 8)
+        assert read_records(path)[1].stats.ratio > 4
+        rounds.close()
 
 
 @check
