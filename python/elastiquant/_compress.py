@@ -190,6 +190,13 @@ def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
         raise TypeError(
             f"grad_scaler is {o.grad_scaler!r}; it must be a torch.amp.GradScaler, or None"
         )
+    if getattr(ddp, "_use_python_reducer", False):
+        raise ValueError(
+            "the model was wrapped in DistributedDataParallel under "
+            'torch._dynamo.config.optimize_ddp = "python_reducer", where DDP calls no '
+            "communication hook with its buckets, so that nothing would be compressed: leave "
+            "optimize_ddp as it is (True), or set it to False, before you wrap the model"
+        )
     named = _model.trained(ddp.module, set(getattr(ddp, "parameters_to_ignore", ())))
     names, parameters = [name for name, _ in named], [p for _, p in named]
     specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)

@@ -80,6 +80,18 @@ def what_is_compiled_and_not_wrapped_is_refused():
 
 
 @check
+def the_python_reducer_of_ddp_is_refused():
+    with torch._dynamo.config.patch(optimize_ddp="python_reducer"):
+        models = make_ddp(), make_ddp()
+    words = 'optimize_ddp = "python_reducer".* set it to False, before you wrap'
+    with raises(ValueError, words):
+        compress(models[0])
+    models[1].register_comm_hook(*elastiquant.comm_hook("dither:bits=2"))
+    with raises(ValueError, words):
+        loss_of(models[1], 0).backward()
+
+
+@check
 def a_pair_for_a_framework_does_what_compress_does():
     for codec in ("dither:bits=2", "elastic:bits=4|ef"):
         model, other = make_ddp(), make_ddp()
