@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -32,7 +33,9 @@ class BetweenSteps:
         optimizers: Sequence[torch.optim.Optimizer],
     ):
         self._engine = engine
-        self._reducer = model.reducer
+        # A model that has a hook of comm_hook() keeps this, in a way that gc does not see: its
+        # reducer must not be kept in turn, or both would never end.
+        self._model = weakref.ref(model)
         self._parameters = parameters
         self._has_rate = [_core.Codec(spec)._has_learning_rate for spec in specs]
         self._grad_scaler = grad_scaler
@@ -64,7 +67,10 @@ class BetweenSteps:
         if not self._may_discard or steps == self._settled:
             return
         self._settled = steps
-        used = self._reducer._get_local_used_map().tolist()  # DDP has added all workers' up
+        model = self._model()
+        if model is None:  # and with it all gradients
+            return
+        used = model.reducer._get_local_used_map().tolist()  # DDP has added all workers' up
         self._engine.restore_memory([i for i, count in enumerate(used) if count == 0])
 
     def _units_now(self) -> list[float]:

@@ -139,16 +139,35 @@ def a_pair_says_at_once_what_is_wrong_or_in_the_first_backward():
 
 @check
 def a_pair_goes_to_another_process_and_does_not_keep_the_model():
-    state, hook = pickle.loads(pickle.dumps(elastiquant.comm_hook("dither:bits=3")))
-    model = make_ddp()
-    model.register_comm_hook(state, hook)
-    train(model, range(3))
-    assert state.compression.codecs["0.weight"] == "dither:bits=3"
-    gone = weakref.ref(model)
-    del model
-    gc.collect()
-    assert gone() is None
-    state.compression.close()
+    specs = {
+        "dither:bits=3": "dither:bits=3",
+        "topk:ratio=0.1|ef": "topk:ratio=0.1,bits=16,method=exact|ef",
+    }
+    for spec, full in specs.items():
+        state, hook = pickle.loads(pickle.dumps(elastiquant.comm_hook(spec)))
+        model = make_ddp(find_unused_parameters=True)
+        model.register_comm_hook(state, hook)
+        train(model, range(3))
+        assert state.compression.codecs["0.weight"] == full
+        gone = weakref.ref(model)
+        del model
+        gc.collect()
+        assert gone() is None
+        state.compression.close()  # settles the last step, of which there is nothing left
+
+
+@check
+def a_pair_ends_with_its_model():
+    """With all that the model keeps by its reducer: parameters, engine and connections."""
+    for spec in ("dither:bits=3", "topk:ratio=0.1|ef"):
+        state, hook = elastiquant.comm_hook(spec)
+        model = make_ddp()
+        model.register_comm_hook(state, hook)
+        train(model, range(3))
+        gone = [weakref.ref(o) for o in (state.compression, next(model.parameters()))]
+        del state, hook, model
+        gc.collect()
+        assert [o() for o in gone] == [None, None], spec
 
 
 @check
