@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib import ticker
 
 import elastiquant_plot as plot
-from elastiquant._record import Interval, Record, intervals
+from elastiquant._record import Interval, Record, intervals, of_the_run
 from elastiquant._stats import LayerStats
 
 
@@ -26,15 +26,16 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
 
 
 def _bytes(records: Sequence[Record]):
-    last = records[-1].stats
+    sums = list(of_the_run(records))
+    last = sums[-1]
     sent, alike = last.bytes_up / 1e6, last.fp32_bytes_up / 1e6
     times = f"{last.fp32_ratio:.3g} times as much"
     title = f"{sent:.3g} MB sent where fp32 sends {alike:.3g} MB, {times}"
     figure, (axis,) = plot.figure(title, "what this worker has sent, headers included")
     steps = [record.step for record in records]
     colours = plot.colours(2, baseline=1)
-    (a,) = axis.plot(steps, [r.stats.bytes_up / 1e6 for r in records], color=colours[0])
-    (b,) = axis.plot(steps, [r.stats.fp32_bytes_up / 1e6 for r in records], color=colours[1])
+    (a,) = axis.plot(steps, [s.bytes_up / 1e6 for s in sums], color=colours[0])
+    (b,) = axis.plot(steps, [s.fp32_bytes_up / 1e6 for s in sums], color=colours[1])
     axis.set_ylim(bottom=0)
     axis.set_xlabel("step")
     axis.set_title("MB sent")

@@ -83,6 +83,27 @@ def read_records(path: Path) -> list[Record]:
     return records
 
 
+def of_the_run(records: Sequence[Record]) -> Iterator[Stats]:
+    """The sums as of each record since the first began, over resets and restarts of the script.
+    What was counted between a record and a reset behind it is in no record."""
+    before = None
+    for record, last in zip(records, [None, *records], strict=False):
+        if last is not None and _began_anew(last, record):
+            before = last.stats if before is None else before + last.stats
+        yield record.stats if before is None else before + record.stats
+
+
+def _began_anew(before: Record, after: Record) -> bool:
+    """Whether sums began at zero between two records: after a reset, or in another process,
+    whose clock and, if it went on from a checkpoint, steps are behind."""
+    return (
+        after.resets != before.resets
+        or after.stats.steps < before.stats.steps
+        or after.seconds < before.seconds
+        or after.step < before.step
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A mean step between two records."""
@@ -99,8 +120,7 @@ def intervals(records: Sequence[Record]) -> Iterator[Interval]:
     """What lies between records, but where the script was started again or did nothing. Steps
     are the script's, of which those of DiLoCo exchange something only now and then."""
     for before, after in itertools.pairwise(records):
-        # After a reset sums begin at zero again.
-        reset = after.resets != before.resets or after.stats.steps < before.stats.steps
+        reset = _began_anew(before, after)
         steps = after.step - before.step
         if steps <= 0 or after.seconds <= before.seconds:
             continue

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from elastiquant._record import Record, read_records
-from elastiquant._stats import LayerStats
+from elastiquant._record import of_the_run, read_records
+from elastiquant._stats import LayerStats, Stats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Report:
     """What report() made. str() of it is the table."""
 
     table: str
-    """Markdown: the run's sums, then its layers."""
+    """Markdown: the run's sums, over resets and restarts, then its layers since the last of
+    these."""
     files: tuple[Path, ...]
     """The table and the plots, as files."""
 
@@ -44,7 +46,8 @@ def report(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Repo
     records = read_records(path)
     folder = Path(out) if out is not None else path.with_name(path.stem + "_report")
     folder.mkdir(parents=True, exist_ok=True)
-    table = _table(records[-1])
+    *_, sums = of_the_run(records)
+    table = _table(sums, records[-1].layers)
     (folder / "table.md").write_text(table)
     return Report(table, (folder / "table.md", *_plots.draw(records, folder)))
 
@@ -53,8 +56,7 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def _table(last: Record) -> str:
-    stats = last.stats
+def _table(stats: Stats, layers: Sequence[LayerStats]) -> str:
     steps = max(stats.steps, 1)
     rows = [
         ("steps", f"{stats.steps}, and {stats.skipped} skipped"),
@@ -68,10 +70,10 @@ def _table(last: Record) -> str:
         milliseconds = getattr(stats, f"{phase}_seconds") / steps * 1e3
         rows.append((phase, f"{milliseconds:.3g} ms a step"))
     lines = ["| of the run | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
-    if last.layers:
+    if layers:
         lines += ["", "| layer | values | bits | nmse | ± | bound | noise | |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"]
-        lines += [_layer_row(layer) for layer in last.layers]
+        lines += [_layer_row(layer) for layer in layers]
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ class Stats:
 
     steps: int
     skipped: int
-    """Steps whose gradient was NaN or infinite on some worker, and so became NaN on all."""
+    """Compressed steps, which fp32_steps are not, whose gradient was NaN or infinite on some
+    worker, and so became NaN on all."""
     fp32_steps: int
     """Steps left to the model's own process group, uncompressed, because that was measured to
     be faster (compress(switch=...))."""
@@ -42,12 +44,26 @@ class Stats:
     """Bytes that DDP's own all-reduce would have sent, in the gradients' own types; None, of a
     run that was recorded without it, if all were fp32."""
 
+    def __add__(self, later: Stats) -> Stats:
+        """Sums of both, of which the other ones began when these had ended."""
+        names = [f.name for f in dataclasses.fields(Stats) if f.type in ("int", "float")]
+        sums = {name: getattr(self, name) + getattr(later, name) for name in names}
+        return Stats(
+            **sums,
+            skip_reason=later.skip_reason or self.skip_reason,
+            uncompressed_bytes_up=self._without_us + later._without_us,
+        )
+
+    @property
+    def _without_us(self) -> int:
+        without_us = self.uncompressed_bytes_up
+        return self.fp32_bytes_up if without_us is None else without_us
+
     @property
     def ratio(self) -> float:
         """How many times fewer bytes were sent than by DDP's own all-reduce, in the gradients'
         own types; 1 before the first step has ended."""
-        without_us = self.uncompressed_bytes_up
-        return _ratio(self.fp32_bytes_up if without_us is None else without_us, self.bytes_up)
+        return _ratio(self._without_us, self.bytes_up)
 
     @property
     def fp32_ratio(self) -> float:

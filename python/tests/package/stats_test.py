@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import elastiquant
-from elastiquant._record import Record, intervals, read_records
+from elastiquant._record import Record, intervals, of_the_run, read_records
 from elastiquant._report import _layer_row
 from elastiquant._stats import LayerStats, Stats
 
@@ -215,6 +215,40 @@ class ReportTest(unittest.TestCase):
         )
         # The exact layer and the one without a measurement are not drawn.
         self.assertIn("No layer of 2 errs", (folder / "layers.svg").read_text())
+
+    def test_adds_up_over_resets_and_restarts(self):
+        # Sums of 20 steps, then after a reset of 30, then of 40 in a process that went on from
+        # a checkpoint and has reset as often by its first record.
+        parts = [(0, 2, ""), (1, 3, "worker 1: nan"), (1, 4, "")]
+        step, run = 0, []
+        for part, (resets, tens, reason) in enumerate(parts):
+            for i in range(1, tens + 1):
+                step += 10
+                sums = dataclasses.replace(stats(i), skipped=i, skip_reason=reason)
+                seconds = 2.0 * i + (100.0 if part < 2 else 0.0) + 10 * part
+                run.append(Record(step, seconds, sums, LAYERS, resets))
+        run[-1] = dataclasses.replace(
+            run[-1], stats=dataclasses.replace(run[-1].stats, uncompressed_bytes_up=32_000)
+        )
+        sums = list(of_the_run(run))
+        self.assertEqual([s.steps for s in sums], list(range(10, 100, 10)))
+        self.assertEqual([s.bytes_up for s in sums], list(range(1000, 10_000, 1000)))
+        last = sums[-1]
+        self.assertEqual((last.skipped, last.skip_reason), (9, "worker 1: nan"))
+        self.assertAlmostEqual(last.wait_seconds, 4.5)
+        self.assertEqual(last.fp32_ratio, 16.0)
+        self.assertEqual(last.ratio, (5 * 16_000 + 32_000) / 9000, "all others were fp32")
+        # Nothing but the script's step tells of a restart.
+        again = [Record(20, 2.0, stats(2)), Record(10, 3.0, stats(3))]
+        self.assertEqual([s.steps for s in of_the_run(again)], [20, 50])
+
+        self.write(run)
+        made = elastiquant.report(self.path)
+        self.assertIn("| steps | 90, and 9 skipped |", made.table)
+        self.assertIn("| sent | 0.009 MB, 16 times less than fp32 |", made.table)
+        self.assertIn("| wait | 50 ms a step |", made.table)
+        drawn = (self.path.with_name("run_report") / "bytes.svg").read_text()
+        self.assertIn("0.009 MB sent where fp32 sends 0.144 MB, 16 times as much", drawn)
 
     def test_compares_gradients_of_half_the_width_with_fp32_too(self):
         for record in records():
