@@ -43,7 +43,7 @@ def all_reduce(
     """
     if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
         raise ValueError(f"all_reduce can sum (ReduceOp.SUM) or average (AVG), not {op}")
-    channel = _channel(group, "all_reduce()")
+    channel = _channel(group, "all_reduce()", tensor)
     task = channel.submit("all_reduce", tensor, _codec(codec), seed, op == dist.ReduceOp.AVG)
     return _done(task, async_op)
 
@@ -60,7 +60,7 @@ def all_gather(
     All workers of the group call it, in the same order, with tensors of the same shape. Each
     sends one frame to all others. All get the same bits. The rest is as in all_reduce().
     """
-    channel = _channel(group, "all_gather()")
+    channel = _channel(group, "all_gather()", tensor)
     return channel.submit("all_gather", tensor, _codec(codec), seed).result()
 
 
@@ -106,9 +106,12 @@ class _Channel:
         # The thread ends with the channel, which ends with its group.
         weakref.finalize(self, self._calls.put, None).atexit = False
 
-    def submit(self, call: str, *arguments: Any) -> Future[Any]:
+    def submit(self, call: str, tensor: torch.Tensor, *arguments: Any) -> Future[Any]:
+        if tensor.is_cuda:
+            # The thread copies it on a stream of its own, which waits for none of the caller's.
+            torch.cuda.current_stream(tensor.device).synchronize()
         task: Future[Any] = Future()
-        self._calls.put((task, getattr(self._workers, call), arguments))
+        self._calls.put((task, getattr(self._workers, call), (tensor, *arguments)))
         return task
 
     def end(self, farewell: str, error: str) -> None:
@@ -142,13 +145,16 @@ def _close_all() -> None:
         thread.join()
 
 
-def _channel(group: dist.ProcessGroup | None, call: str) -> _Channel:
-    """The group's. call: what the user has called, which may be what makes it."""
+def _channel(group: dist.ProcessGroup | None, call: str, tensor: torch.Tensor) -> _Channel:
+    """The group's. call: what the user has called with the tensor, which may make it."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"tensor is {tensor!r}; it must be a torch.Tensor")
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(_group.NO_GROUP)
     of = group if group is not None else dist.group.WORLD
     if of not in _channels:
-        _channels[of] = _Channel(of, call)
+        with _group.on_device_of([tensor]):
+            _channels[of] = _Channel(of, call)
     return _channels[of]
 
 

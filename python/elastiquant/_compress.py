@@ -143,9 +143,10 @@ def attach(
         alike = _alike(o, plan)
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
-    meeting = _group.arrange(
-        ddp.process_group, o.timeout, o.stall_timeout, o.link, alike, error, "compress()"
-    )
+    with _group.on_device_of(ddp.parameters()):
+        meeting = _group.arrange(
+            ddp.process_group, o.timeout, o.stall_timeout, o.link, alike, error, "compress()"
+        )
     engine = _engine(ddp, o, plan, meeting)
     register(engine, ddp.reducer, plan.parameters)
     compression = Compression(engine, plan.codecs(), plan.metric, dist.get_rank())

@@ -120,9 +120,10 @@ class Gossip(Rounds):
         same = ("graph", "algorithm", "codec", "every", "step", "delay", "on_loss", "seed")
         alike: dict[str, Any] = {k: getattr(o, k) for k in same}
         alike |= {"the parameters": _model.shapes(named)} | untrained
-        meeting = _group.arrange(
-            group, timeout, stall_timeout, link, alike, error, type(self).__name__
-        )
+        with _group.on_device_of(p for _, p in named):
+            meeting = _group.arrange(
+                group, timeout, stall_timeout, link, alike, error, type(self).__name__
+            )
         module = _model.inner_module(model)
         if meeting.world_size > 1:
             _model.start_alike(module, group)

@@ -14,12 +14,13 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from elastiquant import _core
@@ -63,6 +64,13 @@ class Meeting:
     link: str | None  # an emulated one, such as "20mbit,10ms"
 
 
+def on_device_of(tensors: Iterable[torch.Tensor]) -> torch.cuda.device:
+    """A context in which the GPU of the first tensor that is on one is the current one. NCCL
+    sends objects by way of that, and without torch.cuda.set_device() it is GPU 0 for all
+    workers of a machine, which NCCL refuses."""
+    return torch.cuda.device(next((t.get_device() for t in tensors if t.is_cuda), -1))
+
+
 def arrange(
     group: dist.ProcessGroup | None,
     timeout: float,
@@ -72,7 +80,8 @@ def arrange(
     error: Exception | None,
     call: str,
 ) -> Meeting:
-    """Collective: rank 0 of the group opens a store and tells the others where.
+    """Collective: rank 0 of the group opens a store and tells the others where. It is to be
+    called on_device_of() what is trained.
 
     alike: settings that must be the same on all workers. error: why this worker cannot go on;
     it is raised here, and on the others a RuntimeError with its words. call: what the user

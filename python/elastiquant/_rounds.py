@@ -140,11 +140,12 @@ class DiLoCo(Rounds):
             alike = _alike(o, named, self._outer)
         except Exception as e:  # the others must hear of it, or they would wait
             error = e
-        meeting = _group.arrange(
-            group, timeout, stall_timeout, link, alike, error, type(self).__name__
-        )
+        with _group.on_device_of(p for _, p in named):
+            meeting = _group.arrange(
+                group, timeout, stall_timeout, link, alike, error, type(self).__name__
+            )
+            weights = _weights(o, meeting)
         self._module = module = _model.inner_module(model)
-        weights = _weights(o, meeting)
         if meeting.world_size > 1:
             _model.start_alike(module, group)
         self._buffers = Buffers(module)

@@ -75,6 +75,8 @@ def wrong_arguments_are_refused():
         elastiquant.compress(make_ddp(), switch="no")
     with raises(TypeError, "codec is 3; it must be a spec"):
         elastiquant.all_reduce(torch.ones(3), 3)
+    with raises(TypeError, "tensor is 3; it must be a torch.Tensor"):
+        elastiquant.all_reduce(3, "fp32")
     with raises(TypeError, "DistributedDataParallel"):
         elastiquant.compress(make_model())
     with raises(ValueError, "dithr"):  # after which the model may be compressed

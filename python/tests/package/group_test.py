@@ -6,7 +6,9 @@ import os
 import unittest
 from unittest import mock
 
-from elastiquant import _group
+import torch
+
+from elastiquant import _collectives, _group
 
 
 class AddressTest(unittest.TestCase):
@@ -52,6 +54,42 @@ class AddressTest(unittest.TestCase):
         self.assertEqual(_group._network(), _group._network())
         with mock.patch("os.stat", side_effect=OSError):
             self.assertTrue(_group._network())
+
+
+class DeviceTest(unittest.TestCase):
+    def test_objects_go_by_the_gpu_of_what_is_trained(self):
+        on_gpu = mock.Mock(is_cuda=True, get_device=lambda: 3)
+        for tensors, device in (
+            ([torch.ones(1), on_gpu, mock.Mock(is_cuda=True, get_device=lambda: 4)], 3),
+            ([torch.ones(1)], -1),  # which leaves it as it is
+            ([], -1),
+        ):
+            with (
+                mock.patch("torch.cuda._exchange_device", return_value=0) as enter,
+                mock.patch("torch.cuda._maybe_exchange_device") as leave,
+            ):
+                with _group.on_device_of(iter(tensors)):
+                    enter.assert_called_once_with(device)
+                    leave.assert_not_called()
+                leave.assert_called_once_with(0)
+
+    def test_no_gpu_is_needed(self):
+        with _group.on_device_of([torch.ones(1)]):
+            pass
+
+    def test_a_collective_waits_for_the_stream_that_makes_its_tensor(self):
+        done = []
+        stream = mock.Mock(synchronize=lambda: done.append("synchronize"))
+        channel = object.__new__(_collectives._Channel)
+        channel._workers = mock.Mock(all_reduce="all_reduce")
+        channel._calls = mock.Mock(put=lambda call: done.append(call[1:]))
+        on_gpu, on_cpu = mock.Mock(is_cuda=True, device="cuda:3"), torch.ones(1)
+        with mock.patch("torch.cuda.current_stream", return_value=stream) as current:
+            channel.submit("all_reduce", on_gpu, 1)
+            channel.submit("all_reduce", on_cpu, 2)
+        current.assert_called_once_with("cuda:3")
+        expected = ["synchronize", ("all_reduce", (on_gpu, 1)), ("all_reduce", (on_cpu, 2))]
+        self.assertEqual(done, expected)
 
 
 if __name__ == "__main__":
