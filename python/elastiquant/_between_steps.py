@@ -15,9 +15,9 @@ from elastiquant import _core, _metric
 
 _log = logging.getLogger("elastiquant")
 
-# Forwards at which a GradScaler that compress() was not told of is looked for. By the first,
+# Forwards, or steps, at which a GradScaler that nobody has told of is looked for. By the first,
 # DDP has settled; by the second, so has the script.
-_LOOK_AT = (3, 100)
+LOOK_AT = (3, 100)
 
 
 class BetweenSteps:
@@ -53,8 +53,8 @@ class BetweenSteps:
             self._engine.set_units(units)
             self._units = units
         self._forwards += 1
-        if self._grad_scaler is None and self._forwards in _LOOK_AT and _scaler_in_use():
-            self._forwards = _LOOK_AT[-1]  # said once
+        if self._grad_scaler is None and self._forwards in LOOK_AT and scaler_in_use():
+            self._forwards = LOOK_AT[-1]  # said once
             _log.warning(
                 "a GradScaler is in use, and compress() was not told of it: what codecs "
                 "remember is sent in the units of another loss scale whenever that changes. "
@@ -113,7 +113,7 @@ def check(
             )
 
 
-def _scaler_in_use() -> bool:
+def scaler_in_use() -> bool:
     """Whether the process has a GradScaler that has scaled a loss."""
     return any(
         issubclass(type(o), torch.amp.GradScaler)

@@ -38,7 +38,9 @@ class Gossip(Rounds):
 
     Collective: every worker of `group` makes one, with the same arguments, before its first
     step. Parameters and buffers then become those of the group's worker 0. All workers must
-    take the same number of steps, except under ad-psgd, where each takes as many as it can.
+    take the same number of steps, except under ad-psgd, where each takes as many as it can. A
+    GradScaler skips steps on single workers, so it must not be used, and the log warns of one:
+    use bf16.
 
     optimizer: the one whose steps are followed, wrapped by Accelerate or not.
     model: any module with dense fp32 parameters, on CPU or GPU (which are encoded on the
@@ -233,6 +235,8 @@ class Gossip(Rounds):
 
     @torch.no_grad()
     def _after_step(self) -> None:
+        if self._has_rounds:
+            self._look_for_scaler()
         if self._ends_round():
             if (module := self._module()) is not None:
                 self._compare(lambda: self._check_trained(module))

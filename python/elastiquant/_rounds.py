@@ -35,7 +35,9 @@ class DiLoCo(Rounds):
     The training loop stays as it is. After `every` calls of inner.step() the pseudo-gradient of
     each parameter, anchor - local value, is averaged over the workers under the codec. The
     outer optimiser moves the anchor by the mean, as if it were a gradient, and all workers go
-    on from there with the same bits. The state of the inner optimiser stays local.
+    on from there with the same bits. The state of the inner optimiser stays local. All workers
+    must make the same number of inner steps: a GradScaler, which skips some on single workers,
+    must not be used, and the log warns of one. Use bf16.
 
     Collective: every worker of `group` makes one, with the same arguments but `weight`, before
     its first step. Parameters and buffers then become those of the group's worker 0.
@@ -220,6 +222,7 @@ class DiLoCo(Rounds):
 
     @torch.no_grad()
     def _after_step(self) -> None:
+        self._look_for_scaler()
         self._progress.step += 1
         self._act(self._schedule.after(self._progress.step))
 

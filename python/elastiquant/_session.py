@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from elastiquant import _group, _model
+from elastiquant._between_steps import LOOK_AT, scaler_in_use
 from elastiquant._record import Record
 from elastiquant._same_round import SameRound
 from elastiquant._stats import LayerStats, Stats, layer_stats
@@ -109,6 +110,7 @@ class Rounds(Session):
     _parameters: list[torch.nn.Parameter]  # trained ones
     _known_lost: frozenset[int] = frozenset()
     _lost_in_a_row = 0
+    _steps_seen = 0  # of the optimiser
 
     @property
     def lost(self) -> list[int]:
@@ -137,6 +139,17 @@ class Rounds(Session):
                 f"the parameter {new!r} is trained now, and was not when this {kind} was made: "
                 f"workers would not average it. finish() before you unfreeze or replace "
                 f"parameters, and make another {kind} then"
+            )
+
+    def _look_for_scaler(self) -> None:
+        """Must be called after each step of the optimiser, of which all workers must make the
+        same number."""
+        self._steps_seen += 1
+        if self._steps_seen in LOOK_AT and scaler_in_use():
+            self._steps_seen = LOOK_AT[-1]  # said once
+            _log.warning(
+                "a GradScaler is in use, which skips steps on single workers, whose rounds "
+                "then are no longer those of the others: train without one, in bf16"
             )
 
     def _tell_losses(self) -> None:

@@ -270,6 +270,20 @@ def can_be_recorded_while_a_round_is_under_way():
 
 
 @check
+def warns_of_a_grad_scaler():
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(()))
+    for in_use in (True, False):
+        with logged() as lines:
+            model, inner, rounds = start(every=4)
+            train(model, inner, range(5))
+            rounds.close()
+        assert len(lines) == in_use, lines
+        assert all("GradScaler is in use, which skips steps on single" in s for s in lines)
+        scaler = None
+
+
+@check
 def refuses_what_cannot_be():
     model = make_model()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)

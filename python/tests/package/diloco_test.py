@@ -31,10 +31,10 @@ class RoundsTest(unittest.TestCase):
         self.assertEqual(done.stdout.count("ok "), checks * workers, done.stdout)
 
     def test_of_two_workers(self):
-        self.check("diloco_checks.py", 2, 19)
+        self.check("diloco_checks.py", 2, 20)
 
     def test_of_four_workers(self):
-        self.check("diloco_checks.py", 4, 19)
+        self.check("diloco_checks.py", 4, 20)
 
     def test_two_workers_equal_plain_pytorch(self):
         self.check("diloco_reference_checks.py", 2, 8)

@@ -35,6 +35,27 @@ def worker_0_warns_of_training_that_may_diverge() -> None:
 
 
 @check
+def workers_warn_of_a_grad_scaler() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(()))
+    for in_use in (True, False):
+        with logged() as lines:
+            job = Job(graph="complete", codec="fp32")
+            job.steps(0, 5)
+            job.gossip.close()
+        assert len(lines) == in_use, lines
+        assert all("GradScaler is in use, which skips steps on single" in s for s in lines)
+        scaler = None
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(()))
+    with logged() as lines:  # where all may make different numbers of steps it does no harm
+        job = Job(graph="star", codec="fp32", algorithm="ad-psgd")
+        job.steps(0, 5)
+        job.gossip.close()
+    assert lines == []
+
+
+@check
 def workers_start_alike_and_come_together() -> None:
     for case in CASES:
         job = Job(**case)
