@@ -111,10 +111,11 @@ def compress(
     on all, as without compression, so that GradScaler and clipping work.
 
     Errors: TypeError for a model that is not DDP and for an argument of another type,
-    ValueError for a bad argument or spec, RuntimeError if the model has a hook already, or if
-    workers differ in their arguments or one of them cannot go on, which it names. In training,
-    a lost worker raises torch.distributed.DistBackendError, which names it and says why, from
-    backward() on all others, within `timeout`; a stuck one within `stall_timeout`.
+    ValueError for a bad argument or spec and for a model under DDP's Python reducer,
+    RuntimeError if the model has a hook already, or if workers differ in their arguments or one
+    of them cannot go on, which it names. In training, a lost worker raises
+    torch.distributed.DistBackendError, which names it and says why, from backward() on all
+    others, within `timeout`; a stuck one within `stall_timeout`.
     """
     options = dict(locals())
     del options["model"]
