@@ -99,6 +99,7 @@ def few_bits_are_few_bytes() -> None:
         sent[codec] = job.gossip.stats().bytes_up
         assert job.gossip.gossip_step == 0.5
         assert (job.gossip.stats().nmse > 0) == (codec != "fp32")
+        assert job.gossip.stats().coordinates == 20 * job.weights().numel()
         job.gossip.close()
     assert sent["dither:bits=1"] < sent["fp32"] / 2  # of so small a model much is headers
 
