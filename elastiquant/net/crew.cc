@@ -80,6 +80,20 @@ class Watchdog {
   std::thread thread_;  // started when the rest is there
 };
 
+// Counts the groups of the same workers that could not connect, one after the other.
+class FailedGroups {
+ public:
+  void Add(const std::vector<int>& group) {
+    count_ = group == group_ ? count_ + 1 : 1;
+    group_ = group;
+  }
+  int count() const { return count_; }
+
+ private:
+  std::vector<int> group_;
+  int count_ = 0;
+};
+
 class StoreCrew final : public Crew {
  public:
   explicit StoreCrew(CrewOptions options)
@@ -122,6 +136,8 @@ class StoreCrew final : public Crew {
   Status Connect();
   void Enter(int number, std::vector<int> group);
   Status LeftBehind() const;
+  int Endurance() const;
+  Status GiveUp(int groups, const Status& why);
   Status CheckStoreStays(const std::vector<int>& group) const;
   std::set<int> LostOnes();
   Result<MusterOrder> Meet(const MusterOptions& options, Watchdog* watchdog);
@@ -258,6 +274,7 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
                         .patience = job_.timeout};
   if (job_.stall_timeout.count() > 0) options.limit = job_.stall_timeout;
   comm_.Replace(nullptr);
+  FailedGroups failed;
   for (;;) {
     options.group = group_;
     if (newcomer_) options.arrival = Arrival::kNewcomer;
@@ -284,8 +301,34 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
     const Status connected = Connect();
     if (connected.ok()) return true;
     if (connected.code() != StatusCode::kUnavailable) return connected;
+    failed.Add(group_);
+    if (failed.count() >= Endurance()) return GiveUp(failed.count(), connected);
     options.arrival = Arrival::kBroken;  // somebody was lost before all had met
   }
+}
+
+// After how many groups in a row that could not connect this worker gives up, so that the path
+// between two that stays broken does not keep all from going on. It differs between workers,
+// because one has to leave and not both. Gloo connects a worker to the others one by one, in
+// the order of their ranks: the lowest rank that fails has a broken path, and those behind it
+// may only have waited for it. Newcomers, who come last in a group, go before those who can do
+// without them, and whoever hosts the store goes last, as without it nobody goes on.
+int StoreCrew::Endurance() const {
+  constexpr int kTries = 3;
+  if (worker() == 0 && !job_.store_is_external) return kTries + workers();
+  const auto self = std::ranges::find(group_, worker());
+  const auto before = newcomer_ ? group_.end() - self - 1 : self - group_.begin();
+  return kTries + static_cast<int>(before);
+}
+
+// The others need not wait for its heart to stop.
+Status StoreCrew::GiveUp(int groups, const Status& why) {
+  EQ_RETURN_IF_ERROR(
+      store_->Set(HereKey(number_ + 1, worker()), EncodeArrival(Arrival::kGivesUp)));
+  return Unavailable(std::to_string(groups) + " groups in a row could not connect (" +
+                     why.message() +
+                     "): the others go on without this worker; check that the workers can "
+                     "reach each other and not only the rendezvous store");
 }
 
 // Without the worker that hosts the store no group would last: it may end at any time.

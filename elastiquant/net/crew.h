@@ -62,7 +62,8 @@ class Crew {
   // next one, or false if the run has ended well. `at_boundary` says that the whole group has
   // agreed to this, between two rounds. A worker that the others have given up becomes a
   // newcomer, if it may, and waits for as long as one of them lives. Fails with Unavailable if
-  // the store or all others are lost, or if the run has ended with an error.
+  // the store or all others are lost, or if the run has ended with an error; also if this
+  // worker cannot connect to the others again and again, who then go on without it.
   virtual Result<bool> Regroup(bool at_boundary) = 0;
 
   // Says that the run has come to its end, well or with an error on all workers: whoever still

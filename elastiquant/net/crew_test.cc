@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <latch>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/net/memory_network.h"
@@ -17,6 +19,30 @@ namespace elastiquant {
 namespace {
 
 using std::chrono::milliseconds;
+
+// A network on which groups of some size cannot connect, although all reach the store.
+class PathlessNetwork final : public Network {
+ public:
+  PathlessNetwork(std::shared_ptr<Network> network, const std::atomic<int>* size)
+      : network_(std::move(network)), size_(size) {}
+
+  Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port, Reach reach) override {
+    return network_->HostStore(port, reach);
+  }
+  Result<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
+                                              const std::string& prefix,
+                                              milliseconds timeout) override {
+    return network_->ConnectStore(host, port, prefix, timeout);
+  }
+  Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
+    if (options.world_size == *size_) return Unavailable("there is no path");
+    return network_->Connect(options);
+  }
+
+ private:
+  const std::shared_ptr<Network> network_;
+  const std::atomic<int>* const size_;
+};
 
 // Workers who, round by round, tell each other how many rounds they have made. One that comes
 // later takes over the others' count.
@@ -33,6 +59,9 @@ class CrewWorld {
     options.job.rank = worker;
     options.job.world_size = workers_;
     options.job.network = network_.At(host);
+    if (worker != spared_) {
+      options.job.network = std::make_shared<PathlessNetwork>(network_.At(host), &pathless_);
+    }
     options.job.store_port = store_->port();
     options.job.store_is_external = !worker_0_hosts_store_;
     if (worker == 0 && worker_0_hosts_store_) options.job.store = store_;
@@ -72,6 +101,9 @@ class CrewWorld {
   }
   void ForbidReturn() { may_return_ = false; }
   void LetWorker0HostTheStore() { worker_0_hosts_store_ = true; }
+  // From now on. One worker may be spared, which connects to the others all the same.
+  void LetNoGroupConnectOf(int workers) { pathless_ = workers; }
+  void Spare(int worker) { spared_ = worker; }
   MemoryNetwork& network() { return network_; }
 
  private:
@@ -136,6 +168,8 @@ class CrewWorld {
 
   const int workers_;
   bool may_return_ = true, worker_0_hosts_store_ = false;
+  std::atomic<int> pathless_{0};
+  int spared_ = -1;
   MemoryNetwork network_;
   std::shared_ptr<StoreHost> store_;
   std::vector<std::thread> threads_;
@@ -281,6 +315,95 @@ TEST(CrewTest, OneThatDiedAndIsStartedAgainIsTakenBack) {
   EXPECT_EQ(again.rounds, CrewWorld::kRounds);
   EXPECT_EQ(again.group, (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(outcomes[1].group, again.group);
+}
+
+bool GaveUp(const CrewWorld::Outcome& outcome) {
+  return outcome.status.code() == StatusCode::kUnavailable &&
+         outcome.status.message().find(
+             "groups in a row could not connect (there is no path)") != std::string::npos;
+}
+
+// Worker 3 of four dies, and then the other three cannot connect.
+std::vector<CrewWorld::Outcome> RunWithABrokenPath(CrewWorld& world) {
+  std::vector<CrewWorld::Outcome> outcomes(4);
+  for (int w = 0; w < 4; ++w) {
+    world.Start(
+        w,
+        [&world, w](uint64_t round) {
+          if (w != 3 || round != 5) return;
+          world.LetNoGroupConnectOf(3);
+          world.network().Kill(3);
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.Join();
+  return outcomes;
+}
+
+// They would form the same group again and again.
+TEST(CrewTest, OneLeavesAGroupThatCannotConnectAndTheOthersGoOn) {
+  CrewWorld world(4);
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithABrokenPath(world);
+  EXPECT_TRUE(GaveUp(outcomes[0])) << outcomes[0].status.ToString();
+  for (const size_t w : {1, 2}) {
+    EXPECT_TRUE(outcomes[w].status.ok()) << outcomes[w].status.ToString();
+    EXPECT_EQ(outcomes[w].rounds, CrewWorld::kRounds);
+    EXPECT_EQ(outcomes[w].group, (std::vector<int>{1, 2}));
+  }
+}
+
+TEST(CrewTest, TheWorkerThatHostsTheStoreIsTheLastToLeaveAGroupThatCannotConnect) {
+  CrewWorld world(4);
+  world.LetWorker0HostTheStore();
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithABrokenPath(world);
+  EXPECT_TRUE(GaveUp(outcomes[1])) << outcomes[1].status.ToString();
+  for (const size_t w : {0, 2}) {
+    EXPECT_TRUE(outcomes[w].status.ok()) << outcomes[w].status.ToString();
+    EXPECT_EQ(outcomes[w].group, (std::vector<int>{0, 2}));
+  }
+}
+
+// Worker 2 reaches both. What it blames the group's end on may keep one of them out before that
+// one gives up, if it comes late to the meeting.
+TEST(CrewTest, OneOfTwoThatCannotReachEachOtherLeaves) {
+  CrewWorld world(4);
+  world.ForbidReturn();
+  world.Spare(2);
+  const std::vector<CrewWorld::Outcome> outcomes = RunWithABrokenPath(world);
+  EXPECT_NE(outcomes[0].status.ok(), outcomes[1].status.ok())
+      << outcomes[0].status.ToString() << ", " << outcomes[1].status.ToString();
+  EXPECT_TRUE(outcomes[2].status.ok()) << outcomes[2].status.ToString();
+  EXPECT_EQ(outcomes[2].rounds, CrewWorld::kRounds);
+  EXPECT_EQ(outcomes[2].group.size(), 2u);
+}
+
+// The others form their group without it in between.
+TEST(CrewTest, ANewcomerToWhichThereIsNoPathGivesUp) {
+  CrewWorld world(3);
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  CrewWorld::Outcome again;
+  std::latch later(1);
+  for (int w = 0; w < 3; ++w) {
+    world.Start(
+        w,
+        [&world, &later, w](uint64_t round) {
+          if (w == 1 && round == 3) world.network().Kill(1);
+          if (w == 2 && round == 8) {
+            world.LetNoGroupConnectOf(3);
+            later.count_down();
+          }
+          // It needs some time to give up.
+          if (w == 2 && round > 8) std::this_thread::sleep_for(milliseconds(200));
+        },
+        &outcomes[static_cast<size_t>(w)]);
+  }
+  world.StartAgain(1, &later, &again);
+  world.Join();
+  EXPECT_TRUE(GaveUp(again)) << again.status.ToString();
+  for (const size_t w : {0, 2}) {
+    EXPECT_TRUE(outcomes[w].status.ok()) << outcomes[w].status.ToString();
+    EXPECT_EQ(outcomes[w].group, (std::vector<int>{0, 2}));
+  }
 }
 
 TEST(CrewTest, WhoeverComesBackWhenNobodyIsLeftSaysSo) {

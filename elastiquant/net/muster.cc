@@ -14,7 +14,13 @@ using std::chrono::milliseconds;
 
 constexpr std::pair<Arrival, std::string_view> kArrivals[] = {{Arrival::kBroken, "broken"},
                                                               {Arrival::kBoundary, "boundary"},
-                                                              {Arrival::kNewcomer, "newcomer"}};
+                                                              {Arrival::kNewcomer, "newcomer"},
+                                                              {Arrival::kGivesUp, "gives-up"}};
+
+// Whether who comes so knows how far the run has come.
+bool KnowsTheRun(Arrival arrival) {
+  return arrival == Arrival::kBroken || arrival == Arrival::kBoundary;
+}
 
 }  // namespace
 
@@ -58,7 +64,7 @@ MusterOrder Muster::Propose(const MusterView& view, milliseconds now) const {
   bool at_boundary = true;
   for (const int worker : options_.group) {
     const auto here = view.here.find(worker);
-    if (here == view.here.end() || here->second == Arrival::kNewcomer) continue;
+    if (here == view.here.end() || !KnowsTheRun(here->second)) continue;
     if (worker != options_.worker && IsSilent(worker, now)) continue;  // it came, and died
     order.group.push_back(worker);
     at_boundary = at_boundary && here->second == Arrival::kBoundary;
@@ -74,8 +80,8 @@ MusterOrder Muster::AsNewcomer(const MusterView& view, milliseconds now) const {
   // Whoever bore this worker's name in the group is no more. Other newcomers wait as well.
   const auto lives = [&](int worker) {
     const auto here = view.here.find(worker);
-    const bool knows_all = here == view.here.end() || here->second != Arrival::kNewcomer;
-    return worker != options_.worker && knows_all && !IsSilent(worker, now);
+    const bool knows_the_run = here == view.here.end() || KnowsTheRun(here->second);
+    return worker != options_.worker && knows_the_run && !IsSilent(worker, now);
   };
   return {std::ranges::any_of(options_.group, lives) ? MusterOrder::Kind::kWait
                                                      : MusterOrder::Kind::kDespair};

@@ -7,7 +7,8 @@
 // stands once it is written. A worker that is not on the list, because it was frozen and wakes
 // up, or because it was started again, is a newcomer. Newcomers are taken only if the whole
 // group has met between two rounds, and they never write a list: what a group knows cannot be
-// lost by those who know nothing.
+// lost by those who know nothing. A worker that cannot go on writes that it gives up, and the
+// others go on without it.
 #pragma once
 
 #include <chrono>
@@ -28,6 +29,7 @@ enum class Arrival : uint8_t {
   kBroken,    // its group was broken by a loss
   kBoundary,  // all of its group have agreed to meet here, between two rounds
   kNewcomer,  // it was in no group, or was left behind by one
+  kGivesUp,   // it has not come and never will: nobody need wait for it
 };
 
 struct MusterOptions {

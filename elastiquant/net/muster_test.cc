@@ -77,11 +77,26 @@ TEST(MusterTest, WhoIsNotOnTheListStaysOut) {
   EXPECT_EQ(muster.Look(view, milliseconds(0)).kind, Order::kStayOut);
 }
 
+TEST(MusterTest, NobodyWaitsForOneThatHasGivenUp) {
+  const std::map<int, std::string> hearts{{0, "1"}, {1, "1"}, {2, "1"}};
+  Muster muster(OptionsOf(0, {0, 1, 2}, Arrival::kBoundary));
+  MusterView view{.here = {{0, Arrival::kBoundary}, {1, Arrival::kGivesUp}}, .hearts = hearts};
+  EXPECT_EQ(muster.Look(view, milliseconds(0)).kind, Order::kWait);
+  view.here[2] = Arrival::kBoundary;
+  const MusterOrder order = muster.Look(view, milliseconds(1));
+  EXPECT_EQ(order.kind, Order::kPropose);
+  EXPECT_EQ(order.group, (std::vector<int>{0, 2}));
+  // Nor does a newcomer, whom it can tell nothing.
+  Muster newcomer(OptionsOf(2, {1, 2}, Arrival::kNewcomer));
+  EXPECT_EQ(newcomer.Look(view, milliseconds(1)).kind, Order::kDespair);
+}
+
 TEST(MusterTest, ReadsWhatItWrites) {
   EXPECT_EQ(ParseGroup(EncodeGroup({3, 0, 12})).value(), (std::vector<int>{3, 0, 12}));
   for (const char* bad : {"", "1,", "x", "1,1", "-1"})
     EXPECT_FALSE(ParseGroup(bad).ok()) << bad;
-  for (const Arrival a : {Arrival::kBroken, Arrival::kBoundary, Arrival::kNewcomer}) {
+  for (const Arrival a :
+       {Arrival::kBroken, Arrival::kBoundary, Arrival::kNewcomer, Arrival::kGivesUp}) {
     EXPECT_EQ(ParseArrival(EncodeArrival(a)).value(), a);
   }
   EXPECT_FALSE(ParseArrival("").ok());
@@ -236,8 +251,15 @@ class MusterWorld {
       worker->state = State::kTogether;
       worker->newcomer = false;
     } else if (now_ - worker->since > 200) {
+      if (now_ < 2000 && Draw(4) == 0) return GiveUp(worker);
       Meet(worker, Arrival::kBroken, {});
     }
+  }
+
+  // Its process ends, and may be started again.
+  void GiveUp(Worker* worker) {
+    here_[worker->number + 1][static_cast<int>(worker - workers_.data())] = Arrival::kGivesUp;
+    worker->state = State::kDead;
   }
 
   void MeetBetweenRounds() {
