@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -18,10 +19,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Why the rendezvous fails on all that wait: because of what a worker was told, or because one
-// has not come.
-constexpr char kRefusedKey[] = "refused";
-constexpr char kMissingKey[] = "missing";
+// How the rendezvous ends. The first worker that finds out writes it, and it stands for all: so
+// nobody goes on alone with one for whom the others no longer wait.
+constexpr char kOutcomeKey[] = "outcome";
+constexpr std::string_view kMet = "met";
+// It failed because of what a worker was told, or because one has not come; why follows.
+constexpr std::string_view kRefused = "refused: ", kMissing = "missing: ";
 
 constexpr milliseconds kLookAgain{250};
 
@@ -40,9 +43,21 @@ std::string NetworkName() {
   return host;
 }
 
+Status Meaning(const std::string& outcome) {
+  if (outcome.starts_with(kRefused)) return InvalidArgument(outcome.substr(kRefused.size()));
+  if (outcome.starts_with(kMissing)) return Unavailable(outcome.substr(kMissing.size()));
+  return {};
+}
+
+// Returns what stands then.
+Status Conclude(Store& store, const std::string& outcome) {
+  EQ_ASSIGN_OR_RETURN(const std::string stands, store.CompareSet(kOutcomeKey, "", outcome));
+  return Meaning(stands);
+}
+
 // The workers that wait for this one see why it will not come.
 Status Refuse(Store& store, const std::string& why) {
-  EQ_RETURN_IF_ERROR(store.CompareSet(kRefusedKey, "", why).status());
+  EQ_RETURN_IF_ERROR(store.CompareSet(kOutcomeKey, "", std::string(kRefused) + why).status());
   return InvalidArgument(why);
 }
 
@@ -80,29 +95,24 @@ std::vector<std::string> PresentKeys(int world_size) {
   return keys;
 }
 
-// What another worker has found out.
-Status WhyItFails(Store& store) {
-  EQ_ASSIGN_OR_RETURN(const bool refused, store.Exists(kRefusedKey));
-  EQ_ASSIGN_OR_RETURN(const bool missing, store.Exists(kMissingKey));
-  if (!refused && !missing) return {};
-  EQ_ASSIGN_OR_RETURN(const auto why, store.Get({refused ? kRefusedKey : kMissingKey}));
-  return refused ? InvalidArgument(why[0]) : Unavailable(why[0]);
-}
-
 Status AwaitAll(Store& store, const CommunicatorOptions& options) {
   const std::vector<std::string> keys = PresentKeys(options.world_size);
   const auto deadline = Clock::now() + options.connect_timeout;
   for (;;) {
     EQ_ASSIGN_OR_RETURN(const bool all, store.WaitFor(keys, kLookAgain));
-    if (all) return {};
-    EQ_RETURN_IF_ERROR(WhyItFails(store));
+    if (all) return Conclude(store, std::string(kMet));
+    EQ_ASSIGN_OR_RETURN(const bool over, store.Exists(kOutcomeKey));
+    if (over) {
+      EQ_ASSIGN_OR_RETURN(const auto outcome, store.Get({kOutcomeKey}));
+      return Meaning(outcome[0]);
+    }
     if (Clock::now() < deadline) continue;
     EQ_ASSIGN_OR_RETURN(const std::string missing, Missing(store, options.world_size));
-    const std::string why =
-        "of " + std::to_string(options.world_size) + " workers these did not come within " +
-        std::to_string(options.connect_timeout.count() / 1000) + " s: " + missing;
-    EQ_RETURN_IF_ERROR(store.CompareSet(kMissingKey, "", why).status());
-    return Unavailable(why);
+    if (missing.empty()) continue;
+    return Conclude(store, std::string(kMissing) + "of " + std::to_string(options.world_size) +
+                               " workers these did not come within " +
+                               std::to_string(options.connect_timeout.count() / 1000) +
+                               " s: " + missing);
   }
 }
 

@@ -16,7 +16,7 @@ struct Meeting {
 // Returns when every rank of the job is there. Fails with kInvalidArgument if two workers claim
 // one rank or world sizes disagree, on the worker that finds this and on all that still wait
 // for somebody. Fails with kUnavailable, on all that wait, once one of them has waited for its
-// options.connect_timeout and somebody has not come.
+// options.connect_timeout and somebody has not come; on whoever comes later, too.
 Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options);
 
 }  // namespace elastiquant

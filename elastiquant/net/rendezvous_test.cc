@@ -1,0 +1,73 @@
+#include "elastiquant/net/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastiquant/net/testing.h"
+
+namespace elastiquant {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What the rendezvous gives the worker of this rank.
+Status Meet(CommunicatorOptions options, int rank) {
+  options.rank = rank;
+  const auto store = options.network
+                         ->ConnectStore(options.store_host, options.store_port,
+                                        options.job + "/", options.connect_timeout)
+                         .value();
+  return Rendezvous(*store, options).status();
+}
+
+// The same for several at once.
+std::vector<Status> MeetAll(const CommunicatorOptions& options, const std::vector<int>& ranks) {
+  std::vector<Status> met(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] { met[i] = Meet(options, ranks[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return met;
+}
+
+// All have been there then, but never at once.
+TEST(Rendezvous, WhoComesWhenTheOthersHaveGivenUpIsToldSo) {
+  CommunicatorOptions options = WorldOptions(3);
+  options.connect_timeout = milliseconds(1000);
+  for (const Status& status : MeetAll(options, {0, 1})) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  }
+  const Status late = Meet(options, 2);
+  EXPECT_EQ(late.code(), StatusCode::kUnavailable);
+  EXPECT_NE(late.message().find("of 3 workers these did not come within 1 s: 2"),
+            std::string::npos)
+      << late.ToString();
+}
+
+// What stands does not change: all others have gone on.
+TEST(Rendezvous, OneTooManyIsRefusedAloneOnceAllHaveMet) {
+  const CommunicatorOptions options = WorldOptions(2);
+  for (const Status& status : MeetAll(options, {0, 1})) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  EXPECT_EQ(Meet(options, 1).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Rendezvous, WhoComesWhenOneWasRefusedIsToldWhy) {
+  const CommunicatorOptions options = WorldOptions(2);
+  const std::vector<Status> met = MeetAll(options, {1, 1});
+  for (const Status& status : {met[0], met[1], Meet(options, 0)}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("two workers claim rank 1"), std::string::npos)
+        << status.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace elastiquant
