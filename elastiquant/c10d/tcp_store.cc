@@ -10,17 +10,16 @@
 
 #include <torch/version.h>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "elastiquant/c10d/torch_error.h"
+#include "elastiquant/net/call_within.h"
 
 namespace elastiquant {
 namespace {
@@ -195,15 +194,6 @@ Status AwaitListener(const std::string& host, uint16_t port, milliseconds timeou
                      " s: is worker 0 running, and the address right?");
 }
 
-// What a thread that connects and one that may lose patience share.
-struct Attempt {
-  std::mutex mutex;
-  std::condition_variable done;
-  bool finished = false;
-  std::unique_ptr<Store> store;
-  std::string error;
-};
-
 }  // namespace
 
 void KeepTorchQuiet() {
@@ -216,32 +206,17 @@ Result<std::unique_ptr<Store>> ConnectTcpStore(const std::string& host, uint16_t
                                                const std::string& prefix,
                                                milliseconds timeout) {
   EQ_RETURN_IF_ERROR(AwaitListener(host, port, timeout));
-  auto attempt = std::make_shared<Attempt>();
-  std::thread([=] {
-    std::unique_ptr<Store> store;
-    std::string error;
+  auto store = CallWithin(timeout, [=]() -> Result<std::unique_ptr<Store>> {
     try {
-      store = std::make_unique<TorchStore>(host, port, prefix, timeout);
+      return std::unique_ptr<Store>(std::make_unique<TorchStore>(host, port, prefix, timeout));
     } catch (const std::exception& e) {
-      error = Words(e);
+      return Unavailable("the rendezvous store at " + Endpoint(host, port) +
+                         " cannot be reached: " + Words(e));
     }
-    std::lock_guard lock(attempt->mutex);
-    attempt->store = std::move(store);
-    attempt->error = std::move(error);
-    attempt->finished = true;
-    attempt->done.notify_all();
-  }).detach();
-
-  std::unique_lock lock(attempt->mutex);
-  if (!attempt->done.wait_for(lock, timeout, [&] { return attempt->finished; })) {
-    return Unavailable("what listens at " + Endpoint(host, port) +
-                       " does not answer as a rendezvous store: is it another program's port?");
-  }
-  if (attempt->store == nullptr) {
-    return Unavailable("the rendezvous store at " + Endpoint(host, port) +
-                       " cannot be reached: " + attempt->error);
-  }
-  return std::move(attempt->store);
+  });
+  if (store) return std::move(*store);
+  return Unavailable("what listens at " + Endpoint(host, port) +
+                     " does not answer as a rendezvous store: is it another program's port?");
 }
 
 Result<std::unique_ptr<StoreHost>> HostTcpStore(uint16_t port, Reach reach) {

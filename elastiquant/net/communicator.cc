@@ -228,10 +228,10 @@ Status NetworkCommunicator::Connect() {
     EQ_ASSIGN_OR_RETURN(store_host_, options_.network->HostStore(options_.store_port,
                                                                  ReachOf(options_.store_host)));
   }
-  EQ_ASSIGN_OR_RETURN(auto store,
+  EQ_ASSIGN_OR_RETURN(const std::shared_ptr<Store> store,
                       options_.network->ConnectStore(options_.store_host, options_.store_port,
                                                      prefix, options_.connect_timeout));
-  EQ_ASSIGN_OR_RETURN(const Meeting meeting, Rendezvous(*store, options_));
+  EQ_ASSIGN_OR_RETURN(const Meeting meeting, Rendezvous(store, options_));
   store->SetPatience(options_.timeout);
 
   LivenessOptions liveness;
@@ -244,7 +244,7 @@ Status NetworkCommunicator::Connect() {
   liveness.names = options_.names;
   liveness.ledger = ledger_;
   liveness.on_lost = [this](const Status& verdict) { OnLost(verdict); };
-  liveness_ = Liveness::Start(std::move(store), liveness);
+  liveness_ = Liveness::Start(store, liveness);
 
   auto transport = options_.network->Connect(
       {options_.rank, options_.world_size, options_.store_host, options_.store_port,

@@ -16,6 +16,7 @@
 #include "elastiquant/net/changing_communicator.h"
 #include "elastiquant/net/crew_pulse.h"
 #include "elastiquant/net/liveness.h"
+#include "elastiquant/net/rendezvous.h"
 
 namespace elastiquant {
 namespace {
@@ -80,6 +81,44 @@ class Watchdog {
   std::thread thread_;  // started when the rest is there
 };
 
+// Where a worker begins in its crew.
+struct Place {
+  bool newcomer = false;
+  int number = 0;  // of the group
+  std::vector<int> group{};
+};
+
+// Fails if another process of this name lives.
+Status CheckIsAlone(Store& store, int worker, milliseconds interval) {
+  EQ_ASSIGN_OR_RETURN(const bool known, store.Exists(HeartKey(worker)));
+  if (!known) return {};
+  EQ_ASSIGN_OR_RETURN(const auto before, store.Get({HeartKey(worker)}));
+  std::this_thread::sleep_for(interval * 5 / 2);
+  EQ_ASSIGN_OR_RETURN(const auto after, store.Get({HeartKey(worker)}));
+  if (before == after) return {};
+  return InvalidArgument("two workers claim rank " + std::to_string(worker) +
+                         ": give each its own rank, and each job its own port");
+}
+
+// A newcomer begins with the newest group.
+Result<Place> FindPlace(Store& store, int worker, int workers, milliseconds interval) {
+  Place place{.group = std::vector<int>(static_cast<size_t>(workers))};
+  std::iota(place.group.begin(), place.group.end(), 0);
+  EQ_RETURN_IF_ERROR(store.CompareSet(GroupKey(0), "", EncodeGroup(place.group)).status());
+  EQ_ASSIGN_OR_RETURN(const int64_t lives, store.Increment(LivesKey(worker)));
+  if (lives == 1) return place;
+  EQ_RETURN_IF_ERROR(CheckIsAlone(store, worker, interval));
+  place.newcomer = true;
+  for (;;) {
+    EQ_ASSIGN_OR_RETURN(const bool exists, store.Exists(GroupKey(place.number + 1)));
+    if (!exists) break;
+    ++place.number;
+  }
+  EQ_ASSIGN_OR_RETURN(const auto list, store.Get({GroupKey(place.number)}));
+  EQ_ASSIGN_OR_RETURN(place.group, ParseGroup(list[0]));
+  return place;
+}
+
 // Counts the groups of the same workers that could not connect, one after the other.
 class FailedGroups {
  public:
@@ -132,7 +171,6 @@ class StoreCrew final : public Crew {
  private:
   Status HostStore();
   Result<std::unique_ptr<Store>> ConnectStore();
-  Status BecomeNewcomer();
   Status Connect();
   void Enter(int number, std::vector<int> group);
   Status LeftBehind() const;
@@ -146,7 +184,7 @@ class StoreCrew final : public Crew {
   CrewOptions options_;
   CommunicatorOptions job_;
   const milliseconds interval_;
-  std::unique_ptr<Store> store_;
+  std::shared_ptr<Store> store_;
   std::unique_ptr<CrewPulse> pulse_;
   int number_ = 0;  // of the group, which grows by one with each
   std::vector<int> group_;
@@ -173,41 +211,14 @@ Status StoreCrew::Begin() {
   store_->SetPatience(job_.timeout);
   EQ_ASSIGN_OR_RETURN(auto for_pulse, ConnectStore());
   for_pulse->SetPatience(job_.timeout);
-  std::vector<int> all(static_cast<size_t>(workers()));
-  std::iota(all.begin(), all.end(), 0);
-  EQ_RETURN_IF_ERROR(store_->CompareSet(GroupKey(0), "", EncodeGroup(all)).status());
-  EQ_ASSIGN_OR_RETURN(const int64_t lives, store_->Increment(LivesKey(worker())));
-  if (lives > 1) EQ_RETURN_IF_ERROR(BecomeNewcomer());
+  EQ_ASSIGN_OR_RETURN(Place place, AskStore(job_, [store = store_, worker = worker(),
+                                                   workers = workers(), interval = interval_] {
+                        return FindPlace(*store, worker, workers, interval);
+                      }));
+  newcomer_ = place.newcomer;
   pulse_ = std::make_unique<CrewPulse>(std::move(for_pulse), worker(), interval_);
-  if (newcomer_) {
-    pulse_->SetGroup(number_);
-    return {};
-  }
-  Enter(0, std::move(all));
-  return Connect();
-}
-
-// Finds the newest group. Another process of this name must not live still.
-Status StoreCrew::BecomeNewcomer() {
-  newcomer_ = true;
-  EQ_ASSIGN_OR_RETURN(const bool known, store_->Exists(HeartKey(worker())));
-  if (known) {
-    EQ_ASSIGN_OR_RETURN(const auto before, store_->Get({HeartKey(worker())}));
-    std::this_thread::sleep_for(interval_ * 5 / 2);
-    EQ_ASSIGN_OR_RETURN(const auto after, store_->Get({HeartKey(worker())}));
-    if (before != after) {
-      return InvalidArgument("two workers claim rank " + std::to_string(worker()) +
-                             ": give each its own rank, and each job its own port");
-    }
-  }
-  for (int next = 1;; ++next) {
-    EQ_ASSIGN_OR_RETURN(const bool exists, store_->Exists(GroupKey(next)));
-    if (!exists) break;
-    number_ = next;
-  }
-  EQ_ASSIGN_OR_RETURN(const auto list, store_->Get({GroupKey(number_)}));
-  EQ_ASSIGN_OR_RETURN(group_, ParseGroup(list[0]));
-  return {};
+  Enter(place.number, std::move(place.group));
+  return newcomer_ ? Status() : Connect();
 }
 
 void StoreCrew::Enter(int number, std::vector<int> group) {

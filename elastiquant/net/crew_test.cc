@@ -406,6 +406,23 @@ TEST(CrewTest, ANewcomerToWhichThereIsNoPathGivesUp) {
   }
 }
 
+TEST(CrewTest, AStoreThatStandsStillIsNotWaitedForWithoutLimit) {
+  MemoryNetwork network;
+  const auto host = network.At(0)->HostStore(0, Reach::kThisMachine).value();
+  network.Freeze(0);
+  CrewOptions options;
+  options.job.rank = 1;
+  options.job.world_size = 2;
+  options.job.network = network.At(1);
+  options.job.store_port = host->port();
+  options.job.connect_timeout = milliseconds(100);
+  const Status status = Crew::Start(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("does not answer: worker 0, which hosts it"),
+            std::string::npos)
+      << status.ToString();
+}
+
 TEST(CrewTest, WhoeverComesBackWhenNobodyIsLeftSaysSo) {
   CrewWorld world(2);
   std::vector<CrewWorld::Outcome> outcomes(2);

@@ -39,7 +39,7 @@ Status Liveness::Announce(Store& store, int rank) {
   return store.Set(StateKey(rank), WorkerState{.activity = kStarting}.Encode());
 }
 
-Liveness::Liveness(std::unique_ptr<Store> store, LivenessOptions options)
+Liveness::Liveness(std::shared_ptr<Store> store, LivenessOptions options)
     : options_(std::move(options)),
       interval_(std::clamp(options_.timeout / 10, milliseconds(20), milliseconds(1000))),
       // A beat may just have been missed, and the verdict takes a round to reach everybody.
@@ -53,7 +53,7 @@ Liveness::Liveness(std::unique_ptr<Store> store, LivenessOptions options)
 }
 
 // The threads hold what they work on: one may be left behind in a store that does not answer.
-std::shared_ptr<Liveness> Liveness::Start(std::unique_ptr<Store> store,
+std::shared_ptr<Liveness> Liveness::Start(std::shared_ptr<Store> store,
                                           LivenessOptions options) {
   std::shared_ptr<Liveness> liveness(new Liveness(std::move(store), std::move(options)));
   liveness->running_->threads = 2;

@@ -65,7 +65,7 @@ class Liveness {
 
   // Starts to beat and to watch. All workers must have announced themselves. The connection to
   // the store is for this class alone, because a frozen store blocks whoever uses it.
-  static std::shared_ptr<Liveness> Start(std::unique_ptr<Store> store, LivenessOptions options);
+  static std::shared_ptr<Liveness> Start(std::shared_ptr<Store> store, LivenessOptions options);
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
@@ -111,7 +111,7 @@ class Liveness {
     int threads = 0;
   };
 
-  Liveness(std::unique_ptr<Store> store, LivenessOptions options);
+  Liveness(std::shared_ptr<Store> store, LivenessOptions options);
   void BeatLoop();
   void WatchLoop();
   Status Round();
@@ -137,7 +137,7 @@ class Liveness {
   const LivenessOptions options_;
   const std::chrono::milliseconds interval_;
   const std::chrono::milliseconds patience_;  // a heart that stands still for longer is lost
-  const std::unique_ptr<Store> store_;
+  const std::shared_ptr<Store> store_;
   std::vector<std::string> keys_;  // every worker's state, then the blame
 
   // These are used by the beating thread alone.

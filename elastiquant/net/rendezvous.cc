@@ -116,9 +116,7 @@ Status AwaitAll(Store& store, const CommunicatorOptions& options) {
   }
 }
 
-}  // namespace
-
-Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options) {
+Result<Meeting> Meet(Store& store, const CommunicatorOptions& options) {
   Status met = CheckIn(store, options);
   if (met.ok()) met = AwaitAll(store, options);
   if (!met.ok()) {
@@ -131,6 +129,22 @@ Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options) {
   EQ_ASSIGN_OR_RETURN(const auto networks, store.Get(PresentKeys(options.world_size)));
   const auto same = [&](const std::string& network) { return network == networks[0]; };
   return Meeting{std::ranges::all_of(networks, same)};
+}
+
+}  // namespace
+
+Result<Meeting> Rendezvous(const std::shared_ptr<Store>& store,
+                           const CommunicatorOptions& options) {
+  CommunicatorOptions mine = options;
+  mine.store = nullptr;  // which must end with this worker, and not with a thread left behind
+  return AskStore(options, [store, mine] { return Meet(*store, mine); });
+}
+
+Status StoreIsSilent(const CommunicatorOptions& options) {
+  return Unavailable("the rendezvous store at " + options.store_host + ":" +
+                     std::to_string(options.store_port) + " does not answer: " +
+                     (options.store_is_external ? "its process" : "worker 0, which hosts it,") +
+                     " may have frozen or lost its network; end it, and start all again");
 }
 
 }  // namespace elastiquant

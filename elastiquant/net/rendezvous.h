@@ -2,7 +2,13 @@
 // they cannot.
 #pragma once
 
+#include <chrono>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
 #include "elastiquant/base/status.h"
+#include "elastiquant/net/call_within.h"
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/net/store.h"
 
@@ -16,7 +22,23 @@ struct Meeting {
 // Returns when every rank of the job is there. Fails with kInvalidArgument if two workers claim
 // one rank or world sizes disagree, on the worker that finds this and on all that still wait
 // for somebody. Fails with kUnavailable, on all that wait, once one of them has waited for its
-// options.connect_timeout and somebody has not come; on whoever comes later, too.
-Result<Meeting> Rendezvous(Store& store, const CommunicatorOptions& options);
+// options.connect_timeout and somebody has not come; on whoever comes later, too. The store may
+// be left to a thread that still waits for it, as AskStore says.
+Result<Meeting> Rendezvous(const std::shared_ptr<Store>& store,
+                           const CommunicatorOptions& options);
+
+// The error of whoever has waited for a store that does not answer.
+Status StoreIsSilent(const CommunicatorOptions& options);
+
+// Returns what `work` does, which asks the store where nobody watches this worker yet: a call
+// would wait for ever for a store whose process is frozen. Fails with kUnavailable a few
+// seconds after options.connect_timeout, and leaves a thread behind then. So `work` must own
+// all that it uses.
+template <class Work>
+std::invoke_result_t<Work> AskStore(const CommunicatorOptions& options, Work work) {
+  auto answer = CallWithin(options.connect_timeout + std::chrono::seconds(5), std::move(work));
+  if (!answer) return StoreIsSilent(options);
+  return std::move(*answer);
+}
 
 }  // namespace elastiquant

@@ -18,11 +18,12 @@ using std::chrono::milliseconds;
 // What the rendezvous gives the worker of this rank.
 Status Meet(CommunicatorOptions options, int rank) {
   options.rank = rank;
-  const auto store = options.network
-                         ->ConnectStore(options.store_host, options.store_port,
-                                        options.job + "/", options.connect_timeout)
-                         .value();
-  return Rendezvous(*store, options).status();
+  const std::shared_ptr<Store> store =
+      options.network
+          ->ConnectStore(options.store_host, options.store_port, options.job + "/",
+                         options.connect_timeout)
+          .value();
+  return Rendezvous(store, options).status();
 }
 
 // The same for several at once.
@@ -67,6 +68,22 @@ TEST(Rendezvous, WhoComesWhenOneWasRefusedIsToldWhy) {
     EXPECT_NE(status.message().find("two workers claim rank 1"), std::string::npos)
         << status.ToString();
   }
+}
+
+// Whoever calls a frozen store waits without limit, and nobody watches this worker yet.
+TEST(Rendezvous, AStoreThatStandsStillIsNotWaitedForWithoutLimit) {
+  MemoryNetwork network;
+  CommunicatorOptions options = HostedWorldOptions(2, milliseconds(1000));
+  const auto host = network.At(0)->HostStore(options.store_port, Reach::kThisMachine).value();
+  network.Freeze(0);
+  options.network = network.At(1);
+  options.rank = 1;
+  options.connect_timeout = milliseconds(100);
+  const Status status = Communicator::Connect(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("does not answer: worker 0, which hosts it"),
+            std::string::npos)
+      << status.ToString();
 }
 
 }  // namespace
