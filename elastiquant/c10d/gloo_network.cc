@@ -29,9 +29,10 @@ bool IsLoopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-// This machine's address on the way to `host`.
-std::string LocalAddressTowards(const std::string& host, uint16_t port) {
+// This machine's address on the way to `host`, of this family.
+std::string LocalAddressTowards(const std::string& host, uint16_t port, int family) {
   addrinfo hints{};
+  hints.ai_family = family;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
@@ -56,11 +57,14 @@ std::string LocalAddressTowards(const std::string& host, uint16_t port) {
 }
 
 // One that the other workers can reach. The machine's name, which Gloo would look up, often
-// stands for the loopback address; so may the store's, on its own machine.
+// stands for the loopback address; so may the store's, on its own machine. Gloo connects only
+// addresses of one family, and some machines may know the store's name by both, so that IPv6
+// is used only where there is no IPv4.
 std::string OwnAddress(const TransportOptions& options) {
   if (options.one_machine) return kLoopback;
   for (const std::string& host : {options.store_host, std::string(kElsewhere)}) {
-    const std::string address = LocalAddressTowards(host, options.store_port);
+    std::string address = LocalAddressTowards(host, options.store_port, AF_INET);
+    if (address.empty()) address = LocalAddressTowards(host, options.store_port, AF_INET6);
     if (!address.empty() && !IsLoopback(address)) return address;
   }
   throw std::runtime_error(

@@ -171,6 +171,16 @@ bool Accepts(const addrinfo& address, milliseconds timeout) {
   return accepts;
 }
 
+// Why nothing listens there, as far as the address tells. Another's store, such as torchrun's,
+// may listen on IPv6 as well.
+std::string AdviceFor(const std::string& host) {
+  in6_addr address{};
+  if (inet_pton(AF_INET6, host.c_str(), &address) == 1) {
+    return "worker 0 listens on IPv4 alone: give its IPv4 address, or its name";
+  }
+  return "is worker 0 running, and the address right?";
+}
+
 // Returns when something listens there. c10d would wait as well, but noisily.
 Status AwaitListener(const std::string& host, uint16_t port, milliseconds timeout) {
   addrinfo hints{};
@@ -190,8 +200,7 @@ Status AwaitListener(const std::string& host, uint16_t port, milliseconds timeou
     std::this_thread::sleep_for(kLook);
   } while (std::chrono::steady_clock::now() < deadline);
   return Unavailable("no rendezvous store at " + Endpoint(host, port) + " within " +
-                     std::to_string(timeout.count() / 1000) +
-                     " s: is worker 0 running, and the address right?");
+                     std::to_string(timeout.count() / 1000) + " s: " + AdviceFor(host));
 }
 
 }  // namespace

@@ -8,5 +8,15 @@ namespace {
 
 TEST(TcpStore, KeepsTheContractOfStores) { ExpectStoreContract(*MakeGlooNetwork()); }
 
+// It waits there, on this machine even, but not for IPv6.
+TEST(TcpStore, AnIPv6AddressIsSaidNotToBeListenedOn) {
+  const Status status =
+      ConnectTcpStore("::1", TestTcpStore().port(), "", std::chrono::milliseconds(100))
+          .status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("worker 0 listens on IPv4 alone"), std::string::npos)
+      << status.ToString();
+}
+
 }  // namespace
 }  // namespace elastiquant
