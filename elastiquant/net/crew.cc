@@ -25,6 +25,9 @@ using std::chrono::milliseconds;
 
 constexpr char kOverKey[] = "over";
 constexpr char kWell[] = "well";
+// For how many time-outs a worker may hang that meets the others, and one that connects to
+// them: where there is no path, Gloo looks for it for five, and has to ask the store before.
+constexpr int kToMeet = 4, kToConnect = 12;
 constexpr milliseconds kLook{20};  // how often the store is looked into by workers that meet
 
 std::string LivesKey(int worker) { return "lives/" + std::to_string(worker); }
@@ -56,28 +59,31 @@ class Watchdog {
     changed_.notify_all();
     thread_.join();
   }
-  void Calm() {
+  // From now on it waits for so many times its patience.
+  void Calm(int patiences = 1) {
     const std::lock_guard lock(mutex_);
-    calm_ = true;
+    calm_ = patiences;
   }
 
  private:
   // Looks often, so that time in which the whole process stands still counts as one look.
   void Watch(const std::function<void()>& bite) {
-    const milliseconds look = patience_ / 20;
+    const milliseconds look = patience_ / kLooks;
     std::unique_lock lock(mutex_);
     for (int looks = 0; !changed_.wait_for(lock, look, [&] { return off_; }); ++looks) {
-      if (std::exchange(calm_, false)) looks = 0;
-      if (looks < 20) continue;
+      if (const int patiences = std::exchange(calm_, 0)) looks = kLooks - kLooks * patiences;
+      if (looks < kLooks) continue;
       lock.unlock();
       return bite();
     }
   }
 
+  static constexpr int kLooks = 20;
   const milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool calm_ = false, off_ = false;
+  int calm_ = 0;  // patiences to come
+  bool off_ = false;
   std::thread thread_;  // started when the rest is there
 };
 
@@ -218,7 +224,11 @@ Status StoreCrew::Begin() {
   newcomer_ = place.newcomer;
   pulse_ = std::make_unique<CrewPulse>(std::move(for_pulse), worker(), interval_);
   Enter(place.number, std::move(place.group));
-  return newcomer_ ? Status() : Connect();
+  if (newcomer_) return {};
+  const Watchdog watchdog(kToConnect * job_.connect_timeout, [this] {
+    options_.on_stuck("the rendezvous store did not answer while the workers connected");
+  });
+  return Connect();
 }
 
 void StoreCrew::Enter(int number, std::vector<int> group) {
@@ -276,7 +286,7 @@ std::set<int> StoreCrew::LostOnes() {
 }
 
 Result<bool> StoreCrew::Regroup(bool at_boundary) {
-  Watchdog watchdog(4 * job_.timeout, [this] {
+  Watchdog watchdog(kToMeet * job_.timeout, [this] {
     options_.on_stuck("the rendezvous store did not answer while the workers met to go on");
   });
   MusterOptions options{.worker = worker(),
@@ -308,7 +318,7 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
       newcomer_ = true;
       continue;
     }
-    watchdog.Calm();
+    watchdog.Calm(kToConnect / kToMeet);
     const Status connected = Connect();
     if (connected.ok()) return true;
     if (connected.code() != StatusCode::kUnavailable) return connected;
