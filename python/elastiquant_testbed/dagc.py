@@ -243,6 +243,11 @@ def _compared(result: dict) -> str:
     return text
 
 
+def in_order(rows: list[dict]) -> list[dict]:
+    """By ratio and then by skew, and not as settings take their turn to be run."""
+    return sorted(rows, key=lambda row: (row["ratio"], row["skew"]))
+
+
 def text(result: dict) -> str:
     rows = [
         [
@@ -255,7 +260,7 @@ def text(result: dict) -> str:
             f"{r['accuracy']:.2f}",
             len(r["rounds_by_seed"]),
         ]
-        for r in result["rows"]
+        for r in in_order(result["rows"])
     ]
     heads = ["scheme", "skew", "ratio", "target %", "rounds", "MB of all", "last accuracy %"]
     heads += ["seeds"]
@@ -272,7 +277,7 @@ def draw(result: dict, stem: Path) -> None:
     """Rounds to the target, over those of uniform top-k, by setting."""
     import elastiquant_plot as look
 
-    rows = result["rows"]
+    rows = in_order(result["rows"])
     settings = list(dict.fromkeys((r["skew"], r["ratio"]) for r in rows))
     schemes = [s for s in SCHEMES if s not in (NONE, UNIFORM)]
     with look.style():
@@ -293,7 +298,8 @@ def draw(result: dict, stem: Path) -> None:
         names = [f"skew {skew}\nratio {ratio:g}" for skew, ratio in settings]
         axes.set_xticks(range(len(settings)), names)
         axes.set_ylabel("rounds against uniform, %")
-        axes.legend(frameon=False, fontsize=8)
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # there are bars anywhere below
+        axes.legend(frameon=False, fontsize=8, ncols=len(schemes), **place)
         look.layout(fig)
         look.save(fig, stem)
 
