@@ -71,8 +71,8 @@ def measure(method: str, rate: str, arguments: argparse.Namespace) -> dict:
 
 
 def run(command: list[str], limit: float) -> subprocess.CompletedProcess[str]:
-    """What netns.py has done. Raises TimeoutExpired after so many seconds. Whatever ends this
-    before, netns.py takes its namespaces down."""
+    """Runs netns.py. Raises TimeoutExpired after `limit` seconds. Whatever interrupts it,
+    netns.py takes its namespaces down."""
     package = os.pathsep.join([str(BUILT), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         command,
@@ -81,7 +81,7 @@ def run(command: list[str], limit: float) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": package},
-        process_group=0,  # Ctrl-C comes to it as one signal only, which is ours.
+        process_group=0,  # so that Ctrl-C does not signal it beside us
     ) as netns:
         try:
             output, errors = netns.communicate(timeout=limit)
@@ -225,12 +225,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     names = ("model", "nodes", "batch", "steps", "warm_up", "switch", "data")
-    common = {n: getattr(arguments, n) for n in names}
-    common["data"] = common["data"] and str(common["data"])
-    try:
-        settings.keep(arguments.out, common, adopt=False)
-    except namespaces.LabError as error:
-        sys.exit(f"compare_ddp: {error}")
+    settings.keep_arguments(arguments, names, adopt=False)
     namespaces.stop_on_signals()
     log = arguments.out / "measured.jsonl"
     have = collections.Counter((m["method"], m["rate"]) for m in read(log))

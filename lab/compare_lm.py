@@ -22,7 +22,6 @@ import sys
 from typing import NamedTuple
 
 import frontier_rows
-import namespaces
 import settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -224,10 +223,7 @@ def main() -> None:
         parser.error("the first of --schemes is what the others are compared with: fp32")
     args.out.mkdir(parents=True, exist_ok=True)
     names = ("data", "model", "workers", "batch", "steps", "tested", "precision")
-    try:
-        settings.keep(args.out, {n: getattr(args, n) for n in names}, adopt=args.table_only)
-    except namespaces.LabError as error:
-        sys.exit(f"compare_lm: {error}")
+    settings.keep_arguments(args, names, adopt=args.table_only)
     rows = [row for row in (best(args, scheme) for scheme in args.schemes) if row]
     if not rows or rows[0]["scheme"] != "fp32" or rows[0]["loss"] == math.inf:
         sys.exit("compare_lm: there is no run of fp32, with which the others are compared")

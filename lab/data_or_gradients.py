@@ -20,7 +20,6 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import namespaces
 import settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -229,10 +228,7 @@ def main() -> None:
     args = parse_arguments()
     args.out.mkdir(parents=True, exist_ok=True)
     names = ("data", "model", "workers", "batch", "epochs", "lr", "warmup", "seed", "precision")
-    try:
-        settings.keep(args.out, {n: getattr(args, n) for n in names}, adopt=args.table_only)
-    except namespaces.LabError as error:
-        sys.exit(f"data_or_gradients: {error}")
+    settings.keep_arguments(args, names, adopt=args.table_only)
     rows = [
         row_of(scheme, summary)
         for scheme in args.schemes

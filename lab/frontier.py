@@ -49,12 +49,13 @@ import settings
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, Scheme
 
+from elastiquant_testbed.training import GAVE_UP
+
 ON_DEVICE = frontier_options.ROOT / "python/elastiquant_testbed/on_device"
 # At a rate that moves next to nothing, steps are timed.
 STILL = 1e-6
 SUMMARY, FAILED = "summary.json", "failed.txt"
 ENDED = (SUMMARY, FAILED)  # a run's folder has one of these
-GAVE_UP = "gave up"  # what trainers say whose numbers are not finite any more
 
 
 class Lab:
@@ -88,7 +89,7 @@ class Lab:
                 return None
             done = subprocess.run(command, capture_output=True, text=True)
             self.done += 1
-            if done.returncode and GAVE_UP in done.stderr:
+            if done.returncode and GAVE_UP.search(done.stderr):
                 out.mkdir(parents=True, exist_ok=True)
                 failed.write_text(done.stderr)
                 return {"failed": done.stderr}
@@ -210,8 +211,8 @@ def check_settings(args: argparse.Namespace) -> None:
 
 
 def raise_why(done: subprocess.CompletedProcess, command: list[str]) -> NoReturn:
-    """Of a training that did not fail by itself, and is to be made again."""
-    # By a signal, such as that of Ctrl-C, of which `train` and `on_device` say so.
+    """Ends the script where a training was ended or could not run: it is to be made again."""
+    # A signal has ended it, such as that of Ctrl-C, of which `train` and `on_device` tell.
     if done.returncode < 0 or re.search(r"stopped by SIG|^stopped$", done.stderr, re.MULTILINE):
         raise KeyboardInterrupt
     words = done.stderr.strip() or f"exit code {done.returncode}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import pathlib
+import sys
+from collections.abc import Iterable
 
 import namespaces
 
@@ -28,3 +31,14 @@ def keep(out: pathlib.Path, settings: dict, adopt: bool, before: dict | None = N
                 )
     path.write_text(json.dumps(settings, indent=1) + "\n")
     return settings
+
+
+def keep_arguments(args: argparse.Namespace, names: Iterable[str], adopt: bool) -> None:
+    """Keeps these of a script's arguments in its --out, as keep() does, or ends the script with
+    the words of the error."""
+    given = {name: getattr(args, name) for name in names}
+    told = {n: str(v) if isinstance(v, pathlib.Path) else v for n, v in given.items()}
+    try:
+        keep(args.out, told, adopt)
+    except namespaces.LabError as error:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {error}")

@@ -8,7 +8,7 @@ namespace {
 
 TEST(TcpStore, KeepsTheContractOfStores) { ExpectStoreContract(*MakeGlooNetwork()); }
 
-// It waits there, on this machine even, but not for IPv6.
+// The store of these tests listens on this machine, but by IPv4 alone.
 TEST(TcpStore, AnIPv6AddressIsSaidNotToBeListenedOn) {
   const Status status =
       ConnectTcpStore("::1", TestTcpStore().port(), "", std::chrono::milliseconds(100))

@@ -109,7 +109,7 @@ class DdpEngine {
   Sections SaveState();
   // Takes up a state that SaveState returned. Fails with CorruptData, which names what differs
   // from this worker, or the section that is damaged; nothing has changed then. Must be called
-  // between steps. CheckState only fails so.
+  // between steps. CheckState makes these checks alone.
   Status LoadState(const Sections& sections);
   Status CheckState(const Sections& sections) const;
   // Sets the units of the parameters' gradients, as MemoryUnits::Set says. Must be called

@@ -110,7 +110,7 @@ Status VirtualWorkers::LoadState(const std::vector<Sections>& states) {
     return InvalidArgument("the state is of " + std::to_string(states.size()) +
                            " workers, and there are " + std::to_string(engines_.size()));
   }
-  // If only some had theirs, the workers would be in different steps.
+  // If only some took up their state, the workers would be in different steps.
   for (size_t w = 0; w < engines_.size(); ++w) {
     EQ_RETURN_IF_ERROR(engines_[w]->CheckState(states[w]));
   }

@@ -14,7 +14,8 @@ namespace elastiquant {
 inline constexpr uint32_t kNonFiniteBits = 0x7F800000u;
 uint32_t AbsMaxBits(const float* v, size_t n);
 
-// Whether no value is NaN or infinite. It reads all of them, without a branch for each.
+// Returns whether no value is NaN or infinite. It reads all values with SIMD, which is faster
+// than to look for the first bad one.
 inline bool AllFinite(std::span<const float> values) {
   return AbsMaxBits(values.data(), values.size()) < kNonFiniteBits;
 }

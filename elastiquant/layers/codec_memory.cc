@@ -110,7 +110,7 @@ Status CodecMemory::CheckAll(const Sections& sections) const {
 
 Status CodecMemory::Load(const Sections& sections) {
   EQ_RETURN_IF_ERROR(CheckAll(sections));
-  // What others are to apply is lost with a worker that counts for nothing.
+  // A worker of weight 0 cannot make up for what a mean lost.
   const float of_mean = std::isfinite(workers_) ? workers_ : 0;
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto memory = reducer_->Memory(b);

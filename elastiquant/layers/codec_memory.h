@@ -18,8 +18,9 @@ namespace elastiquant {
 // bucket's parameters there are two sections:
 //   "memory/FIELD/PARAMETER"       what the worker's own gradient lost;
 //   "mean-memory/FIELD/PARAMETER"  what the mean lost, zero where others own it.
-// A coordinate that changes its owner with the layout takes its memory along: what a mean lost
-// counts for as many workers as there are, or for 1 / w of one that counts w in the mean.
+// A coordinate that changes its owner with the layout takes its memory along. To make up for
+// what a mean of N workers lost, one of them must send N times as much, and a worker whose
+// weight in the mean is w must send 1 / w times as much.
 class CodecMemory {
  public:
   // Adds the sections of an empty memory, for one parameter whose codec remembers these fields.
@@ -62,7 +63,7 @@ class CodecMemory {
   const BucketPlan& plan_;
   std::span<const ParameterShape> shapes_;
   const std::vector<std::vector<std::string>> fields_;
-  const float workers_;  // such as this one that make up the mean; infinite if it counts 0
+  const float workers_;  // that make up a mean if all count as much as this one: 1 / weight
   GradientReducer* const reducer_;
   std::map<size_t, Place> places_;  // by parameter
 };

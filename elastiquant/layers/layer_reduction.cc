@@ -156,7 +156,7 @@ void LayerReduction::RestoreMemory(size_t parameter) {
 
 Status LayerReduction::LoadMemory(const Sections& sections) {
   is_flushed_ = false;
-  kept_.clear();  // of a step before the one that the sections are of
+  kept_.clear();  // or RestoreMemory would overwrite what is loaded
   return memory_->Load(sections);
 }
 

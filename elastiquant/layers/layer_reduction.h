@@ -120,7 +120,8 @@ class LayerReduction {
   // if what was sent of the parameter has not been applied.
   void RestoreMemory(size_t parameter);
   void SaveMemory(Sections* sections) const { memory_->Save(sections); }
-  // Fails as CodecMemory::Check does, and has changed nothing then. CheckMemory only fails so.
+  // Fails as CodecMemory::Check does, and has changed nothing then. CheckMemory makes these
+  // checks alone.
   Status LoadMemory(const Sections& sections);
   Status CheckMemory(const Sections& sections) const { return memory_->CheckAll(sections); }
   bool FlipMemory();  // as GradientReducer has it, after steps that compress

@@ -75,6 +75,17 @@ struct LayerWorker {
     for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(layers->MarkReady(b));
     return layers->Finish().status();
   }
+  // A step that keeps what is remembered of a parameter before it.
+  Status StepThatKeeps(uint64_t step, size_t parameter) {
+    Fill(step);
+    EQ_RETURN_IF_ERROR(layers->BeginStep(step));
+    layers->KeepMemory(parameter);
+    for (size_t b = 0; b < gradients.size(); ++b) EQ_RETURN_IF_ERROR(layers->MarkReady(b));
+    return layers->Finish().status();
+  }
+  void RestoreAll() {
+    for (size_t p = 0; p < kReducedShapes.size(); ++p) layers->RestoreMemory(p);
+  }
   Sections Saved() const {
     Sections sections;
     layers->SaveMemory(&sections);
@@ -245,33 +256,21 @@ TEST(LayerReductionTest, AStepThatIsNotAppliedLeavesTheMemoryThatItIsToldToKeep)
     LayerWorker worker(&comm);
     ASSERT_TRUE(worker.Step(0).ok());
     const Sections before = worker.Saved();
-    worker.Fill(1);
-    ASSERT_TRUE(worker.layers->BeginStep(1).ok());
-    worker.layers->KeepMemory(2);
-    for (size_t b = 0; b < worker.gradients.size(); ++b) {
-      ASSERT_TRUE(worker.layers->MarkReady(b).ok());
-    }
-    ASSERT_TRUE(worker.layers->Finish().ok());
-    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    ASSERT_TRUE(worker.StepThatKeeps(1, 2).ok());
+    worker.RestoreAll();
     const Sections after = worker.Saved();
     EXPECT_EQ(after.at("memory/residual/fc.weight"), before.at("memory/residual/fc.weight"));
     EXPECT_NE(after.at("memory/residual/conv.weight"),
               before.at("memory/residual/conv.weight"));
 
-    // What is loaded is not overwritten by what was kept of a step before.
+    // What is loaded is not overwritten by what was kept before.
     ASSERT_TRUE(worker.layers->LoadMemory(after).ok());
     const Sections loaded = worker.Saved();
-    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    worker.RestoreAll();
     EXPECT_EQ(worker.Saved(), loaded);
-    worker.Fill(2);
-    ASSERT_TRUE(worker.layers->BeginStep(2).ok());
-    worker.layers->KeepMemory(2);
-    for (size_t b = 0; b < worker.gradients.size(); ++b) {
-      ASSERT_TRUE(worker.layers->MarkReady(b).ok());
-    }
-    ASSERT_TRUE(worker.layers->Finish().ok());
+    ASSERT_TRUE(worker.StepThatKeeps(2, 2).ok());
     ASSERT_TRUE(worker.layers->LoadMemory(before).ok());
-    for (size_t p = 0; p < kReducedShapes.size(); ++p) worker.layers->RestoreMemory(p);
+    worker.RestoreAll();
     EXPECT_EQ(worker.Saved(), before);
   });
 }

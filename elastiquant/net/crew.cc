@@ -25,8 +25,8 @@ using std::chrono::milliseconds;
 
 constexpr char kOverKey[] = "over";
 constexpr char kWell[] = "well";
-// For how many time-outs a worker may hang that meets the others, and one that connects to
-// them: where there is no path, Gloo looks for it for five, and has to ask the store before.
+// After how many time-outs a worker hangs that meets the others, and one that connects to them.
+// Connecting may take longer: where there is no path, Gloo tries it for five time-outs.
 constexpr int kToMeet = 4, kToConnect = 12;
 constexpr milliseconds kLook{20};  // how often the store is looked into by workers that meet
 
@@ -59,7 +59,7 @@ class Watchdog {
     changed_.notify_all();
     thread_.join();
   }
-  // From now on it waits for so many times its patience.
+  // Begins to wait anew, for so many times its patience.
   void Calm(int patiences = 1) {
     const std::lock_guard lock(mutex_);
     calm_ = patiences;
@@ -70,9 +70,10 @@ class Watchdog {
   void Watch(const std::function<void()>& bite) {
     const milliseconds look = patience_ / kLooks;
     std::unique_lock lock(mutex_);
-    for (int looks = 0; !changed_.wait_for(lock, look, [&] { return off_; }); ++looks) {
-      if (const int patiences = std::exchange(calm_, 0)) looks = kLooks - kLooks * patiences;
-      if (looks < kLooks) continue;
+    int left = kLooks;
+    while (!changed_.wait_for(lock, look, [&] { return off_; })) {
+      if (const int patiences = std::exchange(calm_, 0)) left = kLooks * patiences;
+      if (left-- > 0) continue;
       lock.unlock();
       return bite();
     }
@@ -82,12 +83,12 @@ class Watchdog {
   const milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int calm_ = 0;  // patiences to come
+  int calm_ = 0;  // for how many patiences Calm has asked; 0: it has not
   bool off_ = false;
   std::thread thread_;  // started when the rest is there
 };
 
-// Where a worker begins in its crew.
+// In which group of its crew a worker begins.
 struct Place {
   bool newcomer = false;
   int number = 0;  // of the group

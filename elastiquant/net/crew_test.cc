@@ -99,6 +99,16 @@ class CrewWorld {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
+  // Starts all workers, which do this before each of their rounds. The outcomes are there after
+  // Join, and must live until then.
+  void StartAll(const std::function<void(int worker, uint64_t round)>& before_round,
+                std::vector<Outcome>* outcomes) {
+    for (int w = 0; w < workers_; ++w) {
+      Start(
+          w, [=](uint64_t round) { before_round(w, round); },
+          &(*outcomes)[static_cast<size_t>(w)]);
+    }
+  }
   void ForbidReturn() { may_return_ = false; }
   void LetWorker0HostTheStore() { worker_0_hosts_store_ = true; }
   // From now on. One worker may be spared, which connects to the others all the same.
@@ -252,17 +262,14 @@ TEST(CrewTest, TwoMayDieAtOnceAndTheLastOneGoesOnAlone) {
 // round 10.
 std::vector<CrewWorld::Outcome> RunWithOneFrozenForAWhile(CrewWorld& world) {
   std::vector<CrewWorld::Outcome> outcomes(3);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, w](uint64_t round) {
-          if (w == 1 && round == 3) world.network().Freeze(1);
-          if (w == 2 && round == 10) world.network().Thaw(1);
-          // It needs some time to find out.
-          if (w == 2 && round > 10) std::this_thread::sleep_for(milliseconds(100));
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
+  world.StartAll(
+      [&world](int w, uint64_t round) {
+        if (w == 1 && round == 3) world.network().Freeze(1);
+        if (w == 2 && round == 10) world.network().Thaw(1);
+        // It needs some time to find out.
+        if (w == 2 && round > 10) std::this_thread::sleep_for(milliseconds(100));
+      },
+      &outcomes);
   world.Join();
   return outcomes;
 }
@@ -299,16 +306,13 @@ TEST(CrewTest, OneThatDiedAndIsStartedAgainIsTakenBack) {
   std::vector<CrewWorld::Outcome> outcomes(3);
   CrewWorld::Outcome again;
   std::latch later(1);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, &later, w](uint64_t round) {
-          if (w == 0 && round == 3) world.network().Kill(0);
-          if (w == 1 && round == 8) later.count_down();
-          if (w == 1 && round > 8) std::this_thread::sleep_for(milliseconds(100));
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
+  world.StartAll(
+      [&](int w, uint64_t round) {
+        if (w == 0 && round == 3) world.network().Kill(0);
+        if (w == 1 && round == 8) later.count_down();
+        if (w == 1 && round > 8) std::this_thread::sleep_for(milliseconds(100));
+      },
+      &outcomes);
   world.StartAgain(0, &later, &again);
   world.Join();
   EXPECT_TRUE(again.status.ok()) << again.status.ToString();
@@ -326,16 +330,13 @@ bool GaveUp(const CrewWorld::Outcome& outcome) {
 // Worker 3 of four dies, and then the other three cannot connect.
 std::vector<CrewWorld::Outcome> RunWithABrokenPath(CrewWorld& world) {
   std::vector<CrewWorld::Outcome> outcomes(4);
-  for (int w = 0; w < 4; ++w) {
-    world.Start(
-        w,
-        [&world, w](uint64_t round) {
-          if (w != 3 || round != 5) return;
-          world.LetNoGroupConnectOf(3);
-          world.network().Kill(3);
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
+  world.StartAll(
+      [&world](int w, uint64_t round) {
+        if (w != 3 || round != 5) return;
+        world.LetNoGroupConnectOf(3);
+        world.network().Kill(3);
+      },
+      &outcomes);
   world.Join();
   return outcomes;
 }
@@ -383,20 +384,17 @@ TEST(CrewTest, ANewcomerToWhichThereIsNoPathGivesUp) {
   std::vector<CrewWorld::Outcome> outcomes(3);
   CrewWorld::Outcome again;
   std::latch later(1);
-  for (int w = 0; w < 3; ++w) {
-    world.Start(
-        w,
-        [&world, &later, w](uint64_t round) {
-          if (w == 1 && round == 3) world.network().Kill(1);
-          if (w == 2 && round == 8) {
-            world.LetNoGroupConnectOf(3);
-            later.count_down();
-          }
-          // It needs some time to give up.
-          if (w == 2 && round > 8) std::this_thread::sleep_for(milliseconds(200));
-        },
-        &outcomes[static_cast<size_t>(w)]);
-  }
+  world.StartAll(
+      [&](int w, uint64_t round) {
+        if (w == 1 && round == 3) world.network().Kill(1);
+        if (w == 2 && round == 8) {
+          world.LetNoGroupConnectOf(3);
+          later.count_down();
+        }
+        // It needs some time to give up.
+        if (w == 2 && round > 8) std::this_thread::sleep_for(milliseconds(200));
+      },
+      &outcomes);
   world.StartAgain(1, &later, &again);
   world.Join();
   EXPECT_TRUE(GaveUp(again)) << again.status.ToString();

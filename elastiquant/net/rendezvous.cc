@@ -19,8 +19,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How the rendezvous ends. The first worker that finds out writes it, and it stands for all: so
-// nobody goes on alone with one for whom the others no longer wait.
+// How the rendezvous ends. The first worker that finds out writes it, and it stands for all, so
+// that no worker goes on while others have given up waiting for somebody.
 constexpr char kOutcomeKey[] = "outcome";
 constexpr std::string_view kMet = "met";
 // It failed because of what a worker was told, or because one has not come; why follows.

@@ -191,13 +191,21 @@ void RemoveWorkerCheckpoints(const fs::path& run, int rank) {
   RemoveAllBut(0, run, WorkerSuffix(rank));
 }
 
-Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
-                                              std::vector<std::string>* complaints) {
+namespace {
+
+// A folder that is there and cannot be listed must not pass for one without checkpoints.
+Status CheckListing(const fs::path& run) {
   std::error_code error;
   const fs::directory_iterator listing(run, error);
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return IoError("cannot list " + run.string() + ": " + error.message());
-  }
+  if (!error || error == std::errc::no_such_file_or_directory) return Status::Ok();
+  return IoError("cannot list " + run.string() + ": " + error.message());
+}
+
+}  // namespace
+
+Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
+                                              std::vector<std::string>* complaints) {
+  EQ_RETURN_IF_ERROR(CheckListing(run));
   Status newest = NotFound("no checkpoint in " + run.string());
   if (const auto older = ListOlderCheckpoints(run); !older.empty()) {
     newest = Unsupported("the checkpoints in " + run.string() + ", such as " +
@@ -216,8 +224,8 @@ Result<LoadedCheckpoint> LoadNewestCheckpoint(const fs::path& run,
   for (const CheckpointFile& file : files) {
     auto checkpoint = ReadCheckpoint(file.path);
     if (checkpoint.ok()) return LoadedCheckpoint{file.step, std::move(checkpoint).value()};
-    // One that cannot be read now may be read the next time. One that is listed and not found,
-    // as a link is to a disk that is not there, must not pass for none.
+    // One that cannot be read now may be read the next time. A link to a disk that is not there
+    // is listed and not found, and must not pass for no checkpoint.
     if (checkpoint.status().code() == StatusCode::kNotFound) {
       return IoError(checkpoint.status().message() + ", though the folder lists it");
     }

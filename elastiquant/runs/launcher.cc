@@ -34,13 +34,14 @@ Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
                          "; give another with --port, or leave it out for a free one");
 }
 
-// Signals that whoever started us ignores, as nohup does SIGHUP, are to do nothing: blocked,
-// they would come all the same.
 bool IsIgnored(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// Those that were ignored when this program started, as SIGHUP is under nohup, are left out.
+// One that is watched is blocked, and the system delivers a blocked signal even if it is
+// ignored.
 sigset_t WatchedSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -79,7 +80,8 @@ class Launcher {
   }
 
   Status Run() {
-    // Ignored, as by some supervisors, it would not tell of workers that have ended.
+    // Where it is ignored, as under some supervisors, the system does not tell of ends of
+    // workers.
     signal(SIGCHLD, SIG_DFL);
     const sigset_t watched = WatchedSignals();
     sigprocmask(SIG_BLOCK, &watched, &old_mask_);

@@ -298,7 +298,7 @@ def draw(result: dict, stem: Path) -> None:
         names = [f"skew {skew}\nratio {ratio:g}" for skew, ratio in settings]
         axes.set_xticks(range(len(settings)), names)
         axes.set_ylabel("rounds against uniform, %")
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # there are bars anywhere below
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # bars may be anywhere below
         axes.legend(frameon=False, fontsize=8, ncols=len(schemes), **place)
         look.layout(fig)
         look.save(fig, stem)

@@ -225,7 +225,7 @@ class Steps:
 
     def _keep(self, name: str, told: dict) -> dict:
         self.told[name] = {**told, "machine": provenance.machine()}
-        # The file may meanwhile have steps of another run.
+        # Another run may have added steps to the file.
         outcomes.add(self.path, self.told)
         return self.told[name]
 

@@ -58,6 +58,18 @@ def logged(level: int = logging.WARNING):
         log.setLevel(level_before)
 
 
+def check_scaler_is_warned_of(train: Callable[[], None]) -> None:
+    """Of workers that must make the same number of steps, and that `train` makes and closes."""
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(()))
+    for in_use in (True, False):
+        with logged() as lines:
+            train()
+        assert len(lines) == in_use, lines
+        assert all("GradScaler is in use, which skips steps on single" in s for s in lines)
+        scaler = None
+
+
 def compress(model: DistributedDataParallel, codec: str = "dither:bits=2", **options):
     """Always compressing: whether that pays is a matter of time."""
     return elastiquant.compress(model, codec, switch=False, **options)
