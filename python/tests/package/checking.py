@@ -1,4 +1,4 @@
-"""What the scripts of checks share that torchrun starts on every worker: see ddp_test.py."""
+"""What all scripts of checks share, which every worker runs: see ddp_test, diloco_test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A worker that fails ends the others, in time and with the cause, wherever it fails.
 
-Runs a covering part of the matrix, every fault at every moment for one of the ranks, in about
-half a minute; FAULTS=all runs all of it.
+Runs a covering part of the matrix, every fault at every moment for one of the ranks;
+FAULTS=all runs all of it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Three workers under compress(), and the same three in one process: virtual_workers_test.py
-has torchrun start it."""
+starts it."""
 
 import torch
 import torch.distributed as dist

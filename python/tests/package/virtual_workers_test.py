@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import unittest
 from pathlib import Path
 
 import torch
+from launching import forked_ranks
 from torch import nn
 
 import elastiquant
@@ -48,10 +47,7 @@ class VirtualWorkersTest(unittest.TestCase):
     def test_the_bits_are_those_that_compress_gives_processes(self):
         """Once DDP has its bucket in the order in which virtual workers have theirs."""
         script = Path(__file__).with_name("virtual_workers_job.py")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        done = subprocess.run(
-            [*command, "--nproc-per-node=3", script], capture_output=True, text=True
-        )
+        done = forked_ranks(3, script)
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
         self.assertEqual(done.stdout.count("same bits"), 3)
 
