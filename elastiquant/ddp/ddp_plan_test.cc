@@ -7,7 +7,7 @@
 namespace elastiquant {
 namespace {
 
-std::vector<DdpParameter> Parameters() {
+std::vector<DdpParameter> PlannedParameters() {
   return {Parameter("a.weight", 10, 10, "qsgd:bits=4"), Parameter("a.bias", 10, 1, "fp32"),
           Parameter("b.weight", 10, 30, "qsgd:bits=4"), Parameter("b.bias", 30, 1, "fp32"),
           Parameter("c.weight", 10, 20, "dither:bits=1")};
@@ -20,7 +20,7 @@ std::vector<size_t> SizesOf(const DdpPlan& plan) {
 }
 
 TEST(PlanDdp, EveryCoordinateHasOnePlaceInItsDdpBucket) {
-  const auto parameters = Parameters();
+  const auto parameters = PlannedParameters();
   const DdpPlan plan = PlanDdp({{4, 3, 2}, {1, 0}}, parameters, 1000).value();
   ASSERT_EQ(plan.parts.size(), 2u);
   EXPECT_EQ(plan.position, (std::vector<size_t>{10, 0, 230, 200, 0}));
@@ -78,7 +78,7 @@ TEST(PlanDdp, FewElementsBeforeTheLastWaitForIt) {
 }
 
 TEST(PlanDdp, RefusesWhatItCannotPlan) {
-  const auto parameters = Parameters();
+  const auto parameters = PlannedParameters();
   EXPECT_EQ(PlanDdp({{0, 5}}, parameters, 10).status().code(), StatusCode::kInvalidArgument);
   const Status twice = PlanDdp({{0, 1}, {0}}, parameters, 10).status();
   EXPECT_NE(twice.message().find("a.weight a second time"), std::string::npos);

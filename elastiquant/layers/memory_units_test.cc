@@ -22,8 +22,8 @@ constexpr size_t kSize = 40;
 const std::vector<ParameterShape> kScaledShapes{{"a", kSize, 2}, {"b", kSize, 2}};
 
 // Two parameters under top-k with error feedback, on one worker.
-struct Layers {
-  explicit Layers(Communicator& comm)
+struct ScaledLayers {
+  explicit ScaledLayers(Communicator& comm)
       : plan(PlanBuckets(kScaledShapes, {.bucket_elements = 2 * kSize}).value()),
         gradient(plan.buckets.at(0).elements) {
     LayerBuckets buckets{plan, kScaledShapes, {gradient}, {"topk"}};
@@ -59,9 +59,9 @@ struct Layers {
 };
 
 // A job of one worker after its first step, which has left something to remember.
-void AfterOneStep(const std::function<void(Layers& layers, MemoryUnits& units)>& test) {
+void AfterOneStep(const std::function<void(ScaledLayers& layers, MemoryUnits& units)>& test) {
   RunWorld(WorldOptions(1), [&](Communicator& comm) {
-    Layers layers(comm);
+    ScaledLayers layers(comm);
     MemoryUnits units(2);
     layers.Step(0, units);
     test(layers, units);
@@ -74,7 +74,7 @@ std::vector<float> Times(float factor, std::vector<float> values) {
 }
 
 TEST(MemoryUnits, WhatIsRememberedIsConvertedWhenAUnitChanges) {
-  AfterOneStep([](Layers& layers, MemoryUnits& units) {
+  AfterOneStep([](ScaledLayers& layers, MemoryUnits& units) {
     const std::vector<float> a = layers.Residual("a"), b = layers.Residual("b");
     EXPECT_THAT(b, testing::Contains(testing::Ne(0.0f)));
 
@@ -90,7 +90,7 @@ TEST(MemoryUnits, WhatIsRememberedIsConvertedWhenAUnitChanges) {
 }
 
 TEST(MemoryUnits, WhatIsNotAppliedIsNotRemembered) {
-  AfterOneStep([](Layers& layers, MemoryUnits& units) {
+  AfterOneStep([](ScaledLayers& layers, MemoryUnits& units) {
     const std::vector<float> a = layers.Residual("a"), b = layers.Residual("b");
     ASSERT_TRUE(units.Set({0, 1}).ok());
     layers.Step(1, units);

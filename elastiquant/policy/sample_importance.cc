@@ -8,7 +8,7 @@
 namespace elastiquant::policy {
 namespace {
 
-constexpr double kLeastThreshold = std::numeric_limits<float>::min();
+constexpr double kLeastFirstThreshold = std::numeric_limits<float>::min();
 
 }  // namespace
 
@@ -26,7 +26,7 @@ double SampleImportance::FirstThreshold(std::span<const double> scores) const {
   for (const double score : scores) {
     if (std::isfinite(score)) most = std::max(most, score);
   }
-  if (!(most > kLeastThreshold)) return 1;
+  if (!(most > kLeastFirstThreshold)) return 1;
   // Chances fall as the threshold rises.
   if (options_.unbiased) most /= 1 - options_.skipped;
   for (int halving = 0; halving < 50; ++halving) {
@@ -36,7 +36,7 @@ double SampleImportance::FirstThreshold(std::span<const double> scores) const {
     const bool too_many = sent > (1 - options_.skipped) * static_cast<double>(scores.size());
     (too_many ? least : most) = middle;
   }
-  return std::max(most, kLeastThreshold);
+  return std::max(most, kLeastFirstThreshold);
 }
 
 std::vector<double> SampleImportance::Chances(std::span<const double> scores) {

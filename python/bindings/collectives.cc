@@ -21,12 +21,13 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-using Held = std::unique_ptr<TensorCollectives, BackgroundDelete<TensorCollectives>>;
+using HeldCollectives = std::unique_ptr<TensorCollectives, BackgroundDelete<TensorCollectives>>;
 
-Held Make(const py::object& meeting, int threads) {
+HeldCollectives MakeCollectives(const py::object& meeting, int threads) {
   CommunicatorOptions options = OptionsOf(meeting);
   const py::gil_scoped_release released;
-  return Held(ValueOrThrow(TensorCollectives::Create(std::move(options), threads)).release());
+  return HeldCollectives(
+      ValueOrThrow(TensorCollectives::Create(std::move(options), threads)).release());
 }
 
 void AllReduceTensor(TensorCollectives& workers, const py::object& object,
@@ -62,9 +63,9 @@ std::vector<at::Tensor> AllGather(TensorCollectives& workers, const py::object& 
 }  // namespace
 
 void BindCollectives(py::module_& module) {
-  py::class_<TensorCollectives, Held>(module, "_TensorCollectives",
-                                      "What runs behind all_reduce() and all_gather().")
-      .def(py::init(&Make), py::kw_only(), py::arg("meeting"), py::arg("threads"))
+  py::class_<TensorCollectives, HeldCollectives>(
+      module, "_TensorCollectives", "What runs behind all_reduce() and all_gather().")
+      .def(py::init(&MakeCollectives), py::kw_only(), py::arg("meeting"), py::arg("threads"))
       .def("set_farewell", &TensorCollectives::SetFarewell, py::arg("why"))
       .def(
           "abort", [](TensorCollectives& t, const std::string& why) { t.Abort(Internal(why)); },

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <torch/csrc/utils/pybind.h>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,11 +20,12 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-using Held = std::unique_ptr<VirtualWorkers, BackgroundDelete<VirtualWorkers>>;
+using HeldWorkers = std::unique_ptr<VirtualWorkers, BackgroundDelete<VirtualWorkers>>;
 
-Held Make(int workers, const std::vector<ParameterTuple>& parameters, size_t bucket_elements,
-          uint64_t seed, int threads, uint64_t measure_every, const std::string& exchange,
-          const std::map<std::string, std::string>& down) {
+HeldWorkers MakeWorkers(int workers, const std::vector<ParameterTuple>& parameters,
+                        size_t bucket_elements, uint64_t seed, int threads,
+                        uint64_t measure_every, const std::string& exchange,
+                        const std::map<std::string, std::string>& down) {
   DdpOptions options;
   options.bucket_elements = bucket_elements;
   options.seed = seed;
@@ -32,16 +34,17 @@ Held Make(int workers, const std::vector<ParameterTuple>& parameters, size_t buc
   options.exchange = exchange;
   options.down = down;
   const py::gil_scoped_release released;
-  return Held(ValueOrThrow(VirtualWorkers::Create(workers, ParametersOf(parameters), options))
-                  .release());
+  return HeldWorkers(
+      ValueOrThrow(VirtualWorkers::Create(workers, ParametersOf(parameters), options))
+          .release());
 }
 
 }  // namespace
 
 void BindVirtualWorkers(py::module_& module) {
-  py::class_<VirtualWorkers, Held>(module, "_VirtualWorkers",
-                                   "What runs behind elastiquant.VirtualWorkers.")
-      .def(py::init(&Make), py::kw_only(), py::arg("workers"), py::arg("parameters"),
+  py::class_<VirtualWorkers, HeldWorkers>(module, "_VirtualWorkers",
+                                          "What runs behind elastiquant.VirtualWorkers.")
+      .def(py::init(&MakeWorkers), py::kw_only(), py::arg("workers"), py::arg("parameters"),
            py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
            py::arg("measure_every"), py::arg("exchange"), py::arg("down"))
       .def("offsets", &VirtualWorkers::offsets)
