@@ -168,6 +168,7 @@ class Launcher {
         due_ = Clock::now() + options_.notice;
       }
       if (worker.status != 0 && !culprit_ && !IsConsequence(worker)) culprit_ = rank;
+      if (phase_ == Phase::kStopping && !stopped_) stopped_ = rank;
       if (phase_ == Phase::kKilled && !stuck_) stuck_ = rank;
     }
   }
@@ -258,7 +259,8 @@ class Launcher {
     // before the launcher sees that it has ended.
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       if (workers_[rank].status == 0) continue;
-      return left_ ? LeftEarly(*left_) : Describe(rank);
+      if (left_) return LeftEarly(*left_);
+      return stopped_ ? EndedLate(*stopped_) : Describe(rank);
     }
     return Status::Ok();
   }
@@ -267,6 +269,11 @@ class Launcher {
     return Unavailable("worker " + std::to_string(rank) +
                        " ended, with exit code 0, before the run was over; the others were "
                        "stopped");
+  }
+
+  static Status EndedLate(size_t rank) {
+    return Unavailable("worker " + std::to_string(rank) +
+                       " was lost to the others, had not ended when they had, and was stopped");
   }
 
   // An error that the workers agreed on is no single one's.
@@ -313,6 +320,7 @@ class Launcher {
   std::optional<size_t> culprit_;  // the first to fail of itself
   std::optional<size_t> lost_;     // with go_on: the last to end of itself
   RunEnd end_ = RunEnd::kNotYet;   // likewise: of the run
+  std::optional<size_t> stopped_;  // the first to end because we told it to
   std::optional<size_t> stuck_;    // the first that only SIGKILL could end
   int interrupted_ = 0;
   sigset_t old_mask_{};

@@ -19,8 +19,10 @@ struct LaunchOptions {
   std::vector<std::string> command;
   int workers = 1;
   uint16_t port = 0;  // of the store where the workers meet; 0: a free one
-  // How long the others may take to notice a loss and say so, before they are told to stop.
-  std::chrono::milliseconds notice{1500};
+  // How long the others may take to notice a loss and say so, before they are told to stop. One
+  // that fails may itself end after those that have lost it: libtorch takes seconds to end on a
+  // busy machine.
+  std::chrono::milliseconds notice{5000};
   // How long the others may take to stop, before they are killed.
   std::chrono::milliseconds grace{3000};
   // How long the others may take to end after one worker has ended well.

@@ -36,6 +36,7 @@ Status Launch(int workers, const std::string& script, bool go_on = false) {
   options.command = {"launcher_test", "--gtest_filter=LauncherTest.DISABLED_PlaysAWorker",
                      "--gtest_also_run_disabled_tests"};
   options.workers = workers;
+  options.notice = 1500ms;
   options.grace = 500ms;
   options.linger = 1000ms;
   options.go_on = go_on;
@@ -123,6 +124,12 @@ TEST(LauncherTest, TheCodeOfTheOneThatFailedOfItself) {
 TEST(LauncherTest, OneThatIsStuckIsKilledAndNamed) {
   ExpectEnd(Launch(2, "3@0 -19@0"), StatusCode::kUnavailable,
             "worker 1 did not answer and had to be killed");
+}
+
+// What is told of it must not be our own signal.
+TEST(LauncherTest, OneThatEndsLateIsStoppedAndNamed) {
+  ExpectEnd(Launch(3, "3@0 3@0 1@60000"), StatusCode::kUnavailable,
+            "worker 2 was lost to the others, had not ended when they had, and was stopped");
 }
 
 // The others live for long enough for four starts, on a busy machine too.
