@@ -9,8 +9,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# Half of the time that a unit of the unity build takes goes into headers, of libtorch above all.
-# Units of 16 files, where CMake makes them of 8, take a fifth less time in all.
+# In a unity build the compiler spends about half of its time on headers, most of it on libtorch's.
+# With 16 files in a unit, in place of CMake's 8, the whole build takes about a fifth less time.
 if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 endif()

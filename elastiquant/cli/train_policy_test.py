@@ -21,8 +21,8 @@ COMMON = RESNET20 | {
     "exact": "none",
 }
 
-# For tests of many runs, to which layers do not matter.
-FEW = {"model": "linear"}
+# For tests that make many runs and are not about layers.
+ONE_LAYER = {"model": "linear"}
 
 
 def decisions(out):
@@ -130,7 +130,7 @@ class PolicyTest(train_testing.TrainTest):
             ("accordion", {"algorithm": "accordion:change=0.1"}),
         ):
             with self.subTest(name):
-                always = {**options, **FEW, "checkpoint_every": 5}
+                always = {**options, **ONE_LAYER, "checkpoint_every": 5}
                 whole = self.trained(name, **always)
                 self.failed(name + "-half", inject="kill@step=7,rank=1", **always)
                 half = self.trained(name + "-half", "--resume", **always)
@@ -161,7 +161,7 @@ class PolicyTest(train_testing.TrainTest):
             ("adaquantfl", {"algorithm": "local-sgd", "bits_policy": "adaquantfl"}),
         ):
             with self.subTest(name):
-                always = {**options, **FEW, "every": 2, "checkpoint_every": 3}
+                always = {**options, **ONE_LAYER, "every": 2, "checkpoint_every": 3}
                 whole = self.trained(name, **always)
                 self.assertEqual(
                     [i for i, d in enumerate(decisions(whole)) if d is not None], [1, 3, 5, 7]

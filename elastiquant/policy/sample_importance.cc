@@ -2,15 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace elastiquant::policy {
-namespace {
-
-constexpr double kLeastFirstThreshold = std::numeric_limits<float>::min();
-
-}  // namespace
 
 SampleImportance::SampleImportance(const ImportanceOptions& options)
     : options_(options), tracker_(1 - options.skipped, 1) {}
@@ -26,7 +20,7 @@ double SampleImportance::FirstThreshold(std::span<const double> scores) const {
   for (const double score : scores) {
     if (std::isfinite(score)) most = std::max(most, score);
   }
-  if (!(most > kLeastFirstThreshold)) return 1;
+  if (!(most > ThresholdTracker::kLeast)) return 1;
   // Chances fall as the threshold rises.
   if (options_.unbiased) most /= 1 - options_.skipped;
   for (int halving = 0; halving < 50; ++halving) {
@@ -36,7 +30,7 @@ double SampleImportance::FirstThreshold(std::span<const double> scores) const {
     const bool too_many = sent > (1 - options_.skipped) * static_cast<double>(scores.size());
     (too_many ? least : most) = middle;
   }
-  return std::max(most, kLeastFirstThreshold);
+  return std::max(most, ThresholdTracker::kLeast);
 }
 
 std::vector<double> SampleImportance::Chances(std::span<const double> scores) {

@@ -2,27 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace elastiquant::policy {
-namespace {
-
-// Codecs take thresholds as floats.
-constexpr double kLeastThreshold = std::numeric_limits<float>::min();
-constexpr double kMostThreshold = std::numeric_limits<float>::max();
-
-}  // namespace
 
 void ThresholdTracker::Observe(double sent) {
   if (!(sent >= 0 && sent <= 1)) return;
   unpaid_ = std::clamp(unpaid_ + sent / target_ - 1, -kMostUnpaid, kMostUnpaid);
   const double paid = std::min(unpaid_, kMostPaid);
   unpaid_ -= paid;
-  threshold_ = std::clamp(threshold_ * std::exp(kGain * paid), kLeastThreshold, kMostThreshold);
+  threshold_ = std::clamp(threshold_ * std::exp(kGain * paid), kLeast, kMost);
 }
 
 Status ThresholdTracker::LoadState(std::span<const double> state) {
-  if (state.size() != 2 || !(state[0] >= kLeastThreshold && state[0] <= kMostThreshold) ||
+  if (state.size() != 2 || !(state[0] >= kLeast && state[0] <= kMost) ||
       !(std::abs(state[1]) <= kMostUnpaid)) {
     return CorruptData("the state of a threshold is not a threshold and what is unpaid");
   }

@@ -3,6 +3,7 @@
 // ratio shall be that of the budget. How it is found is ours.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,9 @@ class ThresholdTracker {
   static constexpr double kGain = .05;
   static constexpr double kMostPaid = 4;
   static constexpr double kMostUnpaid = 8;
+  // The range of the threshold: codecs take it as a float.
+  static constexpr double kLeast = std::numeric_limits<float>::min();
+  static constexpr double kMost = std::numeric_limits<float>::max();
 
   // `target`, in (0, 1]: the share of coordinates that shall be sent. `threshold`, above 0: an
   // estimate to begin with.

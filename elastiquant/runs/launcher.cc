@@ -273,7 +273,7 @@ class Launcher {
 
   static Status EndedLate(size_t rank) {
     return Unavailable("worker " + std::to_string(rank) +
-                       " was lost to the others, had not ended when they had, and was stopped");
+                       " did not end in time and had to be stopped; the others have ended");
   }
 
   // An error that the workers agreed on is no single one's.

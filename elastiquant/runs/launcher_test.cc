@@ -126,10 +126,10 @@ TEST(LauncherTest, OneThatIsStuckIsKilledAndNamed) {
             "worker 1 did not answer and had to be killed");
 }
 
-// What is told of it must not be our own signal.
+// The launcher must not tell of its own SIGTERM as if it were the cause.
 TEST(LauncherTest, OneThatEndsLateIsStoppedAndNamed) {
   ExpectEnd(Launch(3, "3@0 3@0 1@60000"), StatusCode::kUnavailable,
-            "worker 2 was lost to the others, had not ended when they had, and was stopped");
+            "worker 2 did not end in time and had to be stopped; the others have ended");
 }
 
 // The others live for long enough for four starts, on a busy machine too.

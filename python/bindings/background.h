@@ -6,6 +6,7 @@
 #include <pybind11/pybind11.h>
 
 #include <functional>
+#include <memory>
 
 namespace elastiquant::python {
 
@@ -19,6 +20,8 @@ struct BackgroundDelete {
     RunInBackground([object] { delete object; });
   }
 };
+template <typename T>
+using BackgroundPtr = std::unique_ptr<T, BackgroundDelete<T>>;
 
 // Deletes at once, without the GIL: the object's threads may ask for it.
 template <typename T>

@@ -21,12 +21,10 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-using HeldCollectives = std::unique_ptr<TensorCollectives, BackgroundDelete<TensorCollectives>>;
-
-HeldCollectives MakeCollectives(const py::object& meeting, int threads) {
+BackgroundPtr<TensorCollectives> MakeCollectives(const py::object& meeting, int threads) {
   CommunicatorOptions options = OptionsOf(meeting);
   const py::gil_scoped_release released;
-  return HeldCollectives(
+  return BackgroundPtr<TensorCollectives>(
       ValueOrThrow(TensorCollectives::Create(std::move(options), threads)).release());
 }
 
@@ -63,7 +61,7 @@ std::vector<at::Tensor> AllGather(TensorCollectives& workers, const py::object& 
 }  // namespace
 
 void BindCollectives(py::module_& module) {
-  py::class_<TensorCollectives, HeldCollectives>(
+  py::class_<TensorCollectives, BackgroundPtr<TensorCollectives>>(
       module, "_TensorCollectives", "What runs behind all_reduce() and all_gather().")
       .def(py::init(&MakeCollectives), py::kw_only(), py::arg("meeting"), py::arg("threads"))
       .def("set_farewell", &TensorCollectives::SetFarewell, py::arg("why"))

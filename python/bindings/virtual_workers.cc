@@ -20,12 +20,11 @@ namespace py = pybind11;
 namespace elastiquant::python {
 namespace {
 
-using HeldWorkers = std::unique_ptr<VirtualWorkers, BackgroundDelete<VirtualWorkers>>;
-
-HeldWorkers MakeWorkers(int workers, const std::vector<ParameterTuple>& parameters,
-                        size_t bucket_elements, uint64_t seed, int threads,
-                        uint64_t measure_every, const std::string& exchange,
-                        const std::map<std::string, std::string>& down) {
+BackgroundPtr<VirtualWorkers> MakeWorkers(int workers,
+                                          const std::vector<ParameterTuple>& parameters,
+                                          size_t bucket_elements, uint64_t seed, int threads,
+                                          uint64_t measure_every, const std::string& exchange,
+                                          const std::map<std::string, std::string>& down) {
   DdpOptions options;
   options.bucket_elements = bucket_elements;
   options.seed = seed;
@@ -34,7 +33,7 @@ HeldWorkers MakeWorkers(int workers, const std::vector<ParameterTuple>& paramete
   options.exchange = exchange;
   options.down = down;
   const py::gil_scoped_release released;
-  return HeldWorkers(
+  return BackgroundPtr<VirtualWorkers>(
       ValueOrThrow(VirtualWorkers::Create(workers, ParametersOf(parameters), options))
           .release());
 }
@@ -42,8 +41,8 @@ HeldWorkers MakeWorkers(int workers, const std::vector<ParameterTuple>& paramete
 }  // namespace
 
 void BindVirtualWorkers(py::module_& module) {
-  py::class_<VirtualWorkers, HeldWorkers>(module, "_VirtualWorkers",
-                                          "What runs behind elastiquant.VirtualWorkers.")
+  py::class_<VirtualWorkers, BackgroundPtr<VirtualWorkers>>(
+      module, "_VirtualWorkers", "What runs behind elastiquant.VirtualWorkers.")
       .def(py::init(&MakeWorkers), py::kw_only(), py::arg("workers"), py::arg("parameters"),
            py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
            py::arg("measure_every"), py::arg("exchange"), py::arg("down"))

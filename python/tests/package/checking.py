@@ -1,4 +1,4 @@
-"""What all scripts of checks share, which every worker runs: see ddp_test, diloco_test."""
+"""What scripts of checks share, one of which all workers of a job run: see ddp_test.py."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def logged(level: int = logging.WARNING):
 
 
 def check_scaler_is_warned_of(train: Callable[[], None]) -> None:
-    """Of workers that must make the same number of steps, and that `train` makes and closes."""
+    """Checks that workers which must all make the same number of steps warn of a GradScaler
+    while there is one. `train` makes such workers, has them train, and closes them."""
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(torch.ones(()))
     for in_use in (True, False):

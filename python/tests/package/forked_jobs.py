@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import IO
 
 import torch
-import torch._dynamo
+import torch._dynamo  # which optimisers import
 import torch.distributed as dist
 
 WORKERS = 3
@@ -83,8 +83,9 @@ def run(jobs: Iterable[Job], at_once: int) -> None:
 
 
 def prepare() -> None:
-    """Before this process forks: what it has imported is not searched for garbage again, which
-    would take each worker more than a second of a core when its interpreter ends."""
+    """Must be called before this process forks. Keeps the garbage collector away from all that
+    has been imported. In each worker it would search that when the interpreter ends, which
+    takes more than a second of a core."""
     torch.set_num_threads(1)
     gc.freeze()
 

@@ -2,8 +2,9 @@
 
 usage: forked_ranks.py WORKERS SCRIPT
 
-The import takes seconds of a core in torchrun and in each of its workers. Says what the workers
-say; the first that fails ends the others, and its exit status is this one's.
+To import torch takes torchrun and each of its workers seconds of a core; here forked_jobs.py
+imports it once. The workers' output is this script's. The first worker that fails ends the
+others, and its exit status is this script's, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import runpy
 import signal
 import sys
 
-import torch._dynamo  # noqa: F401  which optimisers import
 from forked_jobs import free_port, prepare
 
 

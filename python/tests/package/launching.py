@@ -16,12 +16,12 @@ def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=limit,
         env=environment(),
     )
 
@@ -40,13 +40,7 @@ def forked_jobs(
     script: Path, *cases: str, limit: float = LIMIT
 ) -> dict[str, list[dict[str, Any]]]:
     """How the workers of each case of a script of forked_jobs.py have ended, by rank."""
-    done = subprocess.run(
-        [sys.executable, str(script), *cases],
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        env=environment(),
-    )
+    done = run(str(script), *cases, limit=limit)
     if done.returncode:
         raise AssertionError(done.stderr)
     workers: dict[str, list[dict[str, Any]]] = {}
