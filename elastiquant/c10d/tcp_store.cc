@@ -209,6 +209,8 @@ void KeepTorchQuiet() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
+void WaitBrieflyForNames() { setenv("RES_OPTIONS", "timeout:1 attempts:2", /*overwrite=*/0); }
+
 // c10d waits without limit for the first answer of whatever listens at the port, so a thread
 // tries, which is left behind if it gets none.
 Result<std::unique_ptr<Store>> ConnectTcpStore(const std::string& host, uint16_t port,

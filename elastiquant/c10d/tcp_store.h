@@ -22,4 +22,11 @@ Result<std::unique_ptr<Store>> ConnectTcpStore(const std::string& host, uint16_t
 // set, that stands.
 void KeepTorchQuiet();
 
+// Makes this process wait for name servers for 2 s, as long as RES_OPTIONS is not set:
+// PyTorch's store looks up the name of each address that connects to it, only to log it. Where
+// no name server answers, as on an isolated network, the C library waits 10 s for each name,
+// and a run begins 20 s late. With this it begins 4 s late. To be called before anything looks
+// up a name.
+void WaitBrieflyForNames();
+
 }  // namespace elastiquant

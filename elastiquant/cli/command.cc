@@ -1,5 +1,7 @@
 #include "elastiquant/cli/command.h"
 
+#include <cstdio>
+
 namespace elastiquant::cli {
 
 ExitCode ExitCodeOf(const Status& status) {
@@ -23,6 +25,13 @@ ExitCode ExitCodeOf(const Status& status) {
       return kExitFailure;
   }
   return kExitFailure;
+}
+
+ExitCode TellEnd(const std::string& command, const Status& status) {
+  if (!status.ok()) {
+    std::fprintf(stderr, "elastiquant %s: %s\n", command.c_str(), status.ToString().c_str());
+  }
+  return ExitCodeOf(status);
 }
 
 CLI::Validator NotNegative() {

@@ -7,7 +7,7 @@
 //     return {app, [options] { return Run(*options); }};
 //   }
 //
-// and one line in main.cc. A subcommand writes its result to stdout, everything said to a
+// and one line in program.cc. A subcommand writes its result to stdout, everything said to a
 // person to stderr, and returns its error instead of printing it.
 #pragma once
 
@@ -29,6 +29,8 @@ enum ExitCode : int {
   kExitNonFinite = 5,  // NaN, infinity or a norm beyond fp32 where a number was needed
 };
 ExitCode ExitCodeOf(const Status& status);
+// Tells a person what has gone wrong in `command`, if anything has, and returns the exit code.
+ExitCode TellEnd(const std::string& command, const Status& status);
 
 struct Command {
   CLI::App* app;                // owned by the program

@@ -63,6 +63,25 @@ TEST_F(ProgramTest, LosslessFramesDecodeToTheSameFile) {
   }
 }
 
+// The other tests run the program without starting its file.
+TEST_F(ProgramTest, ItsFileIsTheSameProgram) {
+  const std::string redirected = fmt::format(" >{} 2>{}", File("out"), File("err"));
+  const auto start = [&](const std::string& words) {
+    return WEXITSTATUS(std::system((words + redirected).c_str()));
+  };
+  EXPECT_EQ(start(ELASTIQUANT_PROGRAM " --help"), kExitDone);
+  EXPECT_EQ(TextOf(File("out")), Run("--help").out);
+  EXPECT_EQ(start(ELASTIQUANT_PROGRAM " encode --codec nonsense"), kExitUsage);
+  EXPECT_EQ(TextOf(File("err")), Run("encode --codec nonsense").err);
+}
+
+TEST_F(ProgramTest, SaysThatItsOutputCannotBeWritten) {
+  const std::string full =
+      fmt::format("{} codecs >/dev/full 2>{}", ELASTIQUANT_PROGRAM, File("err"));
+  EXPECT_EQ(WEXITSTATUS(std::system(full.c_str())), kExitFailure);
+  EXPECT_THAT(TextOf(File("err")), HasSubstr("cannot write to stdout: No space left"));
+}
+
 // The conformance suite holds every codec to this on every target without starting a program.
 TEST_F(ProgramTest, EveryListedCodecEncodesAndDecodesBothWays) {
   WriteInput(5000);

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
+#include <wordexp.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -16,6 +19,7 @@
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/file.h"
 #include "elastiquant/cli/npy.h"
+#include "elastiquant/cli/program.h"
 
 namespace elastiquant::cli {
 
@@ -30,6 +34,16 @@ inline std::string TextOf(const std::string& path) {
   return bytes.ok() ? std::string(bytes->begin(), bytes->end()) : "";
 }
 
+[[noreturn]] inline void BecomeProgram(const std::string& line, const std::string& out,
+                                       const std::string& err) {
+  wordexp_t words;
+  if (wordexp(line.c_str(), &words, WRDE_NOCMD) != 0 ||
+      !std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) {
+    std::_Exit(125);
+  }
+  LeaveProcess(RunProgram(static_cast<int>(words.we_wordc), words.we_wordv));
+}
+
 class ProgramTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,11 +55,15 @@ class ProgramTest : public ::testing::Test {
 
   std::string File(const std::string& name) const { return folder_ + "/" + name; }
 
-  // `arguments` goes through the shell: quote what needs it.
+  // `arguments` are words as a shell takes them: quote what needs it. The program runs in a
+  // process that is forked from this one, because to load libtorch anew would take longer than
+  // most commands.
   Outcome Run(const std::string& arguments) const {
-    const std::string command = fmt::format("'{}' {} >{} 2>{}", ELASTIQUANT_PROGRAM, arguments,
-                                            File("stdout"), File("stderr"));
-    const int status = std::system(command.c_str());
+    std::fflush(nullptr);  // or both processes would write what is buffered
+    const pid_t pid = fork();
+    if (pid == 0) BecomeProgram("elastiquant " + arguments, File("stdout"), File("stderr"));
+    int status = -1;
+    waitpid(pid, &status, 0);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, TextOf(File("stdout")),
             TextOf(File("stderr"))};
   }

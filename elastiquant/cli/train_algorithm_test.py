@@ -98,7 +98,7 @@ class TrainAlgorithmTest(ReferenceTest):
                 same = {
                     "algorithm": algorithm,
                     "codec": None,
-                    "model": "mlp",
+                    "model": "mlp:width=16",
                     **calm,
                     **options,
                 }

@@ -1,14 +1,17 @@
 // `train`: trains a model, on this machine's workers or as one worker of a torchrun job.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "elastiquant/c10d/gloo_network.h"
+#include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/train_flags.h"
 #include "elastiquant/net/links.h"
@@ -64,13 +67,7 @@ Status RunAsWorker(const TrainOptions& options, CommunicatorOptions where, int w
     where.link = links.access;
     where.wires = links.WiresOf(where.rank);
   }
-  std::vector<std::string> words = OwnCommandLine();
-  // Those that the launcher added are no part of what was asked.
-  if (const auto added = std::find(words.begin(), words.end(), "--worker-rank");
-      added != words.end()) {
-    words.erase(added, words.end());
-  }
-  const RunInfo info{.command_line = Quoted(words),
+  const RunInfo info{.command_line = Quoted(OwnCommandLine()),
                      .version = ELASTIQUANT_VERSION,
                      .workers_here = workers_here};
   Status status = TrainAsWorker(options, where, info);
@@ -109,6 +106,16 @@ void WarnOfTooManyThreads(const TrainOptions& options) {
              computing, options.threads, cores);
 }
 
+// As a worker that the launcher has forked, whose exit code it returns.
+int RunInThisProcess(const TrainOptions& options, int rank, uint16_t store_port) {
+  CommunicatorOptions where;
+  where.rank = rank;
+  where.world_size = options.workers;
+  where.store_port = store_port;
+  where.store_is_external = true;  // the launcher hosts it
+  return TellEnd("train", RunAsWorker(options, where, options.workers));
+}
+
 Status Launch(const TrainFlags& flags) {
   const TrainOptions& options = flags.train;
   if (options.workers > kTestedWorkers) {
@@ -117,32 +124,18 @@ Status Launch(const TrainFlags& flags) {
   }
   WarnOfTooManyThreads(options);
   if (options.workers == 1) return RunAsWorker(options, {}, 1);
-  return LaunchWorkers({.command = OwnCommandLine(),
+  return LaunchWorkers({.worker = std::bind_front(RunInThisProcess, options),
                         .workers = options.workers,
                         .port = flags.port,
                         .linger = 2 * Milliseconds(options.timeout_seconds),
                         .go_on = options.on_loss == "go-on"});
 }
 
-// PyTorch's store looks up the name of each address that connects to it, only to log it. Where
-// no name server answers, as on an isolated network, the C library waits 10 s for each name,
-// and a run begins 20 s late. With this it begins 4 s late. A RES_OPTIONS that the user has set
-// stays as it is.
-void WaitBrieflyForNames() { setenv("RES_OPTIONS", "timeout:1 attempts:2", /*overwrite=*/0); }
-
 Status RunTrain(const TrainFlags& flags) {
   WaitBrieflyForNames();
   // How many workers there are is known only there, and what is valid depends on it.
-  if (flags.worker_rank < 0 && StartedByTorchrun()) return RunUnderTorchrun(flags);
+  if (StartedByTorchrun()) return RunUnderTorchrun(flags);
   EQ_RETURN_IF_ERROR(ValidateOptions(flags.train));
-  if (flags.worker_rank >= 0) {
-    CommunicatorOptions where;
-    where.rank = flags.worker_rank;
-    where.world_size = flags.train.workers;
-    where.store_port = flags.store_port;
-    where.store_is_external = true;  // the launcher hosts it
-    return RunAsWorker(flags.train, where, flags.train.workers);
-  }
   return Launch(flags);
 }
 

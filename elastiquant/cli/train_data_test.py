@@ -15,7 +15,7 @@ WORKERS = 3
 IMAGES = 144
 STEP_HEADER = 16  # bytes before each message
 COMMON = {
-    "model": "resnet20",
+    "model": "resnet8",
     "generated_train": str(IMAGES),
     "generated_test": "64",
     "batch": str(BATCH),

@@ -284,8 +284,6 @@ void AddMeasurements(CLI::App& app, RunOptions& o) {
 
 void AddHidden(CLI::App& app, TrainFlags& flags) {
   app.add_option("--inject", flags.train.inject)->group("");
-  app.add_option("--worker-rank", flags.worker_rank)->group("");
-  app.add_option("--store-port", flags.store_port)->group("");
 }
 
 // What `add` adds is shown under a heading of its own in --help.

@@ -13,9 +13,6 @@ struct TrainFlags {
   CLI::Option *workers_given = nullptr, *rate_given = nullptr, *decay_given = nullptr;
   CLI::Option *codec_given = nullptr, *exact_given = nullptr;
   uint16_t port = 0;
-  // Said by the launcher to its workers.
-  int worker_rank = -1;
-  uint16_t store_port = 0;
 };
 
 // Adds all options, in the groups in which --help shows them. Parsing writes to `flags`.

@@ -156,7 +156,7 @@ class GossipTest(train_testing.TrainTest):
         ):
             with self.subTest(algorithm):
                 options = {"algorithm": algorithm, "graph": "ring", "codec": codec, "every": 1}
-                options["model"] = "mlp"  # Of its messages headers are a small part.
+                options["model"] = "mlp:width=64"  # Of its messages headers are a small part.
                 name = algorithm.replace(":", "-")
                 usual = summary(self.trained(name, **options))
                 options["check_replicas"] = "every"
@@ -176,7 +176,7 @@ class GossipTest(train_testing.TrainTest):
         self.assertFalse(summary(self.folder / "drift")["replicas_identical"])
 
     def test_few_bits_are_few_bytes(self):
-        same = {"algorithm": "dpsgd", "graph": "ring", "model": "mlp"}
+        same = {"algorithm": "dpsgd", "graph": "ring", "model": "mlp:width=16"}
         exact = summary(self.trained("exact", **same))
         few = summary(self.trained("few", codec="dither:bits=2", **same))
         self.assertLess(14 * few["bytes_up"], exact["bytes_up"])

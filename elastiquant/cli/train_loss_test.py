@@ -136,11 +136,15 @@ class TrainLossTest(unittest.TestCase):
         ways += ["--algorithm local-sgd --partition volumes:skew=3 --lr 0.05"]
         for way in ways:
             with self.subTest(way):
-                done = run(self.out, way, "--model mlp --inject kill@step=9,rank=1 --overwrite")
+                done = run(
+                    self.out,
+                    way,
+                    "--model mlp:width=16 --inject kill@step=9,rank=1 --overwrite",
+                )
                 self.assertEqual(self.lost(self.summary(done)), [1], done.stderr)
 
     def test_without_a_centre(self):
-        gossip = "--model mlp --every 1 --lr 0.01 --graph"
+        gossip = "--model mlp:width=16 --every 1 --lr 0.01 --graph"
         ways = [f"--algorithm choco --codec dither:bits=2 {gossip} ring"]
         ways += [f"--algorithm choco:delay=1 --codec dither:bits=2 {gossip} complete"]
         ways += [f"--algorithm dpsgd --codec fp32 {gossip} one-peer-exponential"]
@@ -159,7 +163,7 @@ class TrainLossTest(unittest.TestCase):
                 self.assertIn(rejoined, (None, 50, 100))
 
     def test_without_a_centre_too_few_are_left(self):
-        more = ["--model mlp --every 1 --lr 0.01 --graph ring"]
+        more = ["--model mlp:width=16 --every 1 --lr 0.01 --graph ring"]
         more += ["--algorithm choco --codec dither:bits=2"]
         more += ["--least-workers 4", "--seed 7"]
         done = run(self.out, *more, "--inject stop@step=9,rank=1")

@@ -3,11 +3,8 @@
 usage: train_mishap_test.py PROGRAM [unittest arguments]
 """
 
-import os
 import time
 import unittest
-from pathlib import Path
-from unittest import mock
 
 from train_reference import ReferenceTest, alive, metrics, start, steps_done, train, workers_of
 from train_testing import summary
@@ -32,22 +29,6 @@ class TrainMishapTest(ReferenceTest):
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("SIGTERM", said)
         self.assertFalse(any(map(alive, workers.values())))
-
-    def test_a_silent_name_server_is_not_waited_for_long(self):
-        """Workers ask it about addresses. To try that takes a server at port 53: here it is
-        looked at whether their C library is told how long to wait."""
-        for given, expected in ((None, "timeout:1 attempts:2"), ("timeout:3", "timeout:3")):
-            with mock.patch.dict(os.environ, {"RES_OPTIONS": given} if given else {}):
-                if not given:
-                    os.environ.pop("RES_OPTIONS", None)
-                process = start(self.out(), "--overwrite", steps=5000)
-            with process:
-                self.wait_until(lambda p=process: len(workers_of(p)) == 2)
-                for pid in workers_of(process).values():
-                    told = Path(f"/proc/{pid}/environ").read_text().split("\0")
-                    self.assertIn(f"RES_OPTIONS={expected}", told)
-                process.kill()
-                process.communicate()
 
     def test_a_silent_worker_is_lost_within_the_time_out(self):
         begin = time.monotonic()

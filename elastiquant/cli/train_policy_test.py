@@ -7,11 +7,11 @@ import json
 import unittest
 
 import train_testing
-from train_testing import PROGRAM, RESNET20, lines, summary
+from train_testing import PROGRAM, RESNET, lines, summary
 
 STEPS = 8
 WORKERS = 3
-COMMON = RESNET20 | {
+COMMON = RESNET | {
     "workers": str(WORKERS),
     "partition": "volumes:skew=10",
     "steps": str(STEPS),

@@ -15,7 +15,7 @@ import numpy as np
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 # Options of a run that is over soon.
 SMALL = {
-    "model": "mlp",
+    "model": "mlp:width=16",
     "generated_train": "512",
     "generated_test": "64",
     "batch": "8",
@@ -24,8 +24,8 @@ SMALL = {
     "threads": "1",
 }
 # One that has layers of many kinds.
-RESNET20 = {
-    "model": "resnet20",
+RESNET = {
+    "model": "resnet8",
     "generated_train": "384",
     "generated_test": "64",
     "batch": "8",

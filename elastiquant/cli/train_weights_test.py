@@ -61,7 +61,7 @@ class TrainWeightsTest(unittest.TestCase):
 
     @classmethod
     def train(cls, out, **options):
-        options = {"data": cls.root / "images", "steps": STEPS} | options
+        options = {"model": "resnet20", "data": cls.root / "images", "steps": STEPS} | options
         done = train(out, **options)
         assert done.returncode == 0, done.stderr
 

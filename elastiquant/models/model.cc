@@ -35,13 +35,13 @@ class LinearModel : public Model {
   nn::Linear fc_;
 };
 
-// Two hidden layers of 128: trains in no time, for tests of everything around the model.
+// Two hidden layers: trains in no time, for tests of everything around the model.
 class Mlp : public Model {
  public:
-  explicit Mlp(const ModelOptions& options)
-      : fc1_(register_module("fc1", nn::Linear(PixelValues(options), kHidden))),
-        fc2_(register_module("fc2", nn::Linear(kHidden, kHidden))),
-        fc3_(register_module("fc3", nn::Linear(kHidden, options.classes))) {}
+  Mlp(const ModelOptions& options, int64_t width)
+      : fc1_(register_module("fc1", nn::Linear(PixelValues(options), width))),
+        fc2_(register_module("fc2", nn::Linear(width, width))),
+        fc3_(register_module("fc3", nn::Linear(width, options.classes))) {}
 
   at::Tensor Forward(const at::Tensor& images) override {
     const at::Tensor x = fc1_->forward(images.contiguous().flatten(1)).relu_();
@@ -49,9 +49,13 @@ class Mlp : public Model {
   }
 
  private:
-  static constexpr int64_t kHidden = 128;
   nn::Linear fc1_, fc2_, fc3_;
 };
+
+Result<std::shared_ptr<Model>> MakeMlp(const ModelSpec& spec, const ModelOptions& options) {
+  EQ_ASSIGN_OR_RETURN(const auto given, WithDefaults(spec, {{"width", 128}}));
+  return std::shared_ptr<Model>(std::make_shared<Mlp>(options, given.at("width")));
+}
 
 struct Entry {
   std::string name;
@@ -115,9 +119,7 @@ const std::vector<Entry>& Entries() {
       {"linear", "one linear layer", {}, 30730, 1, Plain([](const ModelOptions& o) {
          return std::make_shared<LinearModel>(o);
        })},
-      {"mlp", "two hidden layers of 128", {}, 411146, 1, Plain([](const ModelOptions& o) {
-         return std::make_shared<Mlp>(o);
-       })},
+      {"mlp", "two hidden layers: mlp:width=128", {}, 411146, 1, MakeMlp},
       {"cnn3",
        "two 5x5 convolutions and a hidden layer, as DAGC trains",
        {},
@@ -142,6 +144,7 @@ const std::vector<Entry>& Entries() {
        1205642,
        1,
        MakeVit},
+      Cifar(1, 75290),
       Cifar(3, 269722),
       Cifar(5, 464154),
       Cifar(7, 658586),

@@ -36,6 +36,12 @@ TEST(ModelTest, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(found, published.size());
 }
 
+TEST(ModelTest, AnMlpHasHiddenLayersOfTheWidthGiven) {
+  const int64_t pixels = 3 * 32 * 32;
+  EXPECT_EQ(CountParameters(*Make("mlp:width=4")), (pixels + 1) * 4 + 5 * 4 + 5 * 10);
+  EXPECT_FALSE(MakeModel("mlp:width=0", {}).ok());
+}
+
 TEST(ModelTest, StemFollowsTheImageSize) {
   EXPECT_EQ(CountParameters(*Make("resnet18")), 11173962);
   const auto small = Make("resnet18", {.classes = 10, .image_size = 224});

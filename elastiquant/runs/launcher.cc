@@ -9,14 +9,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <exception>
 #include <optional>
 #include <utility>
 
 #include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/net/crew.h"
 #include "elastiquant/net/store.h"
+#include "elastiquant/runs/store_process.h"
 
 namespace elastiquant {
 namespace {
@@ -24,11 +26,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kHighestExitCode = 5;  // of those that say what is wrong (cli/command.h)
-constexpr int kNotStarted = 127;
 
-// The workers' store: held here from before they start, so that nobody can take its port.
-Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port) {
-  auto store = HostTcpStore(port, Reach::kThisMachine);
+// Held from before the workers start, so that nobody can take its port.
+Result<StoreProcess> HoldStore(uint16_t port) {
+  auto store = StoreProcess::Start(port);
   if (store.ok()) return store;
   return InvalidArgument(store.status().message() +
                          "; give another with --port, or leave it out for a free one");
@@ -52,18 +53,25 @@ sigset_t WatchedSignals() {
   return set;
 }
 
-// In the child, between fork and exec: system calls only.
-[[noreturn]] void BecomeWorker(char* const* argv, bool keeps_stdout, pid_t launcher,
-                               const sigset_t& old_mask) {
+// In the new process: never returns to what the launcher was doing.
+[[noreturn]] void BecomeWorker(const LaunchOptions& options, int rank, uint16_t port,
+                               pid_t launcher, const sigset_t& old_mask) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before the line above took effect
+  prctl(PR_SET_NAME, ("elastiquant:" + std::to_string(rank)).c_str());
   sigprocmask(SIG_SETMASK, &old_mask, nullptr);
-  if (!keeps_stdout) {
-    const int null = open("/dev/null", O_WRONLY);
+  if (rank != 0 && !options.go_on) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0) dup2(null, STDOUT_FILENO);
   }
-  execv("/proc/self/exe", argv);
-  _exit(kNotStarted);
+  int code = 1;
+  try {
+    code = options.worker(rank, port);
+  } catch (const std::exception& error) {  // libtorch and the standard library throw
+    std::fprintf(stderr, "elastiquant: %s\n", error.what());
+  }
+  std::fflush(nullptr);
+  std::_Exit(code);  // what else ends with a process is the launcher's
 }
 
 class Launcher {
@@ -85,9 +93,8 @@ class Launcher {
     signal(SIGCHLD, SIG_DFL);
     const sigset_t watched = WatchedSignals();
     sigprocmask(SIG_BLOCK, &watched, &old_mask_);
-    // After the signals are blocked: its threads must not take them.
-    EQ_ASSIGN_OR_RETURN(const auto store, HostStore(options_.port));
-    port_ = store->port();
+    EQ_ASSIGN_OR_RETURN(const StoreProcess store, HoldStore(options_.port));
+    port_ = store.port();
     workers_.resize(static_cast<size_t>(options_.workers));
     for (size_t rank = 0; rank < workers_.size(); ++rank) EQ_RETURN_IF_ERROR(Start(rank));
     while (running_ > 0) {
@@ -109,19 +116,14 @@ class Launcher {
   };
 
   Status Start(size_t rank) {
-    std::vector<std::string> words = options_.command;
-    words.insert(words.end(), {"--worker-rank", std::to_string(rank), "--store-port",
-                               std::to_string(port_)});
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
+    std::fflush(nullptr);  // or both processes would write what is buffered
     const pid_t self = getpid();
     const pid_t pid = fork();
     if (pid < 0) {
       return IoError("cannot start worker " + std::to_string(rank) + ": " +
                      std::strerror(errno));
     }
-    if (pid == 0) BecomeWorker(argv.data(), rank == 0 || options_.go_on, self, old_mask_);
+    if (pid == 0) BecomeWorker(options_, static_cast<int>(rank), port_, self, old_mask_);
     workers_[rank].pid = pid;
     workers_[rank].running = true;
     workers_[rank].status = 0;
@@ -190,7 +192,7 @@ class Launcher {
   static bool IsLoss(const Worker& worker) {
     if (WIFSIGNALED(worker.status)) return true;
     const int code = WEXITSTATUS(worker.status);
-    return code == 0 || (code > kHighestExitCode && code != kNotStarted);
+    return code == 0 || code > kHighestExitCode;
   }
 
   // One that cannot be started again leaves the others alone.

@@ -4,8 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <functional>
 
 #include "elastiquant/base/status.h"
 
@@ -15,8 +14,9 @@ namespace elastiquant {
 inline constexpr int kPeerLostExitCode = 3;
 
 struct LaunchOptions {
-  // The command line of one worker, without the arguments that differ between workers.
-  std::vector<std::string> command;
+  // What a worker does, in a process of its own, given its rank and the port of the store where
+  // the workers of this machine meet. It returns the process's exit code.
+  std::function<int(int rank, uint16_t store_port)> worker;
   int workers = 1;
   uint16_t port = 0;  // of the store where the workers meet; 0: a free one
   // How long the others may take to notice a loss and say so, before they are told to stop. One
@@ -34,13 +34,15 @@ struct LaunchOptions {
   int restarts = 3;
 };
 
-// Hosts the store and runs `command --worker-rank R --store-port P` for each worker. Worker 0
-// has this process's stdout, and with go_on all have; the others have only its stderr. SIGINT,
-// SIGTERM and SIGHUP are passed on, unless they were ignored when it began (nohup). Returns
-// when all have ended. Fails with InvalidArgument if the port is in use; with Unavailable,
-// which names the worker and its signal, if a worker was lost; or else with the code that the
-// exit code of the first worker to fail stands for. With go_on it is no error that workers were
-// lost if the crew says that the run has ended well.
+// Hosts the store and runs each worker in a process that is forked from this one, which may
+// have no other thread. So a worker starts with what is loaded here: to load libtorch takes a
+// third of a second of a core, and memory that all share this way. Processes are named
+// elastiquant:RANK. Worker 0 has this process's stdout, and with go_on all have; the others
+// have only its stderr. SIGINT, SIGTERM and SIGHUP are passed on, unless they were ignored when
+// it began (nohup). Returns when all have ended. Fails with InvalidArgument if the port is in
+// use; with Unavailable, which names the worker and its signal, if a worker was lost; or else
+// with the code that the exit code of the first worker to fail stands for. With go_on it is no
+// error that workers were lost if the crew says that the run has ended well.
 Status LaunchWorkers(const LaunchOptions& options);
 
 // Returns the StatusCode that a worker's exit code (cli/command.h) stands for.

@@ -20,55 +20,40 @@ namespace {
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// What each worker does, by rank: "3@0 0@200" means that worker 0 ends with exit code 3 at
-// once, and worker 1 with exit code 0 after 200 ms. A negative code is a signal that it sends
-// itself: -9 kills it, -19 stops it.
-constexpr char kScript[] = "EQ_LAUNCHER_TEST_SCRIPT";
-
-// The launcher starts this very program again, as a worker. It is told to run only the test
-// below, which then plays the worker's part and never returns.
-Status Launch(int workers, const std::string& script, bool go_on = false) {
-  setenv(kScript, script.c_str(), 1);
-  // ctest runs this program's tests in parts. The worker must not be given such a part.
-  unsetenv("GTEST_TOTAL_SHARDS");
-  unsetenv("GTEST_SHARD_INDEX");
-  LaunchOptions options;
-  options.command = {"launcher_test", "--gtest_filter=LauncherTest.DISABLED_PlaysAWorker",
-                     "--gtest_also_run_disabled_tests"};
-  options.workers = workers;
-  options.notice = 1500ms;
-  options.grace = 500ms;
-  options.linger = 1000ms;
-  options.go_on = go_on;
-  return LaunchWorkers(options);
-}
-
-int ArgumentOfThisWorker(const std::string& name) {
-  // GoogleTest keeps the arguments that it does not know.
-  const auto arguments = testing::internal::GetArgvs();
-  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
-    if (arguments[i] == name) return std::stoi(arguments[i + 1]);
-  }
-  return -1;
-}
-
 // As workers do that have finished a run which goes on without those that were lost.
-void SayThatTheRunIsOver() {
-  const auto port = static_cast<uint16_t>(ArgumentOfThisWorker("--store-port"));
+void SayThatTheRunIsOver(uint16_t port) {
   const auto store = ConnectTcpStore("127.0.0.1", port, CrewPrefix(""), 10s);
   if (store.ok()) (void)EndTheRun(**store, /*well=*/true);
 }
 
-TEST(LauncherTest, DISABLED_PlaysAWorker) {
-  std::istringstream script(std::getenv(kScript));
+// Plays the part of worker `rank` in a script like "3@0 0@200": worker 0 ends with exit code 3
+// at once, and worker 1 with exit code 0 after 200 ms. A negative code is a signal that it
+// sends itself: -9 kills it, -19 stops it.
+int Play(const std::string& script, int rank, uint16_t store_port) {
+  std::istringstream parts(script);
   int code = 0, milliseconds = 0;
   char at = 0;
-  for (int rank = ArgumentOfThisWorker("--worker-rank"); rank >= 0; --rank)
-    script >> code >> at >> milliseconds;
+  for (; rank >= 0; --rank) parts >> code >> at >> milliseconds;
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   if (code < 0) kill(getpid(), -code);
-  if (code == 0) SayThatTheRunIsOver();
-  _exit(code);
+  if (code == 0) SayThatTheRunIsOver(store_port);
+  _exit(code);  // without what this program of tests does when it ends
+}
+
+LaunchOptions Quick(int workers) {
+  LaunchOptions options;
+  options.workers = workers;
+  options.notice = 1500ms;
+  options.grace = 500ms;
+  options.linger = 1000ms;
+  return options;
+}
+
+Status Launch(int workers, const std::string& script, bool go_on = false) {
+  LaunchOptions options = Quick(workers);
+  options.worker = [&](int rank, uint16_t port) { return Play(script, rank, port); };
+  options.go_on = go_on;
+  return LaunchWorkers(options);
 }
 
 void ExpectEnd(const Status& status, StatusCode code, const std::string& words) {
@@ -149,6 +134,16 @@ TEST(LauncherTest, GoingOnIsOverWhenTheRunIs) {
 TEST(LauncherTest, NobodyCanGoOnIfAllAreKilled) {
   ExpectEnd(Launch(2, "-9@0 -9@0", /*go_on=*/true), StatusCode::kUnavailable,
             "was killed by SIGKILL; none of the others could go on");
+}
+
+TEST(LauncherTest, WhatAWorkerThrowsIsItsFailureAlone) {
+  LaunchOptions options = Quick(2);
+  options.worker = [](int rank, uint16_t) {
+    if (rank == 1) throw std::runtime_error("no memory is left");
+    _exit(3);
+    return 0;
+  };
+  ExpectEnd(LaunchWorkers(options), StatusCode::kInternal, "worker 1 ended with exit code 1");
 }
 
 }  // namespace

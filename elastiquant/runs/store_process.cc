@@ -1,0 +1,106 @@
+#include "elastiquant/runs/store_process.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "elastiquant/c10d/tcp_store.h"
+#include "elastiquant/net/store.h"
+
+namespace elastiquant {
+namespace {
+
+// What the new process says through a pipe: this, and the words of an error behind it.
+struct Report {
+  StatusCode code = StatusCode::kOk;
+  uint16_t port = 0;
+};
+
+void Say(int pipe, const Report& report, const std::string& words) {
+  std::string bytes(reinterpret_cast<const char*>(&report), sizeof(report));
+  bytes += words;
+  // Less than a pipe holds, so that it is written as a whole. If nobody reads it, the process
+  // that wanted the store has died, and this one is about to.
+  if (write(pipe, bytes.data(), bytes.size()) < 0) _exit(1);
+  close(pipe);
+}
+
+std::string ReadAll(int pipe) {
+  std::string bytes;
+  char part[512];
+  for (ssize_t n = 1; n != 0;) {
+    n = read(pipe, part, sizeof(part));
+    if (n > 0) bytes.append(part, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  return bytes;
+}
+
+[[noreturn]] void HostStore(uint16_t port, int pipe, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "rendezvous");
+  if (getppid() != parent) _exit(1);  // it died before the first line took effect
+  // What a terminal sends to all of a run's processes is for those that can say something of it.
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, nullptr);
+  auto store = HostTcpStore(port, Reach::kThisMachine);
+  if (!store.ok()) {
+    Say(pipe, {.code = store.status().code()}, store.status().message());
+    _exit(1);
+  }
+  Say(pipe, {.port = (*store)->port()}, "");
+  while (true) pause();
+}
+
+}  // namespace
+
+Result<StoreProcess> StoreProcess::Start(uint16_t port) {
+  int pipes[2];
+  if (pipe(pipes) != 0) {
+    return IoError(std::string("cannot open a pipe: ") + std::strerror(errno));
+  }
+  std::fflush(nullptr);  // or both processes would write what is buffered
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(pipes[0]);
+    HostStore(port, pipes[1], parent);
+  }
+  const int error = errno;
+  close(pipes[1]);
+  const std::string said = pid < 0 ? "" : ReadAll(pipes[0]);
+  close(pipes[0]);
+  if (pid < 0) {
+    return IoError(std::string("cannot start the store's process: ") + std::strerror(error));
+  }
+  StoreProcess process(pid, 0);
+  if (said.size() < sizeof(Report)) {
+    return Unavailable("the store's process ended before it had a port");
+  }
+  Report report;
+  std::memcpy(&report, said.data(), sizeof(report));
+  if (report.code != StatusCode::kOk) return Status(report.code, said.substr(sizeof(report)));
+  process.port_ = report.port;
+  return process;
+}
+
+StoreProcess::StoreProcess(StoreProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), port_(other.port_) {}
+
+StoreProcess::~StoreProcess() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+}  // namespace elastiquant
