@@ -83,8 +83,13 @@ function(eq_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
-  # What is tested is compiled as it ships.
-  eq_optimise_less(${name})
+  # What is tested is compiled as it ships. Under a sanitizer it takes more than half of a test's
+  # build to optimise its checks, and no test runs for as long.
+  if(ELASTIQUANT_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  else()
+    eq_optimise_less(${name})
+  endif()
   # GoogleTest's headers are another third of it. Few files would not make up for compiling them.
   list(LENGTH ARG_SOURCES sources)
   if(sources GREATER 5)

@@ -56,7 +56,7 @@ Result<StepOutcome> Step(GradientReducer& reducer, uint64_t step, size_t buckets
 }
 
 class WorldSizes : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(All, WorldSizes, testing::Values(1, 2, 3, 4, 8, 16, 32));
+INSTANTIATE_TEST_SUITE_P(All, WorldSizes, testing::Values(1, 2, 3, 4, 8, 16, 32), WorldName);
 
 TEST_P(WorldSizes, ReduceToTheExactMeanUnderFp32) {
   const int world = GetParam();

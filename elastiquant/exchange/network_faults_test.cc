@@ -46,9 +46,9 @@ std::vector<Vectors> MeansOn(const MemoryFaults& faults, int world, const std::s
 }
 
 class NetworkFaults : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, NetworkFaults, testing::Values(1, 2, 3, 5, 16));
+INSTANTIATE_TEST_SUITE_P(Worlds, NetworkFaults, testing::Values(1, 2, 3, 5, 16), WorldName);
 class NetworkDeaths : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, NetworkDeaths, testing::Values(2, 3, 5, 16, 32));
+INSTANTIATE_TEST_SUITE_P(Worlds, NetworkDeaths, testing::Values(2, 3, 5, 16, 32), WorldName);
 
 TEST_P(NetworkFaults, DelayAndLossChangeNoBit) {
   const int world = GetParam();

@@ -141,7 +141,8 @@ TEST(LayerReductionLadder, WorkersHaveCodecsOfTheirOwn) {
 }
 
 class LayerReductionWorlds : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16, 32));
+INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16, 32),
+                         WorldName);
 
 TEST_P(LayerReductionWorlds, LeavesTheSameBitsOnAllAndGoesOnFromWhatItSaved) {
   const int world = GetParam();

@@ -22,20 +22,6 @@ namespace {
 using Vector = std::vector<float>;
 constexpr size_t kElements = 24;
 
-// Schedules of each algorithm: fewer where each takes long.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ELASTIQUANT_SLOW_TESTS
-#endif
-#endif
-#if defined(ELASTIQUANT_SLOW_TESTS) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSchedules = 100;
-constexpr uint64_t kLosses = 15;  // schedules in which a worker is lost
-#else
-constexpr uint64_t kSchedules = 1000;
-constexpr uint64_t kLosses = 60;
-#endif
-
 // Worker w minimises |x - target_w|^2 / 2 with its own gradients, which differ a lot; all start
 // from the same weights.
 struct GossipWorld {
@@ -280,7 +266,7 @@ std::string WhatItIs(const GossipOptions& o) {
 // come together about as near as the network lets them.
 TEST_P(GossipWorldTest, AnyScheduleEndsInConsensus) {
   const GossipCase& c = GetParam();
-  ForEachSchedule("GOSSIP_SEED", kSchedules, [&](uint64_t seed) {
+  ForEachSchedule("GOSSIP_SEED", 1000, [&](uint64_t seed) {
     Chance chance(seed);
     const bool large = seed % 50 == 0;  // up to 64 workers
     GossipWorld world(Draw(c, &chance, large ? 64 : 8), seed);
@@ -356,7 +342,7 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
     const std::vector<GossipKind> others = {GossipKind::kD2, GossipKind::kTracking,
                                             GossipKind::kEcd, GossipKind::kAdPsgd};
     if (Contains(others, c.kind)) continue;
-    for (uint64_t seed = 1; seed <= kLosses; ++seed) {
+    for (uint64_t seed = 1; seed <= Tried(60); ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
       Chance chance(seed);
       GossipWorld world(GossipWorldTest::Draw(c, &chance, 8), seed);
@@ -387,7 +373,7 @@ TEST(GossipLossTest, WorkersDieAndComeBack) {
 
 TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
   for (const GossipCase& c : GossipCases()) {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (uint64_t seed = 1; seed <= Tried(100); ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
       Chance chance(seed);
       GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
@@ -414,10 +400,10 @@ TEST(GossipLossTest, WhoIsLeftKeepsTheirMeanAndGoesOn) {
 // Without one of its workers a directed graph is not doubly stochastic any more. The models of
 // the others must not grow or shrink in each round because of that.
 TEST(GossipLossTest, OnDirectedGraphsModelsStayNearThoseThatWereThere) {
-  int tried = 0;
+  uint64_t tried = 0;
   for (const GossipCase& c : GossipCases()) {
     if (c.kind != GossipKind::kDpsgd && c.kind != GossipKind::kChoco) continue;
-    for (uint64_t seed = 1; seed <= 200; ++seed) {
+    for (uint64_t seed = 1; seed <= Tried(200); ++seed) {
       SCOPED_TRACE(c.name + std::string(", seed ") + std::to_string(seed));
       Chance chance(seed);
       const GossipOptions options = GossipWorldTest::Draw(c, &chance, 8);
@@ -440,7 +426,7 @@ TEST(GossipLossTest, OnDirectedGraphsModelsStayNearThoseThatWereThere) {
       ++tried;
     }
   }
-  EXPECT_GT(tried, 20);
+  EXPECT_GT(tried, Tried(200) / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GossipWorldTest, testing::ValuesIn(GossipCases()),

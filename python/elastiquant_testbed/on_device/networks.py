@@ -58,6 +58,11 @@ def _resnet(widths: tuple[int, ...], blocks: int, project: bool) -> nn.Module:
     return net
 
 
+def resnet8() -> nn.Module:
+    """The smallest of He et al. 2016, section 4.2, for trials: 75,290 parameters."""
+    return _resnet((16, 32, 64), 1, project=False)
+
+
 def resnet20() -> nn.Module:
     """He et al. 2016, section 4.2: 269,722 parameters."""
     return _resnet((16, 32, 64), 3, project=False)
@@ -74,7 +79,12 @@ def resnet18() -> nn.Module:
 
 
 # By the name that `elastiquant train --model` has for them.
-NETWORKS = {"resnet20": resnet20, "resnet110": resnet110, "resnet18-32px": resnet18}
+NETWORKS = {
+    "resnet8": resnet8,
+    "resnet20": resnet20,
+    "resnet110": resnet110,
+    "resnet18-32px": resnet18,
+}
 
 
 def initialise(network: nn.Module, random: torch.Generator) -> None:

@@ -1,4 +1,4 @@
-"""elastiquant.compress() under torchrun: what workers find, and how their jobs end."""
+"""elastiquant.compress(): what workers find, and how their jobs end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from launching import forked_jobs, torchrun
+from launching import forked_jobs, forked_ranks
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,15 +43,15 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(noise, [])
 
     def test_of_three_workers(self):
-        self.check(torchrun(3, HERE / "ddp_checks.py"), workers=3, least=59)
+        self.check(forked_ranks(3, HERE / "ddp_checks.py"), workers=3, least=59)
 
     def test_workers_that_go_on_from_different_states_are_told(self):
-        self.check_passed(torchrun(3, HERE / "ddp_starts.py"), workers=3, least=3)
+        self.check_passed(forked_ranks(3, HERE / "ddp_starts.py"), workers=3, least=3)
 
     def test_goes_on_after_a_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             for step in ("stop", "resume"):
-                done = torchrun(2, HERE / "ddp_resume.py", step, folder)
+                done = forked_ranks(2, HERE / "ddp_resume.py", step, folder)
                 self.check(done, workers=2, least=6)
 
 

@@ -8,14 +8,14 @@ import unittest
 from pathlib import Path
 
 import torch
-from launching import torchrun
+from launching import forked_ranks, torchrun
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 class ExamplesTest(unittest.TestCase):
-    def run_example(self, name: str, *arguments: str) -> str:
-        done = torchrun(2, EXAMPLES / name, *arguments)
+    def run_example(self, name: str, *arguments: str, launch=forked_ranks) -> str:
+        done = launch(2, EXAMPLES / name, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -30,7 +30,7 @@ class ExamplesTest(unittest.TestCase):
             )
 
     def test_cifar10_learns(self):
-        output = self.run_example("cifar10_ddp.py", "--steps=60", "--batch=16")
+        output = self.run_example("cifar10_ddp.py", "--steps=60", "--batch=16", launch=torchrun)
         accuracy = float(re.search(r"test accuracy ([\d.]+)%", output)[1])
         self.assertGreater(accuracy, 30, output)  # of made images; by chance, 10
         self.assertIn("x fewer", output)

@@ -1,6 +1,6 @@
 """Starts a script as torchrun does, on workers forked from one process that has imported torch.
 
-usage: forked_ranks.py WORKERS SCRIPT
+usage: forked_ranks.py WORKERS SCRIPT [ARGUMENT...]
 
 To import torch takes torchrun and each of its workers seconds of a core; here forked_jobs.py
 imports it once. The workers' output is this script's. The first worker that fails ends the
@@ -18,7 +18,7 @@ from forked_jobs import free_port, prepare
 
 
 def main() -> int:
-    workers, script = int(sys.argv[1]), sys.argv[2]
+    workers, words = int(sys.argv[1]), sys.argv[2:]
     prepare()
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     pids = set()
@@ -27,8 +27,8 @@ def main() -> int:
         if pid == 0:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             os.environ |= {"WORLD_SIZE": str(workers), "LOCAL_WORLD_SIZE": str(workers)}
-            sys.argv = [script]
-            runpy.run_path(script, run_name="__main__")
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
             return 0  # the interpreter ends as any does
         pids.add(pid)
     return first_failure(pids)

@@ -31,9 +31,12 @@ def torchrun(workers: int, script: Path, *arguments: str) -> subprocess.Complete
     return run(*job, str(script), *arguments)
 
 
-def forked_ranks(workers: int, script: Path) -> subprocess.CompletedProcess[str]:
+def forked_ranks(
+    workers: int, script: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     """As under torchrun, with torch imported once for all workers: see forked_ranks.py."""
-    return run(str(Path(__file__).with_name("forked_ranks.py")), str(workers), str(script))
+    launcher = Path(__file__).with_name("forked_ranks.py")
+    return run(str(launcher), str(workers), str(script), *arguments)
 
 
 def forked_jobs(

@@ -61,7 +61,7 @@ class OnDeviceTest(unittest.TestCase):
         write_images(cls.folder)
 
     def options(self, **named) -> list[str]:
-        named = {"data": self.folder, "model": "resnet20", "workers": 2, "batch": 16} | named
+        named = {"data": self.folder, "model": "resnet8", "workers": 2, "batch": 16} | named
         return [w for name, value in named.items() for w in (f"--{name}", str(value))]
 
     def train(self, **named) -> dict:
