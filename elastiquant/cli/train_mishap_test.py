@@ -3,6 +3,7 @@
 usage: train_mishap_test.py PROGRAM [unittest arguments]
 """
 
+import os
 import time
 import unittest
 
@@ -16,6 +17,8 @@ class TrainMishapTest(ReferenceTest):
             self.wait_until(lambda: steps_done(self.out()) >= 1)
             workers = workers_of(process)
             self.assertEqual(sorted(workers), [0, 1])
+            # It forks them, which no process with other threads may do.
+            self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 1)
             process.kill()
             process.communicate()
         self.wait_until(lambda: not any(map(alive, workers.values())), 10)

@@ -49,8 +49,7 @@ std::string ReadAll(int pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "rendezvous");
   if (getppid() != parent) _exit(1);  // it died before the first line took effect
-  // What a terminal sends to all of a run's processes is for those that can say something of
-  // it.
+  // A terminal sends Ctrl-C to all of a run's processes; the others still need the store then.
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
