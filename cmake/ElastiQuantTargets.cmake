@@ -74,7 +74,7 @@ endfunction()
 # each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
 # quarter of an hour for each.
 function(eq_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ELASTIQUANT_TESTS)
     return()
   endif()
@@ -84,8 +84,8 @@ function(eq_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
   # What is tested is compiled as it ships. Under a sanitizer it takes more than half of a test's
-  # build to optimise its checks, and no test runs for as long.
-  if(ELASTIQUANT_SANITIZE)
+  # build to optimise its checks, which pays for those that compute much themselves.
+  if(ELASTIQUANT_SANITIZE AND NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE -O0)
   else()
     eq_optimise_less(${name})
