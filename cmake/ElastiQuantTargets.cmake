@@ -72,7 +72,7 @@ endfunction()
 
 # One test program a folder, its sources standing beside the code they test. ctest starts it for
 # each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
-# quarter of an hour for each.
+# quarter of an hour for each. COMPUTES says that the tests' own code takes long, as simulations do.
 function(eq_test name)
   cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ELASTIQUANT_TESTS)
@@ -84,7 +84,7 @@ function(eq_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
   # What is tested is compiled as it ships. Under a sanitizer it takes more than half of a test's
-  # build to optimise its checks, which pays for those that compute much themselves.
+  # build to optimise the test itself, which pays only where that computes much.
   if(ELASTIQUANT_SANITIZE AND NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE -O0)
   else()
