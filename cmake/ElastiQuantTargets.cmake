@@ -72,7 +72,7 @@ endfunction()
 
 # One test program a folder, its sources standing beside the code they test. ctest starts it for
 # each test, unless ELASTIQUANT_TEST_SHARDS says in how many parts to run it as a whole, with a
-# quarter of an hour for each. COMPUTES says that the tests' own code takes long, as simulations do.
+# quarter of an hour for each. COMPUTES marks tests whose own code takes long, as simulations do.
 function(eq_test name)
   cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ELASTIQUANT_TESTS)

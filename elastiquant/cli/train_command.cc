@@ -106,8 +106,8 @@ void WarnOfTooManyThreads(const TrainOptions& options) {
              computing, options.threads, cores);
 }
 
-// As a worker that the launcher has forked, whose exit code it returns.
-int RunInThisProcess(const TrainOptions& options, int rank, uint16_t store_port) {
+// What the launcher runs in each process that it forks. Returns the process's exit code.
+int RunAsForkedWorker(const TrainOptions& options, int rank, uint16_t store_port) {
   CommunicatorOptions where;
   where.rank = rank;
   where.world_size = options.workers;
@@ -124,7 +124,7 @@ Status Launch(const TrainFlags& flags) {
   }
   WarnOfTooManyThreads(options);
   if (options.workers == 1) return RunAsWorker(options, {}, 1);
-  return LaunchWorkers({.worker = std::bind_front(RunInThisProcess, options),
+  return LaunchWorkers({.worker = std::bind_front(RunAsForkedWorker, options),
                         .workers = options.workers,
                         .port = flags.port,
                         .linger = 2 * Milliseconds(options.timeout_seconds),

@@ -2,22 +2,19 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <optional>
 #include <utility>
 
 #include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/net/crew.h"
 #include "elastiquant/net/store.h"
+#include "elastiquant/runs/forked_process.h"
 #include "elastiquant/runs/store_process.h"
 
 namespace elastiquant {
@@ -53,25 +50,14 @@ sigset_t WatchedSignals() {
   return set;
 }
 
-// In the new process: never returns to what the launcher was doing.
-[[noreturn]] void BecomeWorker(const LaunchOptions& options, int rank, uint16_t port,
-                               pid_t launcher, const sigset_t& old_mask) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(1);  // it died before the line above took effect
-  prctl(PR_SET_NAME, ("elastiquant:" + std::to_string(rank)).c_str());
+// In the new process.
+int RunWorker(const LaunchOptions& options, int rank, uint16_t port, const sigset_t& old_mask) {
   sigprocmask(SIG_SETMASK, &old_mask, nullptr);
   if (rank != 0 && !options.go_on) {
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0) dup2(null, STDOUT_FILENO);
   }
-  int code = 1;
-  try {
-    code = options.worker(rank, port);
-  } catch (const std::exception& error) {  // libtorch and the standard library throw
-    std::fprintf(stderr, "elastiquant: %s\n", error.what());
-  }
-  std::fflush(nullptr);
-  std::_Exit(code);  // what else ends with a process is the launcher's
+  return options.worker(rank, port);
 }
 
 class Launcher {
@@ -116,15 +102,10 @@ class Launcher {
   };
 
   Status Start(size_t rank) {
-    std::fflush(nullptr);  // or both processes would write what is buffered
-    const pid_t self = getpid();
-    const pid_t pid = fork();
-    if (pid < 0) {
-      return IoError("cannot start worker " + std::to_string(rank) + ": " +
-                     std::strerror(errno));
-    }
-    if (pid == 0) BecomeWorker(options_, static_cast<int>(rank), port_, self, old_mask_);
-    workers_[rank].pid = pid;
+    const int r = static_cast<int>(rank);
+    EQ_ASSIGN_OR_RETURN(workers_[rank].pid,
+                        ForkProcess("elastiquant:" + std::to_string(rank),
+                                    [&] { return RunWorker(options_, r, port_, old_mask_); }));
     workers_[rank].running = true;
     workers_[rank].status = 0;
     ++running_;

@@ -35,14 +35,14 @@ struct LaunchOptions {
 };
 
 // Hosts the store and runs each worker in a process that is forked from this one, which may
-// have no other thread. So a worker starts with what is loaded here: to load libtorch takes a
-// third of a second of a core, and memory that all share this way. Processes are named
-// elastiquant:RANK. Worker 0 has this process's stdout, and with go_on all have; the others
-// have only its stderr. SIGINT, SIGTERM and SIGHUP are passed on, unless they were ignored when
-// it began (nohup). Returns when all have ended. Fails with InvalidArgument if the port is in
-// use; with Unavailable, which names the worker and its signal, if a worker was lost; or else
-// with the code that the exit code of the first worker to fail stands for. With go_on it is no
-// error that workers were lost if the crew says that the run has ended well.
+// have no other thread (forked_process.h). Workers share the memory of what is loaded here, and
+// need not load it again, which takes a third of a second of a core for libtorch. Processes are
+// called elastiquant:RANK. Worker 0 has this process's stdout, and with go_on all have; the
+// others have only its stderr. SIGINT, SIGTERM and SIGHUP are passed on, unless they were
+// ignored when it began (nohup). Returns when all have ended. Fails with InvalidArgument if the
+// port is in use; with Unavailable, which names the worker and its signal, if a worker was
+// lost; or else with the code that the exit code of the first worker to fail stands for. With
+// go_on it is no error that workers were lost if the crew says that the run has ended well.
 Status LaunchWorkers(const LaunchOptions& options);
 
 // Returns the StatusCode that a worker's exit code (cli/command.h) stands for.

@@ -1,13 +1,10 @@
 #include "elastiquant/runs/store_process.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -15,6 +12,7 @@
 
 #include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/net/store.h"
+#include "elastiquant/runs/forked_process.h"
 
 namespace elastiquant {
 namespace {
@@ -45,10 +43,7 @@ std::string ReadAll(int pipe) {
   return bytes;
 }
 
-[[noreturn]] void HostStore(uint16_t port, int pipe, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  prctl(PR_SET_NAME, "rendezvous");
-  if (getppid() != parent) _exit(1);  // it died before the first line took effect
+int HostStore(uint16_t port, int pipe) {
   // A terminal sends Ctrl-C to all of a run's processes; the others still need the store then.
   sigset_t all;
   sigfillset(&all);
@@ -56,7 +51,7 @@ std::string ReadAll(int pipe) {
   auto store = HostTcpStore(port, Reach::kThisMachine);
   if (!store.ok()) {
     Say(pipe, {.code = store.status().code()}, store.status().message());
-    _exit(1);
+    return 1;
   }
   Say(pipe, {.port = (*store)->port()}, "");
   while (true) pause();
@@ -69,21 +64,15 @@ Result<StoreProcess> StoreProcess::Start(uint16_t port) {
   if (pipe(pipes) != 0) {
     return IoError(std::string("cannot open a pipe: ") + std::strerror(errno));
   }
-  std::fflush(nullptr);  // or both processes would write what is buffered
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
+  const auto pid = ForkProcess("rendezvous", [&] {
     close(pipes[0]);
-    HostStore(port, pipes[1], parent);
-  }
-  const int error = errno;
+    return HostStore(port, pipes[1]);
+  });
   close(pipes[1]);
-  const std::string said = pid < 0 ? "" : ReadAll(pipes[0]);
+  const std::string said = pid.ok() ? ReadAll(pipes[0]) : "";
   close(pipes[0]);
-  if (pid < 0) {
-    return IoError(std::string("cannot start the store's process: ") + std::strerror(error));
-  }
-  StoreProcess process(pid, 0);
+  if (!pid.ok()) return pid.status();
+  StoreProcess process(*pid, 0);
   if (said.size() < sizeof(Report)) {
     return Unavailable("the store's process ended before it had a port");
   }

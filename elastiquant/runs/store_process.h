@@ -10,9 +10,8 @@
 namespace elastiquant {
 
 // Hosts a store that this machine alone can reach, until this is destroyed or the process that
-// started it dies. A store answers from threads, and a process that has threads must not fork
-// others which go on as copies of it: so the one that forks workers leaves the store to this
-// one.
+// started it dies. A store answers from threads, so one that forks workers (forked_process.h)
+// must not host it itself.
 class StoreProcess {
  public:
   // Returns when the store listens at `port`, or at a free one if that is 0. Fails as
