@@ -12,7 +12,7 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import provenance, stopping, testbed
+from elastiquant_testbed import precisions, provenance, stopping, testbed
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.training import GENERATED, Choice
 
@@ -41,9 +41,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     run.add_argument(
         "--precision",
-        default="fp32",
-        choices=["fp32", "bf16"],
-        help="what matrices are multiplied in where an experiment trains",
+        default=precisions.FP32,
+        choices=[precisions.FP32, precisions.BF16, precisions.EITHER],
+        help="what matrices are multiplied in where an experiment trains; either: what a run "
+        "was made in before, or else what this machine is faster in",
     )
     run.add_argument(
         "--device", default="cpu", choices=["cpu", "cuda"], help="where models are trained"

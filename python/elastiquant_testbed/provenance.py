@@ -7,7 +7,7 @@ import platform
 import shlex
 from pathlib import Path
 
-from elastiquant_testbed import testbed
+from elastiquant_testbed import precisions, testbed
 
 OUT = "runs/testbed"
 NAMESPACES = "namespaces"  # a result's network, if it was made with root
@@ -25,8 +25,8 @@ def command(name: str, result: dict) -> str:
     words += ["elastiquant testbed run", name]
     words += ["--quick"] if result["quick"] else []
     words += [] if result.get("data", "generated") == "generated" else ["--data CIFAR"]
-    precision = result.get("precision", "fp32")
-    words += [] if precision == "fp32" else [f"--precision {precision}"]
+    precision = result.get("precision", precisions.FP32)
+    words += [] if precision == precisions.FP32 else [f"--precision {precision}"]
     device = result.get("device", "cpu")
     words += [] if device == "cpu" else [f"--device {device}"]
     if not testbed.is_of_sources(result):

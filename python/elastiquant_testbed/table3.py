@@ -33,7 +33,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from elastiquant_testbed import checks, emulation, provenance, published
+from elastiquant_testbed import checks, emulation, precisions, provenance, published
 from elastiquant_testbed.say import say
 from elastiquant_testbed.table3_readings import (
     FIT_STEP_COST,
@@ -226,7 +226,7 @@ def _refuse_what_has_no_effect(choice: Choice) -> None:
     step at a time is measured, whatever these options say."""
     given = {
         "--data": choice.data != GENERATED,
-        "--precision": choice.precision != "fp32",
+        "--precision": choice.precision != precisions.FP32,
         "--device": choice.device != "cpu",
         "--jobs": choice.jobs > 1,
     }

@@ -15,12 +15,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
-from elastiquant_testbed import cifar, emulation, outcomes, provenance, stopping, words
+from elastiquant_testbed import (
+    cifar,
+    emulation,
+    outcomes,
+    precisions,
+    provenance,
+    stopping,
+    words,
+)
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
 from elastiquant_testbed.testbed import Testbed, TestbedError
@@ -54,6 +63,11 @@ class Run(NamedTuple):
     # numbers are no longer finite. "diverged" in its summary is what the trainer said then.
     may_diverge: bool = False
 
+    def ways(self) -> dict[str, Run]:
+        """By precision: it in each that will do."""
+        ways = precisions.ways(self.options)
+        return {name: self._replace(options=options) for name, options in ways.items()}
+
     @property
     def folder(self) -> str:
         """A name of its own for each set of options, so that no other run is taken for it."""
@@ -78,7 +92,7 @@ class Choice(NamedTuple):
     data: str = GENERATED  # or a folder with CIFAR-10
     minutes: float | None = None  # after which no run is begun
     known: Path | None = None  # a folder with the outcomes of runs that were made before
-    precision: str = "fp32"  # or "bf16": what matrices are multiplied in
+    precision: str = precisions.FP32  # or BF16, or EITHER
     device: str = "cpu"  # or "cuda": where models are trained
     jobs: int = 1  # runs at a time
 
@@ -147,7 +161,7 @@ class Experiment:
         named: dict[str, object] = {"data": self.data}
         if self.data == GENERATED:
             named |= {"generated-train": train, "generated-test": test}
-        if self.choice.precision != "fp32":
+        if self.choice.precision != precisions.FP32:
             named |= {"precision": self.choice.precision}
         return named
 
@@ -173,7 +187,8 @@ class Experiment:
         path = outcomes.path_of(self.name, self.choice.known)
         if not self.known:
             raise TestbedError(f"--known: there are no runs in {path}")
-        useful = len(self.known.keys() & {run.folder for run in of})
+        ways = {way.folder for run in of for way in run.ways().values()}
+        useful = len(self.known.keys() & ways)
         if useful == 0:
             raise TestbedError(
                 f"--known: none of the {len(self.known)} runs of {path} has these options: "
@@ -188,7 +203,8 @@ class Experiment:
 
     def is_made(self, run: Run) -> bool:
         """Whether the run was made before, here or where `--known` says."""
-        return run.folder in self.known or is_complete(self.folder / run.folder)
+        folders = [way.folder for way in run.ways().values()]
+        return any(f in self.known or is_complete(self.folder / f) for f in folders)
 
     @functools.cached_property
     def known(self) -> dict[str, dict]:
@@ -211,6 +227,9 @@ class Experiment:
         of = runs.wanted if of is None else of
         there = [run for run in of if runs.has(run)]
         missing = len(of) - len(there)
+        if self.choice.precision == precisions.EITHER:
+            made_in = Counter(precisions.of(runs.as_made(run).options) for run in there)
+            found["runs_by_precision"] = dict(sorted(made_in.items()))
         return {
             **found,
             "checks": words.as_dicts(claims),
@@ -244,11 +263,24 @@ class Runs:
 
     def write(self, path: Path) -> None:
         """Adds the outcomes to those that the file has of other options already."""
-        outcomes.add(path, {run.folder: self.outcome(run)._asdict() for run in self.there()})
+        there = {self.as_made(run).folder: self.outcome(run) for run in self.there()}
+        outcomes.add(path, {name: outcome._asdict() for name, outcome in there.items()})
+
+    def as_made(self, run: Run) -> Run:
+        """It in the precision in which it was made, or else will be."""
+        ways = run.ways()
+        if len(ways) == 1:
+            return run
+        there = [way for way in ways.values() if self._is_trained(way)]
+        return (there or [ways[precisions.faster(self.choice.device, provenance.CPUS)]])[0]
+
+    def _is_trained(self, run: Run) -> bool:
+        return run.folder in self.outcomes or is_complete(self.folder / run.folder)
 
     def has(self, run: Run) -> bool:
         """Whether it was made, and the errors of all its codecs were measured."""
-        if run.folder not in self.outcomes and not is_complete(self.folder / run.folder):
+        run = self.as_made(run)
+        if not self._is_trained(run):
             return False
         return set(run.measured) <= self.outcome(run).summary.get("errors", {}).keys()
 
@@ -285,10 +317,11 @@ class Runs:
 
     def _make(self, run: Run) -> None:
         if not self.sitting.is_over(self._left(), "runs"):
-            self._train(run)
+            self._train(self.as_made(run))
 
     def outcome(self, run: Run) -> Outcome:
         """Of a run that is there."""
+        run = self.as_made(run)
         if run.folder not in self.outcomes:
             self.outcomes[run.folder] = _read(self.folder / run.folder)
         return self.outcomes[run.folder]

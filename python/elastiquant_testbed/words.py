@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from elastiquant_testbed import precisions
 from elastiquant_testbed.checks import Claim
 
 QUICK = (
@@ -44,9 +45,7 @@ def holds(check: dict) -> str:
 
 def page(title: str, about: str, rows: str, result: dict) -> str:
     """Of an experiment that trains; `rows` is its table."""
-    data = f"Data: {result['data']}."
-    if result.get("precision", "fp32") != "fp32":
-        data += f" Matrices are multiplied in {result['precision']}."
+    data = f"Data: {result['data']}. {precisions.told(result)}".strip()
     parts = [f"# {title}\n", f"{about} {data}\n", rows]
     parts += [QUICK] if result["quick"] else []
     return "\n".join([*parts, claims(result["checks"]), left_out(result)])

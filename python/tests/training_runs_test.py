@@ -4,6 +4,7 @@ import os
 import tempfile
 import time
 import unittest
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -207,6 +208,34 @@ class RunsTest(unittest.TestCase):
         self.assertIn("bf16", self.training.calls[cells])
         self.assertIn("--precision bf16", provenance.command("table4", result))
         self.assertIn("multiplied in bf16", EXPERIMENTS["table4"][1].text(result))
+
+    def test_either_precision_will_do_and_this_machine_adds_runs_in_the_one_it_is_fast_in(self):
+        some = training.Choice(True, precision="bf16", minutes=0.5)
+        clock = iter(range(0, 1000, 20))
+        with mock.patch.object(training.time, "monotonic", lambda: next(clock)):
+            table4.Table4(None, self.out / "some", some).run()
+        cells, known = len(table4.RESNET_20), len(self.training.calls)
+        self.assertIn(known, range(1, cells))
+        either = training.Choice(True, precision="either", known=self.out / "some")
+        for faster, flags in (("fp32", "avx512f fma"), ("bf16", "avx512f amx_bf16")):
+            processor, before = self.out / faster, len(self.training.calls)
+            processor.write_text(f"flags\t: {flags}\n")
+            with mock.patch.object(provenance, "CPUS", processor):
+                result = table4.Table4(None, self.out / f"in {faster}", either).run()
+            counts = Counter({"bf16": known}) + Counter({faster: cells - known})
+            self.assertEqual(result["runs_by_precision"], counts)
+            self.assertEqual(len(result["cells"]), cells)
+            made = self.training.calls[before:]
+            self.assertEqual(len(made), cells - known)
+            for words in made:
+                self.assertEqual("--precision" in words, faster == "bf16")
+                self.assertNotIn("either", words)
+            kept = outcomes.read(outcomes.path_of("table4", self.out / f"in {faster}"))
+            self.assertEqual(len(kept), cells)
+            self.assertIn("--precision either", provenance.command("table4", result))
+            text = EXPERIMENTS["table4"][1].text(result)
+            told = "bf16." if faster == "bf16" else f"bf16 ({known} runs) and fp32 ("
+            self.assertIn(f"Matrices are multiplied in {told}", text)
 
     def test_what_a_gpu_has_trained_is_preferred_and_not_trained_again(self):
         images = self.out / "images"
