@@ -62,9 +62,10 @@ Command MakeTestbedCommand(CLI::App& program) {
       ->capture_default_str();
   run->add_option("--precision", options->precision,
                   "What matrices are multiplied in where an experiment trains: bf16 is faster "
-                  "where the processor has instructions for it")
+                  "where the processor has instructions for it; either takes a run in what it "
+                  "was made in before, or else in what this machine is faster in")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+      ->check(CLI::IsMember({"fp32", "bf16", "either"}));
   run->add_option("--device", options->device,
                   "Where models are trained: cuda needs the Python package elastiquant, and "
                   "does table4 and choco")

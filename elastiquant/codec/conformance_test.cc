@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/base/squared_distance.h"
 #include "elastiquant/codec/allocation_counter_testing.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame_testing.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/spec.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/kernels/targets.h"
 
 namespace elastiquant {

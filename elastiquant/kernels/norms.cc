@@ -40,7 +40,7 @@ uint32_t AbsMaxOf(const float* HWY_RESTRICT v, size_t n) {
   return max;
 }
 
-// The same for all sums: what one coordinate adds to its lane.
+// The same for all sums: what one coordinate of the inputs adds to its lane.
 struct AbsTerm {
   double operator()(float v) const { return std::fabs(static_cast<double>(v)); }
   template <class V>
@@ -83,18 +83,40 @@ struct AtLeastTerm {
   }
 };
 
+struct ProductTerm {
+  double operator()(float a, float b) const {
+    return static_cast<double>(a) * static_cast<double>(b);
+  }
+  template <class V>
+  V Vector(V a, V b) const {
+    return hn::Mul(a, b);
+  }
+};
+struct SquaredErrorTerm {
+  double scale;
+  double operator()(float a, float b) const {
+    const double error = static_cast<double>(a) - scale * static_cast<double>(b);
+    return error * error;
+  }
+  template <class V>
+  V Vector(V a, V b) const {
+    const V error = hn::Sub(a, hn::Mul(hn::Set(hn::DFromV<V>(), scale), b));
+    return hn::Mul(error, error);
+  }
+};
+
 #if HWY_TARGET == HWY_SCALAR
-template <class Term>
-size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
+template <class Term, class... Inputs>
+size_t SumBlocks(size_t n, Term term, double* sums, Inputs... v) {
   size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
-    for (size_t j = 0; j < kSumLanes; ++j) sums[j] += term(v[i + j]);
+    for (size_t j = 0; j < kSumLanes; ++j) sums[j] += term(v[i + j]...);
   }
   return i;
 }
 #else
-template <class Term>
-size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
+template <class Term, class... Inputs>
+size_t SumBlocks(size_t n, Term term, double* sums, Inputs... v) {
   const hn::CappedTag<double, kSumLanes> d;
   const hn::Rebind<float, decltype(d)> df;
   constexpr size_t kLanes = hn::MaxLanes(d);
@@ -104,8 +126,8 @@ size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
   size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
     for (size_t k = 0; k < kVectors; ++k) {
-      const auto x = hn::PromoteTo(d, hn::LoadU(df, v + i + k * kLanes));
-      acc[k] = hn::Add(acc[k], term.Vector(x));
+      const size_t at = i + k * kLanes;
+      acc[k] = hn::Add(acc[k], term.Vector(hn::PromoteTo(d, hn::LoadU(df, v + at))...));
     }
   }
   for (size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[k], d, sums + k * kLanes);
@@ -113,25 +135,30 @@ size_t SumBlocks(const float* v, size_t n, Term term, double* sums) {
 }
 #endif
 
-template <class Term>
-double SumOf(const float* v, size_t n, Term term) {
+// `v` are arrays of n floats.
+template <class Term, class... Inputs>
+double SumOf(size_t n, Term term, Inputs... v) {
   double sums[kSumLanes] = {};
-  const size_t done = SumBlocks(v, n, term, sums);
-  for (size_t i = done; i < n; ++i) sums[i - done] += term(v[i]);
+  const size_t done = SumBlocks(n, term, sums, v...);
+  for (size_t i = done; i < n; ++i) sums[i - done] += term(v[i]...);
   for (size_t width = kSumLanes / 2; width > 0; width /= 2) {
     for (size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
   }
   return sums[0];
 }
 
-double SumAbsOf(const float* v, size_t n) { return SumOf(v, n, AbsTerm()); }
-double SumSquaresOf(const float* v, size_t n) { return SumOf(v, n, SquareTerm()); }
-double PlainSumOf(const float* v, size_t n) { return SumOf(v, n, PlainTerm()); }
+double SumAbsOf(const float* v, size_t n) { return SumOf(n, AbsTerm(), v); }
+double SumSquaresOf(const float* v, size_t n) { return SumOf(n, SquareTerm(), v); }
+double PlainSumOf(const float* v, size_t n) { return SumOf(n, PlainTerm(), v); }
 double SumAbsBelowOf(const float* v, size_t n, float t) {
-  return SumOf(v, n, AbsBelowTerm{static_cast<double>(t)});
+  return SumOf(n, AbsBelowTerm{static_cast<double>(t)}, v);
 }
 double SumAtLeastOf(const float* v, size_t n, float t) {
-  return SumOf(v, n, AtLeastTerm{static_cast<double>(t)});
+  return SumOf(n, AtLeastTerm{static_cast<double>(t)}, v);
+}
+double DotOf(const float* a, const float* b, size_t n) { return SumOf(n, ProductTerm(), a, b); }
+double SquaredDistanceOf(const float* a, const float* b, size_t n, double scale) {
+  return SumOf(n, SquaredErrorTerm{scale}, a, b);
 }
 
 size_t CountAtLeastOf(const float* HWY_RESTRICT v, size_t n, float t) {
@@ -159,6 +186,8 @@ HWY_EXPORT(PlainSumOf);
 HWY_EXPORT(SumAbsBelowOf);
 HWY_EXPORT(SumAtLeastOf);
 HWY_EXPORT(CountAtLeastOf);
+HWY_EXPORT(DotOf);
+HWY_EXPORT(SquaredDistanceOf);
 
 uint32_t AbsMaxBits(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxOf)(v, n); }
 double SumAbs(const float* v, size_t n) { return HWY_DYNAMIC_DISPATCH(SumAbsOf)(v, n); }
@@ -172,6 +201,13 @@ double SumAtLeast(const float* v, size_t n, float t) {
 }
 size_t CountAtLeast(const float* v, size_t n, float t) {
   return HWY_DYNAMIC_DISPATCH(CountAtLeastOf)(v, n, t);
+}
+
+double Dot(std::span<const float> a, std::span<const float> b) {
+  return HWY_DYNAMIC_DISPATCH(DotOf)(a.data(), b.data(), a.size());
+}
+double SquaredDistance(std::span<const float> a, std::span<const float> b, double scale) {
+  return HWY_DYNAMIC_DISPATCH(SquaredDistanceOf)(a.data(), b.data(), a.size(), scale);
 }
 
 double SumPowers(const float* v, size_t n, double scale, double q) {

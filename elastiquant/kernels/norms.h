@@ -1,4 +1,4 @@
-// Computes norms of a bucket. Sums run in 16 virtual lanes of doubles, coordinate i in lane i
+// Computes norms of a bucket, and products of two. Sums run in 16 virtual lanes of doubles, coordinate i in lane i
 // mod 16, and the lanes are added in one fixed tree, so that every target gives the same result
 // to the bit.
 #pragma once
@@ -33,6 +33,12 @@ double SumAbsBelow(const float* v, size_t n, float t);
 double Sum(const float* v, size_t n);
 double SumAtLeast(const float* v, size_t n, float t);
 size_t CountAtLeast(const float* v, size_t n, float t);
+
+// Returns the sum of a_i * b_i. Both must be of the same size.
+double Dot(std::span<const float> a, std::span<const float> b);
+
+// Returns |a - scale * b|^2. Both must be of the same size.
+double SquaredDistance(std::span<const float> a, std::span<const float> b, double scale = 1);
 
 // Returns the sum of (|v_i| * scale)^q, added one after the other. q >= 1, and all |v_i| *
 // scale <= 1.

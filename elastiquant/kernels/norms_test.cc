@@ -34,11 +34,13 @@ std::vector<size_t> NormLengths() {
   return lengths;
 }
 
-// The definition: lane i mod 16, then a tree.
-template <typename Term>
-double SumInLanes(const std::vector<float>& v, Term term) {
+// The definition: lane i mod 16, then a tree. `inputs` are of the same length.
+template <typename Term, typename... Inputs>
+double SumInLanes(Term term, const std::vector<float>& v, const Inputs&... inputs) {
   double lanes[16] = {};
-  for (size_t i = 0; i < v.size(); ++i) lanes[i % 16] += term(static_cast<double>(v[i]));
+  for (size_t i = 0; i < v.size(); ++i) {
+    lanes[i % 16] += term(static_cast<double>(v[i]), static_cast<double>(inputs[i])...);
+  }
   for (int width = 8; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
   }
@@ -49,8 +51,8 @@ TEST(Norms, EveryTargetSumsInTheSameOrder) {
   ForEachTarget([] {
     for (size_t n : NormLengths()) {
       const std::vector<float> v = ValuesOfAllSizes(n);
-      EXPECT_EQ(SumAbs(v.data(), n), SumInLanes(v, [](double x) { return std::fabs(x); })) << n;
-      EXPECT_EQ(SumSquares(v.data(), n), SumInLanes(v, [](double x) { return x * x; })) << n;
+      EXPECT_EQ(SumAbs(v.data(), n), SumInLanes([](double x) { return std::fabs(x); }, v)) << n;
+      EXPECT_EQ(SumSquares(v.data(), n), SumInLanes([](double x) { return x * x; }, v)) << n;
     }
   });
 }
@@ -59,16 +61,38 @@ TEST(Norms, SumsAboveABoundAreThoseOfTheValuesThere) {
   ForEachTarget([] {
     for (size_t n : NormLengths()) {
       const std::vector<float> v = ValuesOfAllSizes(n);
-      EXPECT_EQ(Sum(v.data(), n), SumInLanes(v, [](double x) { return x; })) << n;
+      EXPECT_EQ(Sum(v.data(), n), SumInLanes([](double x) { return x; }, v)) << n;
       for (float t : {0.0f, -kMaxFloat, kMaxFloat, n == 0 ? 1.0f : v[n / 2]}) {
         const auto above = [t](double x) { return x >= static_cast<double>(t) ? x : 0; };
-        EXPECT_EQ(SumAtLeast(v.data(), n, t), SumInLanes(v, above)) << n << " " << t;
+        EXPECT_EQ(SumAtLeast(v.data(), n, t), SumInLanes(above, v)) << n << " " << t;
         const auto below = [t](double x) { return std::abs(x) < t ? std::abs(x) : 0; };
-        EXPECT_EQ(SumAbsBelow(v.data(), n, t), SumInLanes(v, below)) << n << " " << t;
+        EXPECT_EQ(SumAbsBelow(v.data(), n, t), SumInLanes(below, v)) << n << " " << t;
         size_t count = 0;
         for (float x : v) count += x >= t ? 1 : 0;
         EXPECT_EQ(CountAtLeast(v.data(), n, t), count) << n << " " << t;
       }
+    }
+  });
+}
+
+TEST(Norms, ProductsOfTwoVectorsAreSummedInTheSameOrder) {
+  ForEachTarget([] {
+    for (size_t n : NormLengths()) {
+      const std::vector<float> a = ValuesOfAllSizes(n);
+      std::vector<float> b(a.rbegin(), a.rend());
+      const auto product = [](double x, double y) { return x * y; };
+      EXPECT_EQ(Dot(a, b), SumInLanes(product, a, b)) << n;
+      for (double scale : {0.0, 1.0, static_cast<double>(0.3f)}) {
+        const auto squared_error = [scale](double x, double y) {
+          return (x - scale * y) * (x - scale * y);
+        };
+        EXPECT_EQ(SquaredDistance(a, b, scale), SumInLanes(squared_error, a, b)) << n;
+      }
+      EXPECT_EQ(SquaredDistance(a, b), SquaredDistance(b, a)) << n;
+      EXPECT_EQ(SquaredDistance(a, a), 0) << n;
+      if (n == 0) continue;
+      b[n - 1] = std::nanf("");
+      EXPECT_TRUE(std::isnan(Dot(a, b)) && std::isnan(SquaredDistance(a, b))) << n;
     }
   });
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "elastiquant/base/squared_distance.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
-#include "elastiquant/base/squared_distance.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant {

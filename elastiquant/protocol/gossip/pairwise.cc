@@ -26,7 +26,7 @@ GossipPairs::GossipPairs(const GossipOptions& options, EdgeOptions edge, bool as
     : options_(options),
       edge_options_(std::move(edge)),
       asks_(asks),
-      work_(std::make_unique<Workspace>(options.threads)),
+      scratch_(std::make_unique<GossipScratch>(options.threads, options.elements)),
       start_(start.begin(), start.end()),
       x_(start_),
       moved_(options.elements) {
@@ -63,7 +63,7 @@ Status GossipPairs::Write(int peer, GossipPart part) {
     message.round = edge.averages;
     EQ_ASSIGN_OR_RETURN(
         const Outlet::Sent sent,
-        edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank, peer), *work_));
+        edge.outlet.Show(x_, edge.averages, KeyOf(edge, options_.rank, peer), *scratch_));
     errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
@@ -107,13 +107,13 @@ Result<Decoded> GossipPairs::Read(int from, const GossipMessage& message) {
     return BadGossipMessage(from, "is of another average");
   }
   return DecodeShown(from, message.streams[0], options_.elements,
-                     KeyOf(edge, from, options_.rank), *work_);
+                     KeyOf(edge, from, options_.rank), *scratch_);
 }
 
 // Both have shown each other their weights.
-void GossipPairs::Average(int peer, const Decoded& theirs) {
+void GossipPairs::Average(int peer, Decoded theirs) {
   Edge& edge = edges_.at(peer);
-  edge.inlet.Take(theirs, edge.averages);
+  edge.inlet.Take(std::move(theirs), edge.averages, *scratch_);
   const auto half = static_cast<float>(options_.step / 2);
   const std::span<const float> other = edge.inlet.replica(), own = edge.outlet.replica();
   for (size_t e = 0; e < x_.size(); ++e) x_[e] += half * (other[e] - own[e]);
@@ -134,15 +134,15 @@ Result<GossipSends> GossipPairs::OnMessage(int from, std::span<const uint8_t> by
   const bool is_due = asks_ ? message.part == GossipPart::kAnswer && from == asked_
                             : message.part == GossipPart::kAsk;
   if (!is_due) return BadGossipMessage(from, "is not what is due");
-  EQ_ASSIGN_OR_RETURN(const Decoded theirs, Read(from, message));
+  EQ_ASSIGN_OR_RETURN(Decoded theirs, Read(from, message));
   if (asks_) {
-    Average(from, theirs);
+    Average(from, std::move(theirs));
     asked_ = -1;
     Move();
     return GossipSends();
   }
   EQ_RETURN_IF_ERROR(Write(from, GossipPart::kAnswer));
-  Average(from, theirs);
+  Average(from, std::move(theirs));
   return GossipSends{{from, message_}};
 }
 

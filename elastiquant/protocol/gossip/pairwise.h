@@ -76,13 +76,13 @@ class GossipPairs final : public GossipNode {
   StreamKey KeyOf(const Edge& edge, int from, int to) const;
   Status Write(int peer, GossipPart part);
   Result<Decoded> Read(int from, const GossipMessage& message);
-  void Average(int peer, const Decoded& theirs);
+  void Average(int peer, Decoded theirs);
   void Move();
 
   GossipOptions options_;
   EdgeOptions edge_options_;
   bool asks_;
-  std::unique_ptr<Workspace> work_;
+  std::unique_ptr<GossipScratch> scratch_;
   std::vector<float> start_, x_, moved_;
   std::map<int, Edge> edges_;
   bool is_paused_ = true;       // until the next round begins

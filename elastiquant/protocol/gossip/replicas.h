@@ -12,9 +12,9 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/status.h"
-#include "elastiquant/base/workspace.h"
 #include "elastiquant/protocol/gossip/message.h"
 #include "elastiquant/protocol/gossip/rules.h"
+#include "elastiquant/protocol/gossip/scratch.h"
 #include "elastiquant/stream/codec_stream.h"
 
 namespace elastiquant {
@@ -43,6 +43,12 @@ struct GossipErrors {
   }
 };
 
+// What is made of the bytes of a message before they count.
+struct Decoded {
+  float scale = 1;
+  std::vector<float> values;
+};
+
 // The sender's end.
 class Outlet {
  public:
@@ -58,38 +64,36 @@ class Outlet {
   // receiver will. `round` counts from 0. Fails where the codec does, and has changed nothing
   // then.
   Result<Sent> Show(std::span<const float> values, uint64_t round, StreamKey key,
-                    Workspace& work);
+                    GossipScratch& scratch);
 
   std::span<const float> replica() const { return replica_; }
   void ForEachField(const FieldVisitor& fn);
 
  private:
+  void Write(std::span<const float> values, GossipScratch& scratch,
+             std::span<float> message) const;
+  GossipErrors Apply(std::span<const float> message, const Decoded& decoded, uint64_t round,
+                     GossipScratch& scratch);
+
   EdgeOptions options_;
   CodecStream stream_;
   std::vector<float> replica_;
   std::vector<float> lost_;  // DeepSqueeze: what earlier messages have lost
-  std::vector<float> message_, decoded_;
   std::vector<uint8_t> frame_;
-};
-
-// What is made of the bytes of a message before they count.
-struct Decoded {
-  float scale = 1;
-  std::vector<float> values;
 };
 
 // Decodes the frame of a message's vector that must have come from worker `from` under this
 // key. Fails with CorruptData, which names the worker.
 Result<Decoded> DecodeShown(int from, const GossipMessage::Stream& shown, size_t elements,
-                            StreamKey key, Workspace& work);
+                            StreamKey key, GossipScratch& scratch);
 
 // The receiver's end.
 class Inlet {
  public:
   Inlet(const EdgeOptions& options, std::span<const float> start);
 
-  // Moves the replica by what has come of round `round`.
-  void Take(const Decoded& decoded, uint64_t round);
+  // Moves the replica by what has come of round `round`, and gives its vector back.
+  void Take(Decoded decoded, uint64_t round, GossipScratch& scratch);
 
   std::span<const float> replica() const { return replica_; }
   void ForEachField(const FieldVisitor& fn) { fn("replica", replica_); }

@@ -72,14 +72,13 @@ GossipRounds::GossipRounds(const GossipOptions& options, EdgeOptions edge,
       rule_(MakeGossipRule(options.kind, {.elements = options.elements,
                                           .outer_rate = options.outer_rate,
                                           .outer_momentum = options.outer_momentum})),
-      work_(std::make_unique<Workspace>(options.threads)),
+      scratch_(std::make_unique<GossipScratch>(options.threads, options.elements)),
       start_(start.begin(), start.end()),
       x_(start_),
-      weights_(start_),
+      weights_(is_push_sum() ? start_ : Vector()),
       moved_(options.elements),
       shown_(rule_->streams(), Vector(options.elements)),
-      mixed_(rule_->streams(), Vector(options.elements)),
-      sum_(options.elements) {
+      mixed_(rule_->streams(), Vector(options.elements)) {
   edge_.update = rule_->update();
   edge_.shrinks = rule_->shrinks();
   if (!options_.graph->is_static()) return;
@@ -135,9 +134,9 @@ Status GossipRounds::Encode(int peer, std::vector<uint8_t>* bytes) {
   GossipMessage message{.kind = options_.kind, .round = round_, .weight = weight_};
   std::vector<Outlet>& outlets = OutletsTo(peer);
   for (size_t s = 0; s < outlets.size(); ++s) {
-    EQ_ASSIGN_OR_RETURN(
-        const Outlet::Sent sent,
-        outlets[s].Show(shown_[s], round_, KeyOf(options_, round_, rank(), peer, s), *work_));
+    EQ_ASSIGN_OR_RETURN(const Outlet::Sent sent,
+                        outlets[s].Show(shown_[s], round_,
+                                        KeyOf(options_, round_, rank(), peer, s), *scratch_));
     errors_ += sent.errors;
     message.streams.push_back({sent.scale, sent.frame});
   }
@@ -188,8 +187,8 @@ Result<GossipRounds::Received> GossipRounds::Decode(int from, const GossipMessag
   const int to = has_one_outlet() ? kAll : rank();
   for (size_t s = 0; s < message.streams.size(); ++s) {
     const StreamKey key = KeyOf(options_, message.round, from, to, s);
-    EQ_ASSIGN_OR_RETURN(Decoded decoded,
-                        DecodeShown(from, message.streams[s], options_.elements, key, *work_));
+    EQ_ASSIGN_OR_RETURN(Decoded decoded, DecodeShown(from, message.streams[s],
+                                                     options_.elements, key, *scratch_));
     received.streams.push_back(std::move(decoded));
   }
   return received;
@@ -245,43 +244,46 @@ void GossipRounds::TakeMessages(uint64_t round) {
     if (found == slot.end()) continue;
     std::vector<Inlet>& inlets = InletsOf(peer);
     for (size_t s = 0; s < inlets.size(); ++s) {
-      inlets[s].Take(found->second.streams[s], round);
+      inlets[s].Take(std::move(found->second.streams[s]), round, *scratch_);
     }
     weight += attendance_.TakesFrom(peer, round) * found->second.weight;
     slot.erase(found);
   }
-  if (options_.kind == GossipKind::kPushSum) weight_ = weight;
+  if (is_push_sum()) weight_ = weight;
 }
 
-// Sets mixed_ to what replicas, as they are, make of the weights of a round. Push-sum needs no
-// balance of what is given and taken, as its weights tell the two apart.
-void GossipRounds::Mix(uint64_t round) {
-  const double part = options_.kind == GossipKind::kPushSum ? 1 : attendance_.PartGiven(round);
-  if (part == 0) {
-    for (auto& mixed : mixed_) std::ranges::fill(mixed, 0.0f);
-    return;
+// The replicas of a stream that make up what is mixed of it, with their weights. Push-sum needs
+// no balance of what is given and taken, as its weights tell the two apart.
+std::vector<WeightedVector> GossipRounds::SharesOf(size_t stream, uint64_t round) {
+  std::vector<WeightedVector> shares;
+  const double part = is_push_sum() ? 1 : attendance_.PartGiven(round);
+  if (part == 0) return shares;
+  for (const int peer : attendance_.SendersIn(round)) {
+    shares.push_back(
+        {attendance_.TakesFrom(peer, round), InletsOf(peer)[stream].replica().data()});
   }
-  const auto add = [this](double weight, std::span<const float> values) {
-    for (size_t e = 0; e < sum_.size(); ++e) sum_[e] += weight * static_cast<double>(values[e]);
-  };
+  double given = 0;  // of the one outlet
+  for (const int peer : attendance_.ReceiversIn(round)) {
+    const double weight = part * attendance_.GivesTo(peer, round);
+    if (has_one_outlet()) {
+      given += weight;
+    } else {
+      shares.push_back({-weight, OutletsTo(peer)[stream].replica().data()});
+    }
+  }
+  if (given > 0) shares.push_back({-given, OutletsTo(kAll)[stream].replica().data()});
+  return shares;
+}
+
+// Sets mixed_ to what replicas, as they are, make of the weights of a round.
+void GossipRounds::Mix(uint64_t round) {
   for (size_t s = 0; s < mixed_.size(); ++s) {
-    std::ranges::fill(sum_, 0.0);
-    for (const int peer : attendance_.SendersIn(round)) {
-      add(attendance_.TakesFrom(peer, round), InletsOf(peer)[s].replica());
-    }
-    double given = 0;  // of the one outlet
-    for (const int peer : attendance_.ReceiversIn(round)) {
-      const double weight = part * attendance_.GivesTo(peer, round);
-      if (has_one_outlet()) {
-        given += weight;
-      } else {
-        add(-weight, OutletsTo(peer)[s].replica());
-      }
-    }
-    if (given > 0) add(-given, OutletsTo(kAll)[s].replica());
-    for (size_t e = 0; e < sum_.size(); ++e) {
-      mixed_[s][e] = static_cast<float>(options_.step * sum_[e]);
-    }
+    const std::vector<WeightedVector> shares = SharesOf(s, round);
+    scratch_->ForEachBlock([&](size_t begin, size_t size) {
+      std::vector<WeightedVector> parts = shares;
+      for (WeightedVector& part : parts) part.values += begin;
+      WeightedSum(parts, options_.step, size, mixed_[s].data() + begin);
+    });
   }
 }
 
@@ -323,6 +325,7 @@ void GossipRounds::EndRound() {
 }
 
 void GossipRounds::Debias() {
+  if (!is_push_sum()) return;
   const auto weight = static_cast<float>(weight_);
   for (size_t e = 0; e < x_.size(); ++e) weights_[e] = x_[e] / weight;
 }

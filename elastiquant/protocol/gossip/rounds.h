@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/kernels/weighted_sum.h"
 #include "elastiquant/protocol/gossip/attendance.h"
 #include "elastiquant/protocol/gossip/gossip.h"
 
@@ -17,7 +18,7 @@ class GossipRounds final : public GossipNode {
                                                   std::span<const float> start);
 
   uint64_t round() const override { return round_; }
-  std::span<const float> weights() const override { return weights_; }
+  std::span<const float> weights() const override { return is_push_sum() ? weights_ : x_; }
   size_t MaxMessageBytes() const override;
 
   Result<GossipSends> OnRound() override;
@@ -62,6 +63,7 @@ class GossipRounds final : public GossipNode {
   std::span<const float> start() const override { return start_; }
 
   int rank() const { return options_.rank; }
+  bool is_push_sum() const { return options_.kind == GossipKind::kPushSum; }
   bool has_one_outlet() const { return options_.graph->is_static() || edge_.is_lossless(); }
   // Whether replicas are made when an edge is first used: at start_, which one that was taken
   // back does not have in common with the others, so that a state has to have it.
@@ -77,6 +79,7 @@ class GossipRounds final : public GossipNode {
   Result<GossipSends> Show();
   Status Encode(int peer, std::vector<uint8_t>* bytes);
   void TakeMessages(uint64_t round);
+  std::vector<WeightedVector> SharesOf(size_t stream, uint64_t round);
   void Mix(uint64_t round);
   void TakeOwed();
   Result<GossipSends> Advance();
@@ -87,13 +90,13 @@ class GossipRounds final : public GossipNode {
   EdgeOptions edge_;
   Attendance attendance_;
   std::unique_ptr<GossipRule> rule_;
-  std::unique_ptr<Workspace> work_;
+  std::unique_ptr<GossipScratch> scratch_;
   Vector start_;
 
   uint64_t round_ = 0;
   double weight_ = 1;                           // push-sum's
   Vector x_;                                    // the weights; push-sum's numerators
-  Vector weights_;                              // x_ / weight_
+  Vector weights_;                              // push-sum's: x_ / weight_
   std::map<int, std::vector<Outlet>> outlets_;  // by receiver; of all if the graph is static
   std::map<int, std::vector<Inlet>> inlets_;    // by sender
   std::map<int, uint64_t> seen_;                // by sender: see RoundsFrom
@@ -103,7 +106,6 @@ class GossipRounds final : public GossipNode {
   bool is_mixed_ = true;  // whether mixed_ is that of the messages that were sent last
   Vector moved_;
   GossipRule::Vectors shown_, mixed_;
-  std::vector<double> sum_;
   std::map<int, std::map<uint64_t, Received>> inbox_;  // by sender and round
   std::map<int, std::vector<uint8_t>> messages_;       // by receiver; of all if static
 };

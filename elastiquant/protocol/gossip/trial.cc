@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "elastiquant/base/random.h"
-#include "elastiquant/base/squared_distance.h"
-#include "elastiquant/base/workspace.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/protocol/gossip/replicas.h"
 
 namespace elastiquant {
@@ -76,12 +75,13 @@ Result<int> RoundsOf(const GossipOptions& options) {
   EQ_ASSIGN_OR_RETURN(const EdgeOptions edge, EdgeOf(options));
   const std::vector<float> values = GaussianOf(options.elements, options.seed, 0);
   const double whole = SquaredDistance(values, std::vector<float>(values.size()));
-  Workspace work;
+  GossipScratch scratch(1, options.elements);
   Outlet outlet(edge, {});
   int round = 0;
   while (3 * round < kMostRounds) {
     const StreamKey key = DeriveKey(options.seed, static_cast<uint64_t>(round), 0, 2);
-    EQ_RETURN_IF_ERROR(outlet.Show(values, static_cast<uint64_t>(round), key, work).status());
+    EQ_RETURN_IF_ERROR(
+        outlet.Show(values, static_cast<uint64_t>(round), key, scratch).status());
     ++round;
     if (SquaredDistance(values, outlet.replica()) <= kNotShown * whole) break;
   }

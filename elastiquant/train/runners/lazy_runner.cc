@@ -6,6 +6,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/base/stopwatch.h"
+#include "elastiquant/kernels/norms.h"
 #include "elastiquant/train/own_state.h"
 #include "elastiquant/train/runners/message_round.h"
 
@@ -131,13 +132,8 @@ void LazyRunner::Move(const LazyApply& apply, double learning_rate) {
   std::ranges::copy(apply.mean, gradient().begin());
   pass_->gradients().ClipNorm(options_.clip_norm);
   replica_->optimizer().Step(learning_rate);
-  const std::vector<float> now = Weights();
-  double squares = 0;
-  for (size_t i = 0; i < now.size(); ++i) {
-    const double moved = static_cast<double>(now[i]) - static_cast<double>(weights_[i]);
-    squares += moved * moved;
-  }
-  machine_->OnMoved(squares, learning_rate * StepsOfMomentum(options_));
+  machine_->OnMoved(SquaredDistance(Weights(), weights_),
+                    learning_rate * StepsOfMomentum(options_));
 }
 
 Result<StepResult> LazyRunner::Run(int64_t step, double learning_rate, bool inspect,
