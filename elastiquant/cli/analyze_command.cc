@@ -243,7 +243,6 @@ Command MakeAnalyzeCommand(CLI::App& program) {
       ->check(CLI::Range(2, 1'000'000))
       ->capture_default_str();
   app->add_option("--seed", options->analysis.seed, "Seed of the rounding and of --gaussian")
-      ->check(NotNegative())
       ->capture_default_str();
   AddComputeOptions(app, &options->compute);
   app->add_flag("--json", options->json, "Print a JSON object");

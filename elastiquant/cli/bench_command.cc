@@ -182,7 +182,6 @@ Command MakeBenchCommand(CLI::App& program) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app->add_option("--seed", options->bench.seed, "Seed of the vector and of the rounding")
-      ->check(NotNegative())
       ->capture_default_str();
   app->add_flag("--json", options->json, "Print a JSON object");
   app->add_flag("--list-targets", options->list_targets,

@@ -1,6 +1,9 @@
 #include "elastiquant/cli/command.h"
 
+#include <cstdint>
 #include <cstdio>
+
+#include "elastiquant/base/number.h"
 
 namespace elastiquant::cli {
 
@@ -34,11 +37,38 @@ ExitCode TellEnd(const std::string& command, const Status& status) {
   return ExitCodeOf(status);
 }
 
-CLI::Validator NotNegative() {
-  return {[](std::string& text) -> std::string {
-            return text.starts_with('-') ? "'" + text + "' must be a number from 0 on" : "";
+namespace {
+
+// Takes away leading zeros, which scripts write so that names of runs sort.
+std::string WithoutZeros(const std::string& text) {
+  const size_t sign = text.starts_with('-') ? 1 : 0;
+  const size_t digit = text.find_first_not_of('0', sign);
+  if (digit == std::string::npos) return text.size() > sign ? "0" : text;
+  return text.substr(0, sign) + text.substr(digit);
+}
+
+template <typename Number>
+CLI::Validator Decimal(const char* what) {
+  return {[what](std::string& text) -> std::string {
+            const std::string digits = WithoutZeros(text);
+            Number number = 0;
+            if (!ParseNumber(digits, &number)) return "'" + text + "' must be " + what;
+            text = digits;
+            return "";
           },
-          "FROM 0"};
+          ""};
+}
+
+}  // namespace
+
+void TakeDecimalNumbers(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) option->transform(Decimal<int64_t>("a whole number"));
+    if (type.starts_with("UINT")) {
+      option->transform(Decimal<uint64_t>("a whole number from 0 on, below 2^64"));
+    }
+  }
 }
 
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,

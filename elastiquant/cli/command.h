@@ -41,8 +41,10 @@ struct Command {
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example);
 
-// Of a seed: refuses a negative number, which would be read as one near 2^64.
-CLI::Validator NotNegative();
+// Makes all options of a subcommand that are whole numbers take decimal numbers, and no others.
+// By itself CLI11 reads 010 as 8, -1 as one near 2^64 where numbers have no sign, and takes a
+// number that is too large for the largest.
+void TakeDecimalNumbers(CLI::App* app);
 
 Command MakeAnalyzeCommand(CLI::App& program);
 Command MakeBenchCommand(CLI::App& program);

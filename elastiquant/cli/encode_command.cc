@@ -109,7 +109,6 @@ Command MakeEncodeCommand(CLI::App& program) {
       ->required();
   app->add_option("--seed", options->seed,
                   "Seed of the random rounding: the same seed gives the same bytes")
-      ->check(NotNegative())
       ->capture_default_str();
   app->add_option("--step", options->step,
                   "Training step, mixed into the seed; by default the number of messages "

@@ -199,9 +199,7 @@ Command MakeGraphCommand(CLI::App& program) {
                   "random-pairs, or a file of edges; each takes lazy=1 for (I + W) / 2")
       ->required();
   app->add_option("--nodes", options->nodes, "Workers")->capture_default_str();
-  app->add_option("--seed", options->seed, "Seed of random graphs")
-      ->check(NotNegative())
-      ->capture_default_str();
+  app->add_option("--seed", options->seed, "Seed of random graphs")->capture_default_str();
   app->add_option("--codec", options->codec,
                   "Search for the gossip step under this codec, too");
   app->add_option("--delay", options->delay,

@@ -52,6 +52,18 @@ TEST_F(ProgramTest, BadUsageIsExitCodeTwoWithWordsOnStderr) {
   }
 }
 
+TEST_F(ProgramTest, WholeNumbersAreDecimal) {
+  const Outcome plain = Run("graph ring --nodes 10 --seed 7 --json");
+  EXPECT_EQ(plain.exit_code, kExitDone) << plain.err;
+  EXPECT_EQ(Run("graph ring --nodes 010 --seed 007 --json").out, plain.out);
+  EXPECT_EQ(Run("graph ring --nodes 10 --seed 0 --json").exit_code, kExitDone);
+  ExpectUsageErrors("graph ring", {{"--nodes 0x10", "'0x10' must be a whole number"},
+                                   {"--nodes 1e1", "'1e1' must be a whole number"},
+                                   {"--nodes ''", "'' must be a whole number"},
+                                   {"--seed -1", "'-1' must be a whole number from 0 on"},
+                                   {"--seed 18446744073709551616", "below 2^64"}});
+}
+
 TEST_F(ProgramTest, LosslessFramesDecodeToTheSameFile) {
   for (const size_t n : {0, 1, 1000, 70001}) {
     WriteInput(n);

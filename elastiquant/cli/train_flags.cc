@@ -30,7 +30,6 @@ void AddData(CLI::App& app, DataOptions& o) {
   app.add_option("--generated-test", o.generated_test, "Images in the generated test set")
       ->capture_default_str();
   app.add_option("--data-seed", o.data_seed, "Seed of the generated data set")
-      ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--image-size", o.image_size,
                  "Pixels along each side to which JPEG files are scaled");
@@ -56,7 +55,6 @@ void AddModel(CLI::App& app, UpdateOptions& o) {
   app.add_option("--batch", o.batch, "Images per worker and step")->capture_default_str();
   app.add_option("--seed", o.seed,
                  "Seed of the weights, the order of the data, augmentation and the codec")
-      ->check(NotNegative())
       ->capture_default_str();
 }
 
