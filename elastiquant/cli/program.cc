@@ -1,14 +1,13 @@
 #include "elastiquant/cli/program.h"
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <vector>
 
+#include "elastiquant/base/standard_streams.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/help_formatter.h"
 
@@ -77,10 +76,7 @@ int RunProgram(int argc, char** argv) {
 }
 
 void LeaveProcess(int exit_code) {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fprintf(stderr, "elastiquant: cannot write to stdout: %s\n", std::strerror(errno));
-    if (exit_code == kExitDone) exit_code = kExitFailure;
-  }
+  exit_code = ExitCodeOnceWritten(exit_code);
   std::fflush(nullptr);
   std::_Exit(exit_code);
 }

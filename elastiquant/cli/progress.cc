@@ -1,6 +1,5 @@
 #include "elastiquant/cli/progress.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,7 +8,7 @@ namespace elastiquant::cli {
 
 void SayProgress(const std::string& words) {
   if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\033[K{}", words);
+  std::fputs(("\r\033[K" + words).c_str(), stderr);
   std::fflush(stderr);
 }
 

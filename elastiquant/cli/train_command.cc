@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "elastiquant/base/standard_streams.h"
 #include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/c10d/tcp_store.h"
 #include "elastiquant/cli/command.h"
@@ -100,10 +101,10 @@ void WarnOfTooManyThreads(const TrainOptions& options) {
   const int64_t computing = one_computes ? 1 : options.workers;
   const bool fit = options.threads <= 1 || computing * options.threads <= cores;
   if (cores == 0 || computing == 1 || fit) return;
-  fmt::print(stderr,
-             "warning: {} workers with --threads {} share {} cores, and steps may take many "
-             "times as long as without --threads, which divides the cores\n",
-             computing, options.threads, cores);
+  Warn(
+      fmt::format("{} workers with --threads {} share {} cores, and steps may take many times "
+                  "as long as without --threads, which divides the cores",
+                  computing, options.threads, cores));
 }
 
 // What the launcher runs in each process that it forks. Returns the process's exit code.
@@ -119,8 +120,7 @@ int RunAsForkedWorker(const TrainOptions& options, int rank, uint16_t store_port
 Status Launch(const TrainFlags& flags) {
   const TrainOptions& options = flags.train;
   if (options.workers > kTestedWorkers) {
-    fmt::print(stderr, "warning: {} workers; up to {} are tested\n", options.workers,
-               kTestedWorkers);
+    Warn(fmt::format("{} workers; up to {} are tested", options.workers, kTestedWorkers));
   }
   WarnOfTooManyThreads(options);
   if (options.workers == 1) return RunAsWorker(options, {}, 1);

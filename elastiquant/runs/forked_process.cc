@@ -10,6 +10,8 @@
 #include <cstring>
 #include <exception>
 
+#include "elastiquant/base/standard_streams.h"
+
 namespace elastiquant {
 namespace {
 
@@ -24,6 +26,7 @@ namespace {
   } catch (const std::exception& error) {  // libtorch and the standard library throw
     std::fprintf(stderr, "elastiquant: %s\n", error.what());
   }
+  code = ExitCodeOnceWritten(code);
   std::fflush(nullptr);
   std::_Exit(code);  // static objects, and what atexit() was given, are the parent's to end
 }

@@ -51,8 +51,7 @@ void Progress::Step(const StepRecord& record) {
   if (now - drawn_ < kRedraw && record.step < options_.total_steps) return;
   drawn_ = now;
   // \r and "erase to the end of the line", so that a shorter line leaves nothing behind.
-  fmt::print(options_.out, "\r{}\x1b[K", Line(record).substr(0, Columns(options_.out)));
-  std::fflush(options_.out);
+  Write("\r" + Line(record).substr(0, Columns(options_.out)) + "\x1b[K");
   bar_shown_ = true;
 }
 
@@ -92,19 +91,23 @@ void Progress::Epoch(int64_t epoch, const StepTotals& totals, double test_accura
                         Compression(bytes, options_.coordinates, options_.world_size));
   }
   if (totals.skipped > 0) line += fmt::format(", {} steps skipped", totals.skipped);
-  fmt::print(options_.out, "{}\n", line);
-  std::fflush(options_.out);
+  Write(line + "\n");
 }
 
 void Progress::Note(const std::string& text) {
   ClearBar();
-  fmt::print(options_.out, "{}\n", text);
-  std::fflush(options_.out);
+  Write(text + "\n");
 }
 
 void Progress::ClearBar() {
-  if (bar_shown_) fmt::print(options_.out, "\r\x1b[K");
+  if (bar_shown_) Write("\r\x1b[K");
   bar_shown_ = false;
+}
+
+// A run goes on if its words cannot be written, as to a log on a full disk.
+void Progress::Write(const std::string& text) {
+  std::fputs(text.c_str(), options_.out);
+  std::fflush(options_.out);
 }
 
 }  // namespace elastiquant

@@ -35,6 +35,7 @@ class Progress {
 
  private:
   void ClearBar();
+  void Write(const std::string& text);
 
   ProgressOptions options_;
   double smooth_loss_ = 0;

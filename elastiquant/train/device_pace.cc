@@ -8,6 +8,7 @@
 #include "elastiquant/base/link_spec.h"
 #include "elastiquant/base/number.h"
 #include "elastiquant/base/split.h"
+#include "elastiquant/base/standard_streams.h"
 #include "elastiquant/models/flops.h"
 
 namespace elastiquant {
@@ -112,11 +113,11 @@ void DevicePace::End() {
   ++steps_;
   if (took.count() > kLate * seconds_) ++late_;
   if (steps_ != kStepsToTell || late_ * 2 < steps_) return;
-  fmt::print(stderr,
-             "warning: worker {} needs {:.3g} s here for a step that its device would make in "
-             "{:.3g}: take fewer workers, a smaller batch or slower devices, or the run is "
-             "slower than they are\n",
-             rank_, took.count(), seconds_);
+  Warn(fmt::format(
+      "worker {} needs {:.3g} s here for a step that its device would make in "
+      "{:.3g}: take fewer workers, a smaller batch or slower devices, or the run is "
+      "slower than they are",
+      rank_, took.count(), seconds_));
 }
 
 }  // namespace elastiquant

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "elastiquant/base/random.h"
+#include "elastiquant/base/standard_streams.h"
 #include "elastiquant/base/stopwatch.h"
 #include "elastiquant/graph/parts.h"
 #include "elastiquant/layers/gossip_sections.h"
@@ -28,7 +29,7 @@ constexpr uint64_t kRollCallRounds = 50;
 
 void WarnOfDoubt(const GossipOptions& options) {
   const std::string doubt = DoubtAbout(options);
-  if (!doubt.empty()) fmt::print(stderr, "warning: {}\n", doubt);
+  if (!doubt.empty()) Warn(doubt);
 }
 
 }  // namespace
