@@ -4,10 +4,21 @@ usage: train_mishap_test.py PROGRAM [unittest arguments]
 """
 
 import os
+import subprocess
 import time
 import unittest
 
-from train_reference import ReferenceTest, alive, metrics, start, steps_done, train, workers_of
+from train_reference import (
+    STEPS,
+    ReferenceTest,
+    alive,
+    command_line,
+    metrics,
+    start,
+    steps_done,
+    train,
+    workers_of,
+)
 from train_testing import summary
 
 
@@ -32,6 +43,38 @@ class TrainMishapTest(ReferenceTest):
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("SIGTERM", said)
         self.assertFalse(any(map(alive, workers.values())))
+
+    def test_a_run_goes_on_where_nothing_can_be_said_on_stderr(self):
+        """On a full disk, and where stderr is closed: a socket would get its number."""
+        for number, redirection in enumerate(("2>/dev/full", "2>&-")):
+            with self.subTest(redirection):
+                words = command_line(self.out() / str(number))
+                done = subprocess.run(["bash", "-c", f'"$@" {redirection}', "bash", *words])
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual(len(metrics(self.out() / str(number))), STEPS)
+                self.assertIs(summary(self.out() / str(number))["replicas_identical"], True)
+
+    def test_a_result_that_cannot_be_written_to_stdout_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command_line(self.out()), stdout=full, stderr=subprocess.PIPE, text=True
+            )
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot write to stdout: No space left on device", done.stderr)
+        self.assertEqual(len(metrics(self.out())), STEPS)
+
+    def test_no_two_runs_write_to_one_folder(self):
+        with start(self.out(), steps=5000) as process:
+            self.wait_until(lambda: steps_done(self.out()) >= 1)
+            for flag in ("--overwrite", "--resume"):
+                second = train(self.out(), flag)
+                self.assertEqual(second.returncode, 2, second.stderr)
+                self.assertIn("another process is writing a run to", second.stderr)
+            self.assertIsNone(process.poll())
+            process.kill()
+            process.communicate()
+        again = train(self.out(), "--overwrite")  # at once, while the workers still end
+        self.assertEqual(again.returncode, 0, again.stderr)
 
     def test_a_silent_worker_is_lost_within_the_time_out(self):
         begin = time.monotonic()

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "elastiquant/base/status.h"
@@ -15,6 +16,7 @@
 #include "elastiquant/net/communicator.h"
 #include "elastiquant/net/crew.h"
 #include "elastiquant/protocol/round_course.h"
+#include "elastiquant/runs/folder_lock.h"
 #include "elastiquant/runs/progress.h"
 #include "elastiquant/runs/run_record.h"
 #include "elastiquant/train/gradient_dump.h"
@@ -161,7 +163,8 @@ class TrainingRun {
   std::unique_ptr<GradientDump> dump_;  // worker 0's, if asked for
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Progress> progress_;
-  std::unique_ptr<MetricsLog> log_;              // worker 0's
+  std::optional<FolderLock> folder_lock_;        // worker 0's
+  std::unique_ptr<MetricsLog> log_;              // likewise
   std::unique_ptr<MetricsLog> certificate_log_;  // likewise
   std::unique_ptr<StepPool> pool_;               // if SharesSteps
   RunState state_;

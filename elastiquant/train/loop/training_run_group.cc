@@ -69,8 +69,14 @@ Status TrainingRun::Rejoin() {
   TellChanges(reunion.news);
   crew_->Settle();
   EQ_RETURN_IF_ERROR(OpenTestData());
-  if (is_first() && !log_) return OpenLogs();
+  if (is_first() && !log_) {
+    // Whoever was first may be frozen and hold it still, but has no part in the run any more.
+    auto lock = FolderLock::Take(options_.out, std::chrono::milliseconds(0));
+    if (lock.ok()) folder_lock_.emplace(std::move(*lock));
+    return OpenLogs();
+  }
   if (!is_first()) {
+    folder_lock_.reset();
     log_.reset();
     certificate_log_.reset();
   }

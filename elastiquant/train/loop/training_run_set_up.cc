@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -22,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kEvaluationBatch = 128;
+// A run that was killed may take a moment to end.
+constexpr std::chrono::seconds kPatienceWithFolder{3};
 
 int ChooseThreads(const TrainOptions& options, int workers_here) {
   if (options.threads > 0) return options.threads;
@@ -116,6 +119,8 @@ Status TrainingRun::OpenFolder() {
     EQ_ASSIGN_OR_RETURN(state_.init, LoadInitialWeights(options_.init, replica_->State()));
   }
   EQ_RETURN_IF_ERROR(MakeRunFolder(options_));
+  EQ_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(options_.out, kPatienceWithFolder));
+  folder_lock_.emplace(std::move(lock));
   if (!options_.resume) return Status::Ok();
   EQ_RETURN_IF_ERROR(LoadRun(options_, workers_, replica_.get(), &state_, progress_.get()));
   if (state_.step <= total_steps_) return Status::Ok();
