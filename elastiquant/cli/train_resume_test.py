@@ -145,6 +145,22 @@ class TrainResumeTest(ReferenceTest):
         told = summary(self.out())["epochs"]
         self.assertEqual([(e["epoch"], e["steps"]) for e in told], [(1, 10), (2, 10)])
 
+    def test_a_run_whose_means_come_late_may_grow_longer(self):
+        for late, every in (("delayed:delay=2", 1), ("delayed:delay=4", 3)):
+            with self.subTest(late):
+                same = {"schedule": "constant", "algorithm": late, "every": every}
+                same |= {"codec": "elastic:bits=4|ef"}
+                done = train(self.out(), "--overwrite", steps=11, **same)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                more = train(self.out(), "--resume", steps=20, **same)
+                self.assertEqual(more.returncode, 0, more.stderr)
+                told = summary(self.out())
+                self.assertEqual(told["steps"], 20)
+                # Those of every few steps, and one for what is left at each of the two ends.
+                ends = 0 if every == 1 else 2
+                self.assertEqual(told["rounds"], 20 // every + ends)
+                self.assertIs(told["replicas_identical"], True)
+
     def test_checkpoints_of_an_older_version_are_named(self):
         self.out().mkdir()
         (self.out() / "checkpoint-8.eqc").write_bytes(b"EQCK")

@@ -48,12 +48,20 @@ std::vector<DelayedAction> DelayedSteps::OnGradient(
     actions.push_back({Kind::kSend, step / options_.every - 1});
   }
   const int64_t sent = step - options_.delay;
-  if (sent >= options_.every && sent % options_.every == 0) {
+  if (sent >= options_.every && sent % options_.every == 0 && IsUnderWay(sent, step)) {
     const DelayedAction apply{Kind::kApply, sent / options_.every - 1};
     // What was sent just now is applied after it; what was sent before makes room first.
     actions.insert(options_.delay > 0 ? actions.begin() : actions.end(), apply);
   }
   return actions;
+}
+
+// Whether the round sent after step `sent` is still to be applied in `step`. It is not if OnEnd
+// has had it applied, and the run was then made longer.
+bool DelayedSteps::IsUnderWay(int64_t sent, int64_t step) const {
+  if (sent == step) return true;
+  const int64_t rounds_since = (step - 1) / options_.every - sent / options_.every + 1;
+  return rounds_since <= static_cast<int64_t>(pending_.size());
 }
 
 std::vector<DelayedAction> DelayedSteps::OnEnd(int64_t step) const {

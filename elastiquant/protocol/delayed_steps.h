@@ -63,7 +63,8 @@ class DelayedSteps {
   // it must call Advance.
   std::vector<DelayedAction> OnGradient(int64_t step,
                                         const std::vector<std::span<const float>>& gradient);
-  // Returns what more to do if `step` was the last.
+  // Returns what more to do if `step` was the last. OnGradient may still go on after it; the
+  // first regular round that it then sends may have the number of the round that is sent here.
   std::vector<DelayedAction> OnEnd(int64_t step) const;
 
   const Values& Send();
@@ -88,6 +89,7 @@ class DelayedSteps {
  private:
   DelayedSteps(const DelayedOptions& options, std::vector<std::span<float>> parameters,
                Optimiser optimiser);
+  bool IsUnderWay(int64_t sent, int64_t step) const;
   void Put(const Values& values);
 
   const DelayedOptions options_;

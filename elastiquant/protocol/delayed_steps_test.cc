@@ -110,7 +110,8 @@ struct DelayedWorld {
     for (const DelayedAction& action : actions) {
       const auto round = static_cast<size_t>(action.round);
       if (action.kind == DelayedKind::kSend) {
-        sums.resize(round + 1, {0, 0});
+        sums.resize(std::max(sums.size(), round + 1));
+        sums[round] = {0, 0};
         for (auto& worker : workers) {
           const DelayedValues& sent = worker->machine.Send();
           for (size_t i = 0; i < 2; ++i) sums[round][i] += sent[0][i];
@@ -130,6 +131,11 @@ struct DelayedWorld {
       actions = workers[w]->machine.OnGradient(step, {std::span<const float>(own[w].back())});
     }
     Act(actions);
+    for (auto& worker : workers) worker->machine.Advance();
+  }
+
+  void End(int64_t step) {
+    Act(workers[0]->machine.OnEnd(step));
     for (auto& worker : workers) worker->machine.Advance();
   }
 
@@ -160,6 +166,27 @@ TEST(DelayedStepsTest, IsThePublishedUpdateUnderSgd) {
             expected -= .25 * static_cast<double>(world.own[w][s][i]);
           }
           ASSERT_NEAR(static_cast<double>(world.workers[w]->weights[i]), expected, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(DelayedStepsTest, GoesOnAfterItsEndAsOfARunThatIsMadeLonger) {
+  for (const DelayedOptions options : {DelayedOptions{1, 0}, {1, 2}, {2, 3}, {3, 4}, {3, 1}}) {
+    DelayedWorld world(options, 3, 0);
+    int64_t step = 0;
+    for (const int64_t end : {10, 11, 13, 30}) {
+      while (step < end) world.Step(++step);
+      world.End(end);
+      for (size_t i = 0; i < 2; ++i) {
+        double expected = i == 0 ? 1 : 2;
+        for (const auto& gradients : world.own) {
+          for (const auto& g : gradients) expected -= .25 * static_cast<double>(g[i]) / 3;
+        }
+        for (const auto& worker : world.workers) {
+          ASSERT_NEAR(static_cast<double>(worker->weights[i]), expected, 1e-5)
+              << "every " << options.every << ", delay " << options.delay << ", step " << end;
         }
       }
     }

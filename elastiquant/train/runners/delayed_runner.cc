@@ -15,6 +15,10 @@ constexpr char kMeanOf[] = "mean/";       // then the slot, and the parameter
 constexpr char kSkipOf[] = "mean-lost/";  // then the slot: what was wrong
 constexpr char kUnderWay[] = "under-way";
 
+// The keys of what is sent at the end of a run. They are apart from those of regular rounds,
+// because a run that is made longer goes on with a regular round of the same number.
+constexpr uint64_t kKeysOfEnd = uint64_t{1} << 62;
+
 }  // namespace
 
 DelayedRunner::DelayedRunner(const TrainOptions& options, const RunnerPlace& place)
@@ -70,14 +74,14 @@ void DelayedRunner::StepBy(const DelayedSteps::Values& gradient) {
   replica_->optimizer().Step(learning_rate_);
 }
 
-Status DelayedRunner::Send(int64_t round) {
+Status DelayedRunner::Send(int64_t round, uint64_t key) {
   Slot& slot = SlotOf(round);
   const DelayedSteps::Values& sent = machine_->Send();
   for (size_t p = 0; p < sent.size(); ++p) {
     std::ranges::copy(sent[p], slot.reduction->values(p).begin());
   }
   ++rounds_;
-  return slot.reduction->Begin(0, static_cast<uint64_t>(round));
+  return slot.reduction->Begin(0, key);
 }
 
 Status DelayedRunner::Arrive(Slot* slot) {
@@ -104,11 +108,13 @@ Result<StepOutcome> DelayedRunner::Apply(int64_t round) {
   return outcome;
 }
 
-Result<StepOutcome> DelayedRunner::Act(const std::vector<DelayedAction>& actions) {
+// The keys of the rounds that are sent are numbers from `first_key` on.
+Result<StepOutcome> DelayedRunner::Act(const std::vector<DelayedAction>& actions,
+                                       uint64_t first_key) {
   StepOutcome lost;
   for (const DelayedAction& action : actions) {
     if (action.kind == DelayedAction::Kind::kSend) {
-      EQ_RETURN_IF_ERROR(Send(action.round));
+      EQ_RETURN_IF_ERROR(Send(action.round, first_key + static_cast<uint64_t>(action.round)));
       continue;
     }
     EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Apply(action.round));
@@ -139,8 +145,10 @@ Result<StepResult> DelayedRunner::Run(int64_t step, double learning_rate, bool i
     gradient.emplace_back(p.tensor.grad().const_data_ptr<float>(),
                           static_cast<size_t>(p.tensor.numel()));
   }
-  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act(machine_->OnGradient(step + 1, gradient)));
-  if (step + 1 == total_steps_) EQ_RETURN_IF_ERROR(Act(machine_->OnEnd(step + 1)).status());
+  EQ_ASSIGN_OR_RETURN(StepOutcome outcome, Act(machine_->OnGradient(step + 1, gradient), 0));
+  if (step + 1 == total_steps_) {
+    EQ_RETURN_IF_ERROR(Act(machine_->OnEnd(step + 1), kKeysOfEnd).status());
+  }
   machine_->Advance();
   StepRecord record = pass_->Record(learning_rate, !good);
   comm_->SetActivity("between two steps");

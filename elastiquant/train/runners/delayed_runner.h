@@ -58,8 +58,8 @@ class DelayedRunner final : public Runner {
   Status MakeSlots();
   Slot& SlotOf(int64_t round) { return slots_[static_cast<size_t>(round) % slots_.size()]; }
   void StepBy(const DelayedSteps::Values& gradient);
-  Result<StepOutcome> Act(const std::vector<DelayedAction>& actions);
-  Status Send(int64_t round);
+  Result<StepOutcome> Act(const std::vector<DelayedAction>& actions, uint64_t first_key);
+  Status Send(int64_t round, uint64_t key);
   Result<StepOutcome> Apply(int64_t round);
   Status Arrive(Slot* slot);
 
