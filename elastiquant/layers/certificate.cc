@@ -83,12 +83,18 @@ double CertificateSums::Spread() const {
   return std::sqrt(std::max(0.0, error_error - 2 * rho * error_norm + rho * rho * norm_norm));
 }
 
+// As many messages of one norm would say as much: one if all but one are nearly zero.
+double CertificateSums::EffectiveMessages() const {
+  return norm_norm > 0 ? squared_norm * squared_norm / norm_norm : 0;
+}
+
 Verdict Judge(const CertificateSums& sums) {
   if (std::isnan(sums.bound)) return Verdict::kUnbounded;
   // fp32 rounds what is decoded, by up to 2^-24 of it.
   const double rounding = 0x1p-40 * sums.squared_norm;
   const double excess = sums.squared_error - sums.bound - rounding;
-  if (excess > kBeyondChance * sums.Spread() && sums.messages >= kFewestMessages) {
+  const bool are_enough = sums.EffectiveMessages() > kFewestMessages * (1 - 1e-9);
+  if (excess > kBeyondChance * sums.Spread() && are_enough) {
     return Verdict::kExceeded;
   }
   return sums.bound > kLooseBound * sums.squared_error ? Verdict::kLoose : Verdict::kHolds;

@@ -40,8 +40,10 @@ struct CertificateSums {
   double error_error = 0, error_norm = 0, norm_norm = 0;
 
   CertificateSums& operator+=(const CertificateSums& other);
-  // Returns how uncertain squared_error is, as a standard deviation.
+  // Returns how uncertain squared_error is, as a standard deviation. It is estimated from how
+  // the messages scatter, which a few of them with nearly all of the norm do not show.
   double Spread() const;
+  double EffectiveMessages() const;
 };
 
 // How measured variance and bound go together.
@@ -52,8 +54,8 @@ enum class Verdict : uint8_t {
   kUnbounded,  // no bound is known of the codec
 };
 inline constexpr double kLooseBound = 10;
-// How many standard deviations above a bound chance does not explain, if there are at least
-// kFewestMessages messages.
+// How many standard deviations above a bound chance does not explain, if there are effectively
+// at least kFewestMessages messages.
 inline constexpr double kBeyondChance = 5;
 inline constexpr double kFewestMessages = 8;
 std::string_view VerdictName(Verdict v);  // "holds", "loose", "exceeded", "unbounded"

@@ -194,14 +194,26 @@ TEST(Certificate, SaysWhereNoBoundIsKnown) {
 }
 
 TEST(Certificate, ChanceIsNoBug) {
-  CertificateSums sums{.messages = 4, .squared_norm = 4, .squared_error = 40, .bound = 4};
-  EXPECT_EQ(Judge(sums), Verdict::kHolds) << "too few messages to tell";
-  sums.messages = 100;
-  sums.error_error = 400;  // a spread of 20 about a mean of 40
-  EXPECT_EQ(Judge(sums), Verdict::kHolds);
-  sums.error_error = 16 + 400.0 / 25;
-  sums.error_norm = sums.norm_norm = 0;
+  // Of n messages that all have the same norm.
+  const auto of = [](double n, double error_error) {
+    return CertificateSums{.messages = n,
+                           .squared_norm = 4,
+                           .squared_error = 40,
+                           .bound = 4,
+                           .error_error = error_error,
+                           .error_norm = 5 * 16 / n,
+                           .norm_norm = 16 / n};
+  };
+  EXPECT_EQ(Judge(of(4, 32)), Verdict::kHolds) << "too few messages to tell";
+  EXPECT_EQ(Judge(of(8, 32)), Verdict::kExceeded);
+  EXPECT_EQ(Judge(of(100, 400)), Verdict::kHolds) << "a spread of 20 about a mean of 40";
+  CertificateSums sums = of(100, 32);
   EXPECT_EQ(Judge(sums), Verdict::kExceeded);
+  EXPECT_DOUBLE_EQ(sums.EffectiveMessages(), 100);
+  sums.norm_norm = 15.9;  // one message has nearly all of the norm
+  sums.error_norm = 5 * sums.norm_norm;
+  EXPECT_NEAR(sums.EffectiveMessages(), 1, .01);
+  EXPECT_EQ(Judge(sums), Verdict::kHolds);
 }
 
 TEST(Certificate, GoesOnFromACheckpointWithinAnEpoch) {
