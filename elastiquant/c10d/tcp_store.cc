@@ -242,7 +242,7 @@ Result<std::unique_ptr<StoreHost>> HostTcpStore(uint16_t port, Reach reach) {
   try {
     return std::unique_ptr<StoreHost>(std::make_unique<TorchStoreHost>(fd));
   } catch (const std::exception& e) {
-    return Unavailable("cannot serve a rendezvous store on " + name + ": " + Words(e));
+    return IoError("cannot serve a rendezvous store on " + name + ": " + Words(e));
   }
 }
 

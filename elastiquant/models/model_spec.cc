@@ -16,7 +16,11 @@ Result<ModelSpec> ParseModelSpec(std::string_view text) {
       return InvalidArgument("model \"" + std::string(text) + "\": \"" + std::string(item) +
                              "\" is not KEY=NUMBER");
     }
-    spec.parameters[std::string(item.substr(0, equals))] = value;
+    const std::string key(item.substr(0, equals));
+    if (!spec.parameters.emplace(key, value).second) {
+      return InvalidArgument("model \"" + std::string(text) + "\": \"" + key +
+                             "\" is given twice");
+    }
   }
   return spec;
 }

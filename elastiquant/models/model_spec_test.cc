@@ -23,6 +23,8 @@ TEST(ModelSpec, ErrorsSayWhatIsWrong) {
                           "gpt:layers=2;width=3", "gpt:=", "gpt:layers=1e3"}) {
     EXPECT_THAT(ParseModelSpec(bad).status().message(), HasSubstr("is not KEY=NUMBER")) << bad;
   }
+  EXPECT_THAT(ParseModelSpec("mlp:width=8,width=9").status().message(),
+              HasSubstr("\"width\" is given twice"));
   const auto error = [](const char* text) {
     return WithDefaults(ParseModelSpec(text).value(), {{"layers", 4}, {"width", 128}})
         .status()

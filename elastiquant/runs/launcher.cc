@@ -27,7 +27,7 @@ constexpr int kHighestExitCode = 5;  // of those that say what is wrong (cli/com
 // Held from before the workers start, so that nobody can take its port.
 Result<StoreProcess> HoldStore(uint16_t port) {
   auto store = StoreProcess::Start(port);
-  if (store.ok()) return store;
+  if (store.status().code() != StatusCode::kUnavailable) return store;
   return InvalidArgument(store.status().message() +
                          "; give another with --port, or leave it out for a free one");
 }

@@ -74,7 +74,7 @@ Result<StoreProcess> StoreProcess::Start(uint16_t port) {
   if (!pid.ok()) return pid.status();
   StoreProcess process(*pid, 0);
   if (said.size() < sizeof(Report)) {
-    return Unavailable("the store's process ended before it had a port");
+    return IoError("the process of the rendezvous store ended before it served");
   }
   Report report;
   std::memcpy(&report, said.data(), sizeof(report));

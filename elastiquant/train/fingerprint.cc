@@ -53,6 +53,9 @@ void AddAlgorithm(const TrainOptions& o, const std::string& edges,
     all["--graph"] = edges.empty() ? GraphOf(o) : edges;
     all["--gossip-step"] = o.gossip_step;
   }
+  // With --on-loss go-on the workers of ad-psgd share the run's steps instead of making them
+  // all.
+  if (SharesSteps(o)) all["--on-loss"] = o.on_loss;
   if (algorithm.kind == AlgorithmKind::kQuantisedData) all["--samples"] = o.samples;
 }
 
@@ -131,6 +134,8 @@ nlohmann::json Fingerprint(const TrainOptions& o, int world_size, const std::str
 
 namespace {
 
+const std::string kNotGiven = "not given";
+
 // Says which entries differ, each in the words that `tell` has for its name and both its texts.
 template <typename Tell>
 std::string Differences(const nlohmann::json& a, const nlohmann::json& b, const Tell& tell) {
@@ -139,7 +144,7 @@ std::string Differences(const nlohmann::json& a, const nlohmann::json& b, const 
   std::string differences;
   for (const auto& [key, unused] : all.items()) {
     const auto text = [&key = key](const nlohmann::json& options) {
-      return options.contains(key) ? JsonText(options[key]) : std::string("not given");
+      return options.contains(key) ? JsonText(options[key]) : kNotGiven;
     };
     if (text(a) == text(b)) continue;
     if (!differences.empty()) differences += "; ";
@@ -177,6 +182,7 @@ nlohmann::json OptionsOfAll(const TrainOptions& o, int world_size, const std::st
 Status CheckAlike(int worker, const nlohmann::json& others, const nlohmann::json& mine) {
   const std::string differences =
       Differences(others, mine, [](const auto& key, const auto& theirs, const auto& own) {
+        if (theirs == kNotGiven) return key + " is " + own + ", which the others do not have";
         return key + " is " + own + " and not " + theirs;
       });
   if (differences.empty()) return Status::Ok();

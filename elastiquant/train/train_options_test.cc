@@ -407,6 +407,16 @@ TEST(TrainOptionsTest, TheMetricIsThatOfTheOptimiser) {
   EXPECT_THAT(CompareFingerprints(print, Fingerprint(o, 2)), HasSubstr("--metric was"));
 }
 
+TEST(TrainOptionsTest, WhoSharesTheStepsOfAdPsgdIsPartOfTheRun) {
+  TrainOptions o = Valid();
+  o.algorithm = "ad-psgd";
+  const auto print = Fingerprint(o, 4);
+  o.on_loss = "go-on";
+  EXPECT_THAT(CompareFingerprints(print, Fingerprint(o, 4)), HasSubstr("--on-loss was"));
+  o.algorithm = "choco";
+  EXPECT_FALSE(Fingerprint(o, 4).contains("--on-loss")) << "its steps are the same";
+}
+
 TEST(TrainOptionsTest, FingerprintsTellWhichOptionDiffers) {
   TrainOptions a = Valid(), b = Valid();
   EXPECT_EQ(CompareFingerprints(Fingerprint(a, 2), Fingerprint(b, 2)), "");
@@ -492,6 +502,10 @@ TEST(TrainOptionsTest, WorkersMayDifferInPathsOnly) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("worker 1 was started with other options"));
   EXPECT_THAT(status.message(), HasSubstr("--lr is 0.25 and not 0.1"));
+  TrainOptions clipped = a;
+  clipped.clip_norm = 3;
+  EXPECT_THAT(CheckAlike(1, OptionsOfAll(a, 2, ""), OptionsOfAll(clipped, 2, "")).message(),
+              HasSubstr("--clip-norm is 3.0, which the others do not have"));
   EXPECT_THAT(status.message(), HasSubstr("--epochs is"));
   a = b = Valid();
   b.checkpoint_every = 7;
@@ -530,6 +544,11 @@ TEST(TrainOptionsTest, OptionsOfOtherSchedulesOptimisersAndStartsAreRefused) {
   EXPECT_THAT(ErrorOf(o), HasSubstr("--exact-steps is for gradients"));
   o.optimizer = "adamw";
   EXPECT_EQ(ErrorOf(o), "");
+  o.metric = "plain";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--exact-steps is for gradients"));
+  o.metric = "auto";
+  o.algorithm = "local-sgd";
+  EXPECT_THAT(ErrorOf(o), HasSubstr("--exact-steps is for gradients"));
   o = Valid();
   o.resume = o.overwrite = true;
   EXPECT_THAT(ErrorOf(o), HasSubstr("give one of them"));

@@ -37,10 +37,12 @@ Status RefuseIgnored(const TrainOptions& o) {
   if (is_adamw && o.momentum != usual.momentum && o.momentum != 0) {
     return InvalidArgument("--momentum is for --optimizer sgd; adamw has --beta1");
   }
-  if (!is_adamw && o.exact_steps != usual.exact_steps) {
+  const bool may_have_metric = is_adamw && o.metric == "auto" && IsAllReduce(o);
+  if (!may_have_metric && o.exact_steps != usual.exact_steps) {
     return InvalidArgument(
         "--exact-steps is for gradients that are compressed in the metric of an optimiser: it "
-        "needs --optimizer adamw");
+        "needs --optimizer adamw, --metric auto and an algorithm that averages gradients in "
+        "each step");
   }
   return Status::Ok();
 }
