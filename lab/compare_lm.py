@@ -113,48 +113,56 @@ def best(args: argparse.Namespace, scheme: str) -> dict | None:
     """The scheme's row of the table, or None if there are no runs of it."""
     losses, bits, sent = {}, [], []
     for rate in args.rates:
-        runs = []
+        runs = {}
         for seed in range(1, args.seeds + 1):
             run = train(args, scheme, rate, seed)
             if run is None:
                 continue
-            runs.append(run)
+            runs[seed] = run
             said = frontier_rows.loss_cell(frontier_rows.loss_of(run))
             print(f"{scheme}, lr {rate:g}, seed {seed}: {said}", file=sys.stderr)
         if not runs:
             continue
-        losses[rate] = [frontier_rows.loss_of(run) for run in runs]
-        bits += [run["bits_per_coordinate"] for run in runs]
-        sent += [run["bytes_up"] for run in runs]
+        losses[rate] = {seed: frontier_rows.loss_of(run) for seed, run in runs.items()}
+        bits += [run["bits_per_coordinate"] for run in runs.values()]
+        sent += [run["bytes_up"] for run in runs.values()]
     if not losses:
         return None
-    rate = min(losses, key=lambda r: statistics.fmean(losses[r]))
+    rate = min(losses, key=lambda r: statistics.fmean(losses[r].values()))
     return {
         "scheme": scheme,
-        "losses": losses,
+        "losses": losses,  # by rate and seed
         "rate": rate,
-        "loss": statistics.fmean(losses[rate]),
-        "seeds": len(losses[rate]),
+        "loss": statistics.fmean(losses[rate].values()),
         "bits": statistics.fmean(bits),
         "bytes": statistics.fmean(sent),
         "seconds": {link: seconds(args, scheme, link) for link in args.links},
     }
 
 
+def _above(row: dict, fp32: dict) -> float:
+    """Per cent by which a loss is above full precision's, over the seeds that both have, each
+    at its best rate; infinite if there is none."""
+    losses, base = (of["losses"][of["rate"]] for of in (row, fp32))
+    both = losses.keys() & base.keys()
+    if not both:
+        return math.inf
+    mean, of = (statistics.fmean(found[seed] for seed in both) for found in (losses, base))
+    return 100 * (mean / of - 1)
+
+
 def table(args: argparse.Namespace, rows: list[dict]) -> str:
     heads = ["scheme", "bits a value", "MB sent", *(f"lr {r:g}" for r in args.rates)]
     heads += ["best", "of fp32", *(f"s at {link}" for link in args.links)]
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
-    fp32 = rows[0]["losses"][rows[0]["rate"]]
     for row in rows:
-        base = statistics.fmean(fp32[: row["seeds"]])  # of the same seeds
         factor = SCHEMES[row["scheme"]].rate
         name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
         cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
-        losses = [row["losses"].get(rate, [None]) for rate in args.rates]
+        losses = [[*row["losses"].get(rate, {}).values(), None] for rate in args.rates]
         cells += [frontier_rows.loss_cell(of_rate[0]) for of_rate in losses]
-        cells.append(frontier_rows.mean_cell(row["losses"][row["rate"]]))
-        cells.append(frontier_rows.relative_cell(100 * (row["loss"] / base - 1)))
+        cells.append(frontier_rows.mean_cell(row["losses"][row["rate"]].values()))
+        cells.append(frontier_rows.relative_cell(_above(row, rows[0])))
         times = [row["seconds"][link] for link in args.links]
         cells += ["" if time is None else f"{time:.2f}" for time in times]
         lines.append("| " + " | ".join(cells) + " |")

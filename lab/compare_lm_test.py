@@ -48,6 +48,13 @@ class CompareTest(unittest.TestCase):
         self.assertIn("| 2.5000 | failed |  |", one)
         self.assertGreater((self.out / "loss.png").stat().st_size, 10000)
 
+    def test_a_scheme_is_compared_over_its_own_seeds(self):
+        for seed, loss in enumerate((1.0, 2.0), start=1):
+            self.keep("fp32", seed, loss)
+        self.keep("2 bits", 2, 2.0)
+        (two,) = [line for line in self.compare() if line.startswith("| 2 bits")]
+        self.assertIn("| 2.0000 | +0.00 % |", two)
+
     def test_runs_of_other_settings_are_not_taken(self):
         self.keep("fp32", 1, 2.0)
         self.keep("fp32", 2, 2.0)

@@ -200,11 +200,12 @@ Command MakeGraphCommand(CLI::App& program) {
       ->required();
   app->add_option("--nodes", options->nodes, "Workers")->capture_default_str();
   app->add_option("--seed", options->seed, "Seed of random graphs")->capture_default_str();
-  app->add_option("--codec", options->codec,
-                  "Search for the gossip step under this codec, too");
+  CLI::Option* codec = app->add_option("--codec", options->codec,
+                                       "Search for the gossip step under this codec, too");
   app->add_option("--delay", options->delay,
                   "Rounds by which messages count late in that search: 1 is choco:delay=1")
-      ->check(CLI::Range(0, 1));
+      ->check(CLI::Range(0, 1))
+      ->needs(codec);
   app->add_flag("--json", options->json, "Print a JSON object");
   return {app, [options] { return Run(*options); }};
 }

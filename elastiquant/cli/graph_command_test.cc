@@ -61,6 +61,7 @@ TEST_F(GraphTest, RefusesWhatIsNoGraph) {
   const Outcome run = Run("graph rings --nodes 4");
   EXPECT_EQ(run.exit_code, kExitUsage);
   EXPECT_THAT(run.err, HasSubstr("valid are: ring"));
+  ExpectUsageErrors("graph ring", {{"--delay 1", "--codec"}});
 }
 
 }  // namespace

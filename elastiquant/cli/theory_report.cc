@@ -14,6 +14,7 @@
 namespace elastiquant::cli {
 namespace {
 
+constexpr uint32_t kMostInBucket = 1 << 26;
 constexpr size_t kGaussianValues = size_t{1} << 17;
 constexpr int kGaussianDraws = 4;
 
@@ -113,7 +114,10 @@ Result<CurvePoint> MakePoint(const TheorySetting& setting) {
 }  // namespace
 
 Result<std::string> TheorySpec(const TheorySetting& setting) {
-  if (setting.bucket == 0) return InvalidArgument("--bucket must be at least 1");
+  if (setting.bucket == 0 || setting.bucket > kMostInBucket) {
+    return InvalidArgument("--bucket must be from 1 to " + std::to_string(kMostInBucket) +
+                           ": the report measures on as many random values");
+  }
   std::string levels = setting.levels;
   if (levels == "fit") {
     return InvalidArgument(

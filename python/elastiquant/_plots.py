@@ -92,12 +92,11 @@ def _layers(layers: Sequence[LayerStats]):
     axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter(ticker.NullFormatter())
-    axis.set_yticks(range(len(layers)), [layer.name for layer in layers])
+    axis.set_yticks(range(len(layers)), [plot.shorten(layer.name, 60) for layer in layers])
     axis.invert_yaxis()
     axis.grid(axis="x")
     plot.layout(figure, key=True)
-    longest = max(len(layer.name) for layer in layers)
-    figure.subplots_adjust(left=(0.25 + 0.075 * longest) / figure.get_figwidth())
+    plot.make_room_for_names(figure, axis)
     named = [(measured, "measured", "orange: above the bound" if above else "")]
     if bounds:
         named.append((bounds, "bound", "of the expectation"))

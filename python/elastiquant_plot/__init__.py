@@ -43,7 +43,7 @@ PHASES = {
     "decode": "#56B4E9",
 }
 
-_KEY_WIDTH = 2.45  # inches
+_KEY_WIDTH, _KEY_LINE, _KEY_GAP = 2.45, 0.165, 0.14  # inches
 
 _STYLE = {
     "font.family": "DejaVu Sans",
@@ -90,8 +90,8 @@ def colours(count: int, baseline: int | None = None) -> list[str]:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, or of one longer word."""
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    """Lines of at most `width` characters. Only a word that is longer is broken."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def _balanced(text: str, width: int) -> list[str]:
@@ -104,9 +104,26 @@ def _balanced(text: str, width: int) -> list[str]:
     return _wrap(text, shorter)
 
 
+def shorten(name: str, most: int) -> str:
+    """A name of at most `most` characters: the middle of a longer one is left out."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
 def wrap_name(name: str, width: int = 27) -> str:
-    """A codec's name broken after commas."""
-    return "\n".join(_wrap(name.replace(",", ", "), width)).replace(", ", ",")
+    """A codec's name broken after commas, in four lines at most."""
+    lines = _wrap(shorten(name, 4 * width - 8).replace(",", ", "), width)
+    return "\n".join(lines).replace(", ", ",")
+
+
+def make_room_for_names(fig, axes) -> None:
+    """Moves the left end of the axes so that the names at its y-ticks fit, in up to half of
+    the figure. Call it after layout()."""
+    fig.canvas.draw()
+    names = max(t.get_window_extent().width for t in axes.get_yticklabels()) / fig.dpi
+    fig.subplots_adjust(left=min((names + 0.25) / fig.get_figwidth(), 0.5))
 
 
 def figure(
@@ -122,6 +139,12 @@ def figure(
     fig.text(0.012, below, "\n".join(notes), size=9.5, color=QUIET, va="top")
     fig.header_bottom = below - (0.17 * len(notes) + 0.12) / height
     return fig, list(axes[0])
+
+
+def key_height(names: list[str], lines_of_detail: int = 1) -> float:
+    """Inches that name_series() needs for names with as many lines below each."""
+    lines = sum(wrap_name(name).count("\n") + 1 + lines_of_detail for name in names)
+    return _KEY_LINE * lines + _KEY_GAP * len(names)
 
 
 def name_series(fig, lines, names: list[str], details: list[str]) -> None:
@@ -147,9 +170,9 @@ def name_series(fig, lines, names: list[str], details: list[str]) -> None:
         text = wrap_name(name)
         x = left + 0.22 / fig.get_figwidth()
         fig.text(x, y, text, size=9.5, weight="bold", color=line.get_color(), va="top")
-        y -= 0.165 * (text.count("\n") + 1) / height
+        y -= _KEY_LINE * (text.count("\n") + 1) / height
         fig.text(x, y, detail, size=9, color=QUIET, va="top")
-        y -= (0.165 * (detail.count("\n") + 1) + 0.14) / height
+        y -= (_KEY_LINE * (detail.count("\n") + 1) + _KEY_GAP) / height
 
 
 def save(fig, stem: Path) -> list[Path]:

@@ -79,6 +79,7 @@ def _words(runs: list[Run], certificates: list[certificate.Certificate], per: st
     ]
     if unlike := differences(runs):
         words.append("Note: the runs differ in more than the codec: " + "; ".join(unlike) + ".")
+    words += findings.mishaps(runs)
     if any(not run["replicas_identical"] for run in runs):
         words.append("WARNING: the replicas of a run were not identical.")
     if certificates:

@@ -34,7 +34,10 @@ class Certificate:
         return [line for line in self.layers if line["epoch"] == self.last["epoch"]]
 
     def count(self, verdict: str) -> int:
-        return sum(line["verdict"] == verdict for line in self.layers)
+        """Layers and epochs with a verdict. Where a bound is exceeded, that of all layers
+        together counts, too: it may show what no single layer can prove."""
+        lines = self.lines if verdict == "exceeded" else self.layers
+        return sum(line["verdict"] == verdict for line in lines)
 
 
 def load_certificates(runs: list[Run]) -> list[Certificate]:
@@ -63,9 +66,9 @@ def finding(certificates: list[Certificate]) -> str:
     """One sentence; a warning if a bound was exceeded."""
     pairs = sum(len(c.layers) for c in certificates)
     exceeded = [
-        f"{line['layer']} in epoch {line['epoch']} of {c.run.label}"
+        f"{line['layer'] or 'all layers'} in epoch {line['epoch']} of {c.run.label}"
         for c in certificates
-        for line in c.layers
+        for line in c.lines
         if line["verdict"] == "exceeded"
     ]
     if exceeded:
@@ -153,7 +156,5 @@ def draw(certificates: list[Certificate], stem: Path) -> list[Path]:
         axes.grid(axis="x")
         axes.set_xlabel("variance / bound")
         look.layout(fig)
-        fig.canvas.draw()
-        names = max(t.get_window_extent().width for t in axes.get_yticklabels()) / fig.dpi
-        fig.subplots_adjust(left=(names + 0.25) / fig.get_figwidth())
+        look.make_room_for_names(fig, axes)
         return look.save(fig, stem)

@@ -78,10 +78,30 @@ def conclusion(runs: list[Run]) -> str:
     if not others:
         return speed(runs) + "."
     best = max(others, key=lambda run: _speed_up(base, run))
+    fewer = _fewer(base, best)
+    sends = "" if math.isnan(fewer) else f"each worker sends {fewer:.1f}× fewer bytes, and "
     return (
-        f"{speed(runs)}: each worker sends {_fewer(base, best):.1f}× fewer bytes, and a step "
-        f"takes {best.per_step('total'):.3f} s instead of {base.per_step('total'):.3f} s."
+        f"{speed(runs)}: {sends}a step takes {best.per_step('total'):.3f} s instead of "
+        f"{base.per_step('total'):.3f} s."
     )
+
+
+def mishaps(runs: list[Run]) -> list[str]:
+    """A sentence for each run whose numbers are not those of the training that was asked
+    for."""
+    found = []
+    for run in runs:
+        if skipped := run["skipped_steps"]:
+            found.append(
+                f"WARNING: {run.label} skipped {skipped} of {run['steps']} steps, whose "
+                "gradients were not finite."
+            )
+        if lost := run["losses"]:
+            found.append(
+                f"WARNING: {run.label} lost a worker"
+                + (f" {len(lost)} times." if len(lost) > 1 else ".")
+            )
+    return found
 
 
 def _reads_text(run: Run) -> bool:
@@ -98,7 +118,7 @@ def setting(runs: list[Run]) -> str:
         ("batch", "batch {} each"),
         ("link", "link {}"),
     ):
-        values = {str(run[key]) for run in runs if run[key] is not None}
-        if len(values) == 1:
-            parts.append(text.format(values.pop().rstrip("/").split("/")[-1]))
+        values = {run[key] for run in runs}
+        if len(values) == 1 and None not in values:
+            parts.append(text.format(str(values.pop()).rstrip("/").split("/")[-1]))
     return ", ".join(parts)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
 
 from elastiquant_report import findings
-from elastiquant_report.runs import Run
+from elastiquant_report.runs import Run, RunError, differences
 
 
 @dataclass
@@ -20,6 +21,10 @@ class Row:
     @property
     def any_run(self) -> Run:
         return (self.timing_runs + self.accuracy_runs)[0]
+
+    def mean(self, of: Callable[[Run], float]) -> float:
+        """Over the runs over the link, or over the others if there are none."""
+        return fmean(of(run) for run in self.timing_runs or self.accuracy_runs)
 
     def accuracy(self) -> str:
         return _with_spread([run.number("test_accuracy") for run in self.accuracy_runs], ".2f")
@@ -75,6 +80,31 @@ def _with_spread(values: list[float], form: str) -> str:
     return f"{mean} ± {(max(values) - min(values)) / 2:{form}} ({len(values)} runs)"
 
 
+# In what runs that are averaged may differ, those over a link besides, and what those without a
+# link and those over one must have in common.
+_HARMLESS = {"seed", "machine", "data", "--threads", "--eval-every", "--measure-every"}
+_HARMLESS |= {"--checkpoint-every", "--timeout"}
+_OF_TIMING = {"steps", "link"}
+_IN_COMMON = {"algorithm", "batch", "partition"}
+
+
+def _check_alike(row: Row) -> None:
+    """Raises RunError if the runs of a row are of different settings, and have no mean."""
+    kinds = row.accuracy_runs[:1] + row.timing_runs[:1]
+    unlike = _unlike(row.accuracy_runs, lambda name: name not in _HARMLESS)
+    unlike += _unlike(row.timing_runs, lambda name: name not in _HARMLESS | _OF_TIMING)
+    unlike += _unlike(kinds, lambda name: name in _IN_COMMON)
+    if unlike:
+        raise RunError(
+            f"the runs of {row.codec} differ in {'; '.join(dict.fromkeys(unlike))}, so that "
+            "they have no mean: put those of each setting into a document of its own"
+        )
+
+
+def _unlike(runs: list[Run], matters: Callable[[str], bool]) -> list[str]:
+    return [d for d in differences(runs) if matters(d.partition(" (")[0])]
+
+
 def group_runs(runs: list[Run]) -> list[Group]:
     """Groups in the order given; rows from the most bits to the fewest, fp32 first."""
     groups: dict[tuple, Group] = {}
@@ -88,5 +118,7 @@ def group_runs(runs: list[Run]) -> list[Group]:
             group.rows.append(row)
         (row.timing_runs if run["link"] else row.accuracy_runs).append(run)
     for group in groups.values():
+        for row in group.rows:
+            _check_alike(row)
         group.rows.sort(key=lambda row: -row.any_run["bits_per_coordinate"])
     return list(groups.values())

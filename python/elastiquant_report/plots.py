@@ -62,7 +62,11 @@ def curves(
     runs: list[Run], stem: Path, title: str, quantity: str, xs: list[list[float]], unit: str
 ) -> list[Path]:
     """Loss and accuracy of each run against xs, a value a step."""
-    fig, (left, right) = look.figure(title, findings.setting(runs), columns=2, width=11.2)
+    labels = [run.label for run in runs]
+    height = max(4.6, look.key_height(labels) + 1.4)
+    fig, (left, right) = look.figure(
+        title, findings.setting(runs), columns=2, width=11.2, height=height
+    )
     colours = look.colours(len(runs), baseline_index(runs))
     window = _window(runs)
     by_epoch = all(len(_accuracies(run)) > 1 for run in runs)
@@ -85,7 +89,7 @@ def curves(
         f"{x[-1]:.3g} {unit}, {line.get_ydata()[-1]:.1f} %"
         for x, line in zip(xs, lines, strict=True)
     ]
-    look.name_series(fig, lines, [run.label for run in runs], details)
+    look.name_series(fig, lines, labels, details)
     return look.save(fig, stem)
 
 
@@ -130,9 +134,7 @@ def _seconds(runs: list[Run], stem: Path) -> list[Path]:
     axes.set_xlim(0, longest * unit * 1.22)
     _phase_key(axes)
     look.layout(fig)
-    fig.canvas.draw()
-    names = max(t.get_window_extent().width for t in axes.get_yticklabels()) / fig.dpi
-    fig.subplots_adjust(left=(names + 0.25) / fig.get_figwidth())
+    look.make_room_for_names(fig, axes)
     return look.save(fig, stem)
 
 

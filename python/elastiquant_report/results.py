@@ -34,10 +34,11 @@ def group_table(group: Group) -> str:
 
 
 def _cells(row: Row, base: Row, timed: bool) -> list[str]:
-    run = row.any_run
-    cells = [row.codec, row.accuracy(), row.loss(), f"{run['bits_per_coordinate']:.3f}"]
-    fewer = base.any_run.bytes_per_step / run.bytes_per_step if run.bytes_per_step else math.nan
-    cells += [f"{run.bytes_per_step / 1e3:.1f}", table.number(fewer, ".2f", "×")]
+    bits = row.mean(lambda run: run["bits_per_coordinate"])
+    sent = row.mean(lambda run: run.bytes_per_step)
+    fewer = base.mean(lambda run: run.bytes_per_step) / sent if sent else math.nan
+    cells = [row.codec, row.accuracy(), row.loss(), f"{bits:.3f}"]
+    cells += [f"{sent / 1e3:.1f}", table.number(fewer, ".2f", "×")]
     if timed:
         for phase in PHASES:
             per_epoch = row.seconds_per_step(phase) * row.steps_per_epoch()
@@ -176,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             text = render(runs, options.out, None if options.no_plots else draw)
         options.out.write_text(insert(document, text, *marks))
-    except RunError as error:
+    except (RunError, OSError) as error:
         print(f"results: {error}", file=sys.stderr)
         return 2
     print(options.out)

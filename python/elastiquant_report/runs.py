@@ -83,8 +83,19 @@ class Run:
         return list(accumulate(s["seconds"]["total"] for s in self.steps))
 
     def sent(self) -> list[float]:
-        """Bytes that one worker has sent after each step."""
-        return list(accumulate(float(s["bytes_up"]) for s in self.steps))
+        """Bytes that a worker has sent after each step, on average over the workers.
+
+        The steps tell of worker 0 alone, and the summary's epochs of all workers: within an
+        epoch the others are taken to send when it does.
+        """
+        own: dict[int, float] = {}
+        for step in self.steps:
+            own[step.get("epoch")] = own.get(step.get("epoch"), 0) + step["bytes_up"]
+        mean = {e["epoch"]: e.get("bytes_up") for e in self.summary.get("epochs", [])}
+        share = {e: mean[e] / sent for e, sent in own.items() if sent and mean.get(e)}
+        return list(
+            accumulate(s["bytes_up"] * share.get(s.get("epoch"), 1.0) for s in self.steps)
+        )
 
     def epoch_ends(self) -> list[tuple[int, dict]]:
         """(index of the epoch's last step, the epoch's entry in the summary)."""
@@ -106,8 +117,11 @@ def load_run(folder: Path) -> Run:
         summary = json.loads(summary_file.read_text())
     except ValueError as error:
         raise RunError(f"{summary_file} is not valid JSON: {error}") from error
+    if not isinstance(summary, dict):
+        raise RunError(f"{summary_file} is no JSON object")
     missing = [key for key in _NEEDED if key not in summary]
-    missing += [f"seconds.{p}" for p in PHASES if p not in summary.get("seconds", {})]
+    seconds = summary.get("seconds") or {}
+    missing += [f"seconds.{p}" for p in PHASES if seconds.get(p) is None]
     if missing:
         raise RunError(f"{summary_file} lacks {', '.join(missing)}")
     return Run(folder, summary, _load_steps(folder / "metrics.jsonl"))
@@ -150,12 +164,21 @@ def differences(runs: list[Run]) -> list[str]:
     """In what else than the codec the runs differ, so that a comparison may mislead."""
     told = {key.replace("_", " "): [str(run[key]) for run in runs] for key in _TOLD}
     told["partition"] = [run.partition for run in runs]
+    told["machine"] = [_machine(run) for run in runs]
     told |= _options(runs)
     return [
         f"{what} ({', '.join(dict.fromkeys(values))})"
         for what, values in told.items()
         if len(set(values)) > 1
     ]
+
+
+def _machine(run: Run) -> str:
+    """What a run's seconds depend on beside its options."""
+    machine, versions = run["machine"] or {}, run["versions"] or {}
+    words = [f"{machine.get('processor', 'unknown processor')}"]
+    words += [f"{machine[key]} {key}" for key in ("cores", "threads") if key in machine]
+    return ", ".join(words + [f"{name} {version}" for name, version in versions.items()])
 
 
 def _options(runs: list[Run]) -> dict[str, list[str]]:
@@ -247,7 +270,16 @@ def _labels(runs: list[Run]) -> list[str]:
                 for label, run in zip(labels, runs, strict=True)
             ]
     if len(set(labels)) < len(labels):
-        labels = [
-            f"{label} ({run.folder.name})" for label, run in zip(labels, runs, strict=True)
-        ]
+        tails = _tails([run.folder for run in runs])
+        labels = [f"{label} ({tail})" for label, tail in zip(labels, tails, strict=True)]
     return labels
+
+
+def _tails(folders: list[Path]) -> list[str]:
+    """The shortest ends of the paths that tell them apart, with as many folders each."""
+    paths = [folder.resolve().parts for folder in folders]
+    for count in range(1, max(map(len, paths)) + 1):
+        tails = ["/".join(parts[-count:]) for parts in paths]
+        if len(set(tails)) == len(set(paths)):
+            break
+    return tails

@@ -25,6 +25,7 @@ def _row(run: Run, base: Run) -> dict:
         "workers": run["world_size"],
         "link": run["link"],
         "steps": run["steps"],
+        "skipped_steps": run["skipped_steps"],
         "test_accuracy": _or_none(run.number("test_accuracy")),
         "train_loss": _or_none(run.number("train_loss")),
         "bits_per_coordinate": run["bits_per_coordinate"],

@@ -47,6 +47,18 @@ class CertificateTest(unittest.TestCase):
         self.assertTrue(text.startswith("WARNING"), text)
         self.assertIn("fc in epoch 1", text)
 
+    def test_warns_of_what_only_all_layers_together_show(self):
+        run = write_certificate(write_run(self.folder / "run", "qsgd:bits=4", 4.07))
+        file = run / "certificate.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        last = next(line for line in reversed(lines) if not line["layer"])
+        last["verdict"] = "exceeded"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        loaded = self.load(run)
+        self.assertIn(f"all layers in epoch {last['epoch']}", certificate.finding(loaded))
+        head, ((*cells,),) = certificate.display(loaded)
+        self.assertEqual(dict(zip(head, cells, strict=True))["exceeded"], "1")
+
     def test_unknown_bounds_are_no_trouble(self):
         run = write_certificate(write_run(self.folder / "run", "topk", 0.3), bound=None)
         loaded = self.load(run)

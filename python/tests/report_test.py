@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,13 @@ from pathlib import Path
 
 from elastiquant_report import consensus, decisions, findings, plots, shares, table
 from elastiquant_report.runs import RunError, differences, load_run, load_runs
-from synthetic_runs import add_decisions, add_partition, write_comparison, write_run
+from synthetic_runs import (
+    add_decisions,
+    add_partition,
+    write_certificate,
+    write_comparison,
+    write_run,
+)
 
 PROGRAM = os.environ.get("ELASTIQUANT_PROGRAM")
 PLOTS = ("time", "bytes", "seconds")
@@ -146,6 +153,41 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, folder)
             self.assertIn(words, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
+
+    def test_long_names_and_many_runs_fit_into_the_plots(self):
+        levels = "elastic:bits=5,levels=" + "/".join(f"{i / 31:.4g}" for i in range(32))
+        folders = [write_run(self.folder / "fp32"), write_run(self.folder / "l", levels, 5.1)]
+        folders += [
+            write_run(self.folder / f"{'long' * 50}{n}", "qsgd:bits=4", 4.1, seed=n)
+            for n in range(12)
+        ]
+        write_certificate(folders[1], epochs=2)
+        done = self.report(folders)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("time", "bytes"):
+            picture = xml.parse(self.folder / f"out/{name}.svg").getroot()
+            height = float(picture.get("viewBox").split()[3])
+            drawn = [
+                float(y)
+                for y in re.findall(
+                    r"translate\(\S+ (\S+)\)", xml.tostring(picture, encoding="unicode")
+                )
+            ]
+            self.assertGreater(len(drawn), 40)
+            self.assertLess(max(drawn), height, name)
+
+    def test_tells_of_steps_and_workers_that_were_lost(self):
+        folders = write_comparison(self.folder)
+        file = folders[1] / "summary.json"
+        said = json.loads(file.read_text())
+        told = {"skipped_steps": 7, "losses": [{"worker": 1}, {"worker": 2}]}
+        file.write_text(json.dumps(said | told))
+        done = self.report(folders, "--no-plots")
+        label = load_runs(folders)[1].label
+        self.assertIn(f"WARNING: {label} skipped 7 of {said['steps']} steps", done.stdout)
+        self.assertIn(f"WARNING: {label} lost a worker 2 times.", done.stdout)
+        rows = json.loads((self.folder / "out/report.json").read_text())["runs"]
+        self.assertEqual([row["skipped_steps"] for row in rows[:3]], [None, 7, None])
 
     def test_without_matplotlib_the_tables_are_written_and_the_error_helps(self):
         runs = write_comparison(self.folder)
@@ -341,6 +383,41 @@ class NumbersTest(unittest.TestCase):
         self.assertEqual(
             differences(load_runs(folders[:2])), ["partition (iid, dirichlet:alpha=100)"]
         )
+
+    def test_only_what_all_runs_have_in_common_is_told_of_all(self):
+        runs = load_runs([
+            write_run(self.folder / "slow"),
+            write_run(self.folder / "free", "elastic:bits=4", 4.07, link=None),
+        ])  # fmt: skip
+        self.assertNotIn("link", findings.setting(runs))
+        self.assertIn("link 20mbit,10ms", findings.setting(runs[:1]))
+        runs[1].summary["link"] = "20mbit,10ms"
+        self.assertEqual(differences(runs), [])
+        runs[1].summary["machine"] = {"processor": "another", "cores": 64, "threads": 32}
+        (unlike,) = differences(runs)
+        self.assertIn("machine (a processor, 2 cores, ", unlike)
+        self.assertIn("another, 64 cores, 32 threads, ", unlike)
+
+    def test_runs_that_differ_in_nothing_that_labels_tell_are_told_by_their_paths(self):
+        same = [write_run(self.folder / f"lr{n}/run", "qsgd:bits=4", 4.1) for n in (1, 2)]
+        labels = [run.label for run in load_runs(same)]
+        self.assertEqual(labels, ["qsgd:bits=4 (lr1/run)", "qsgd:bits=4 (lr2/run)"])
+
+    def test_a_comparison_of_single_workers_says_nothing_of_bytes(self):
+        runs = load_runs([
+            write_run(self.folder / "one", workers=1),
+            write_run(self.folder / "two", "elastic:bits=4", 4.07, workers=1, compute=0.05),
+        ])  # fmt: skip
+        self.assertNotIn("nan", findings.conclusion(runs))
+        self.assertNotIn("bytes", findings.conclusion(runs))
+
+    def test_bytes_sent_are_the_mean_over_unequal_workers(self):
+        run = load_runs([write_run(self.folder / "run", steps=8, epochs=2)])[0]
+        of_worker_0 = sum(step["bytes_up"] for step in run.steps[:4])
+        for epoch, share in zip(run.summary["epochs"], (0.5, 0.25), strict=True):
+            epoch["bytes_up"] = share * of_worker_0
+        self.assertAlmostEqual(run.sent()[3], 0.5 * of_worker_0)
+        self.assertAlmostEqual(run.sent()[-1], 0.75 * of_worker_0)
 
     def test_curves_are_sums_over_steps(self):
         run = load_runs([write_run(self.folder / "run", steps=8, epochs=2)])[0]

@@ -54,6 +54,19 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(four.rows[0].accuracy(), "90.50 ± 0.50 (2 runs)")
         self.assertEqual(two.rows[0].accuracy(), "80.00")
 
+    def test_runs_of_different_settings_have_no_mean(self):
+        one = write_run(self.folder / "a", "qsgd:bits=4", 4.1, link=None, seed=1)
+        other = write_run(self.folder / "b", "qsgd:bits=4", 2.1, link=None, seed=2)
+        (group,) = groups.group_runs(load_runs([one, other]))
+        cells = results.group_table(group).splitlines()[2].split("|")
+        self.assertIn("3.100", cells[4])  # bits of both
+        for change in ({"algorithm": "local-sgd"}, {"options": {"--lr": 0.5}}):
+            told = json.loads((other / "summary.json").read_text()) | change
+            (other / "summary.json").write_text(json.dumps(told))
+            code, said = self.run_it(one, other, "--no-plots")
+            self.assertEqual(code, 2)
+            self.assertRegex(said, "runs of qsgd:bits=4 differ in .*(algorithm|--lr)")
+
     def test_families_stand_at_marks_of_their_own(self):
         runs = [
             write_run(self.folder / "a", link=None, accuracy=90, seed=1),
