@@ -266,7 +266,7 @@ def _labels(runs: list[Run]) -> list[str]:
             return labels
         if len({str(run[key]) for run in runs}) > 1:
             labels = [
-                f"{label}, {text.format(run[key] or 'no limit')}"
+                f"{label}, {text.format('no limit' if run[key] is None else run[key])}"
                 for label, run in zip(labels, runs, strict=True)
             ]
     if len(set(labels)) < len(labels):

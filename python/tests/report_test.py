@@ -157,6 +157,7 @@ class ReportTest(unittest.TestCase):
     def test_long_names_and_many_runs_fit_into_the_plots(self):
         levels = "elastic:bits=5,levels=" + "/".join(f"{i / 31:.4g}" for i in range(32))
         folders = [write_run(self.folder / "fp32"), write_run(self.folder / "l", levels, 5.1)]
+        folders.append(write_run(self.folder / "m", levels.replace("/1", "/.99/1"), 5.1))
         folders += [
             write_run(self.folder / f"{'long' * 50}{n}", "qsgd:bits=4", 4.1, seed=n)
             for n in range(12)
@@ -402,6 +403,11 @@ class NumbersTest(unittest.TestCase):
         same = [write_run(self.folder / f"lr{n}/run", "qsgd:bits=4", 4.1) for n in (1, 2)]
         labels = [run.label for run in load_runs(same)]
         self.assertEqual(labels, ["qsgd:bits=4 (lr1/run)", "qsgd:bits=4 (lr2/run)"])
+
+    def test_seed_0_is_a_seed(self):
+        runs = [write_run(self.folder / f"{n}", "qsgd:bits=4", 4.1, seed=n) for n in (0, 1)]
+        labels = [run.label for run in load_runs(runs)]
+        self.assertEqual(labels, ["qsgd:bits=4, seed 0", "qsgd:bits=4, seed 1"])
 
     def test_a_comparison_of_single_workers_says_nothing_of_bytes(self):
         runs = load_runs([
