@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,15 @@ class Outer:
             state.update(self.optimizer.state)
             self.optimizer.state = shared
 
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Takes a copy of a state that fits. What only this optimiser's groups have stays, such
+        as what a scheduler has noted in them."""
+        taken = copy.deepcopy(dict(saved))
+        ours = self.optimizer.state_dict()["param_groups"]
+        groups = zip(ours, taken["param_groups"], strict=True)
+        taken["param_groups"] = [mine | theirs for mine, theirs in groups]
+        self.optimizer.load_state_dict(taken)
+
     def mismatch(self, saved: Any) -> str:
         """Why something is no state_dict() of such an optimiser, in words; "" if it is one."""
         if not isinstance(saved, Mapping) or not {"state", "param_groups"} <= saved.keys():
@@ -72,10 +82,11 @@ class Outer:
         ours, theirs = self.optimizer.state_dict()["param_groups"], saved["param_groups"]
         if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
             return "it has other groups of parameters"
-        for mine, other in zip(ours, theirs, strict=True):
-            if mine.keys() != other.keys():
-                differ = ", ".join(sorted(mine.keys() ^ other.keys()))
-                return f"one of the two optimisers has no {differ}"
+        # Beyond these, schedulers add keys, in one run before and in another after it loads.
+        kept = set(self.optimizer.defaults)
+        if lacking := sorted(kept - set.intersection(*(set(g) for g in theirs))):
+            kind = type(self.optimizer).__name__
+            return f"it has no {', '.join(lacking)}, which {kind} has"
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         for number, fields in saved["state"].items():
             if number not in range(len(parameters)):
@@ -88,6 +99,12 @@ class Outer:
                         f"{tuple(parameters[number].shape)}"
                     )
         return ""
+
+
+def fields_in(saved: Mapping[str, Any]) -> dict[str, int]:
+    """By what an optimiser keeps of parameters, in a state_dict() of it: of how many."""
+    kept = (k for of_one in saved["state"].values() for k, v in of_one.items() if v is not None)
+    return dict(collections.Counter(kept))
 
 
 def _plain(value: Any) -> Any:

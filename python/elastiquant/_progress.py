@@ -21,6 +21,7 @@ class Progress:
 
     anchor: list[torch.Tensor]  # the model that all workers share, by parameter
     ahead: Ahead | None = None  # of an eager worker
+    reference: list[torch.Tensor] = field(default_factory=list)  # that of Buffers
     step: int = 0  # inner steps counted
     rounds: int = 0  # means applied
     under_way: set[int] = field(default_factory=set)  # fragments
@@ -32,6 +33,8 @@ class Progress:
 
 # Keys of a state: among its settings the digest of its fragments, and what was sent of buffers.
 _DIVISION, _SENT = "division", "sent-buffers"
+# The mean of batch norms' means that all workers had last, which earlier versions did not save.
+_REFERENCE = "norms-reference"
 
 
 class Checkpoint:
@@ -92,6 +95,9 @@ class Checkpoint:
             known.add(f"skipped/{fragment}")
             expected |= self._means(fragment, progress)
             expected |= self._sent_buffers() if fragment == 0 else {}
+        if _REFERENCE in expected and _REFERENCE not in state:
+            self._check_can_do_without_reference(state)
+            del expected[_REFERENCE]
         for key, tensor in expected.items():
             self._check_tensor(state, key, tensor)
         for key in optimizers:
@@ -101,6 +107,14 @@ class Checkpoint:
         if unknown := state.keys() - expected.keys() - known:
             raise _core.CorruptFrameError(
                 f"the state has {', '.join(sorted(unknown))}, which these rounds do not know"
+            )
+
+    def _check_can_do_without_reference(self, state: Mapping[str, Any]) -> None:
+        if 0 in self._under_way(state):
+            raise _core.CorruptFrameError(
+                "the state is of an older version, and was saved while means of batch norms "
+                "were under way, in a form that is no longer sent: load the weights alone, and "
+                "begin the rounds anew"
             )
 
     def _check_settings(self, text: Any) -> None:
@@ -129,7 +143,8 @@ class Checkpoint:
     def load(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:
         """Takes a state that check() has let pass."""
         for key, tensor in self._tensors(progress).items():
-            tensor.copy_(state[key])
+            # Without a reference it is zero, which every worker has, as it has no other one.
+            tensor.copy_(state.get(key, torch.zeros_like(tensor)))
         optimizer = outer.optimizer
         if progress.ahead is not None:
             # An optimiser makes its state anew as it loads one.
@@ -162,14 +177,16 @@ class Checkpoint:
         return listed
 
     def _tensors(self, progress: Progress) -> dict[str, torch.Tensor]:
-        """Those of Progress itself, by key: one for each parameter and field."""
+        """Those of Progress itself, by key: one for each parameter and field, and the reference
+        if there is one."""
         fields = {"anchor": progress.anchor}
         fields |= progress.ahead.tensors() if progress.ahead is not None else {}
-        return {
+        tensors = {
             f"{name_of_field}/{name}": tensor
-            for name_of_field, tensors in fields.items()
-            for name, tensor in zip(self._names, tensors, strict=True)
+            for name_of_field, of_it in fields.items()
+            for name, tensor in zip(self._names, of_it, strict=True)
         }
+        return tensors | dict(zip([_REFERENCE], progress.reference, strict=False))
 
     def _sent_buffers(self) -> dict[str, torch.Tensor]:
         """By key, a tensor of the shape that Buffers.read() has, if it has any."""

@@ -75,11 +75,11 @@ class DiLoCo(Rounds):
     group: of workers that meet; None: the default group.
 
     Floating-point buffers are averaged with fragment 0, as fp32. Of batch normalisation the
-    running mean becomes the mean, and the running variance the variance of all data (mean of
-    var + mean^2, less the square of the mean of means). To a mean that comes later than it was
-    sent, each worker adds what its own buffers have changed by since. Integer buffers stay each
-    worker's own, and so do those with persistent=False (caches) and those that are not finite
-    at the start (masks of -inf).
+    running mean becomes the mean, and the running variance the variance of all data (the mean
+    of the variances, and the variance between the means). To a mean that comes later than it
+    was sent, each worker adds what its own buffers have changed by since. Integer buffers stay
+    each worker's own, and so do those with persistent=False (caches) and those that are not
+    finite at the start (masks of -inf).
 
     Where a worker's pseudo-gradient or buffer has a NaN or infinity, the round's work is lost:
     all workers go on from the anchor, and a warning in the log names the worker and what it is
@@ -158,7 +158,7 @@ class DiLoCo(Rounds):
         self._mix, self._finished = mix, False
         anchor = [p.detach().clone() for p in self._parameters]
         ahead = Ahead(anchor, weights[meeting.rank] / sum(weights)) if eager else None
-        self._progress = Progress(anchor, ahead)
+        self._progress = Progress(anchor, ahead, self._buffers.reference)
         self._checkpoint = Checkpoint(
             self._names,
             self._members,

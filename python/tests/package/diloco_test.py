@@ -45,6 +45,9 @@ class RoundsTest(unittest.TestCase):
     def test_state_of_two_workers(self):
         self.check("diloco_state_checks.py", 2, 11)
 
+    def test_batch_norms_of_two_workers(self):
+        self.check("norms_checks.py", 2, 8)
+
     def test_islands_of_two_workers(self):
         self.check("diloco_islands_checks.py", 4, 4)
 
