@@ -103,7 +103,8 @@ class Outer:
 
 def fields_in(saved: Mapping[str, Any]) -> dict[str, int]:
     """By what an optimiser keeps of parameters, in a state_dict() of it: of how many."""
-    kept = (k for of_one in saved["state"].values() for k, v in of_one.items() if v is not None)
+    states = saved["state"].values()
+    kept = (str(k) for of_one in states for k, v in of_one.items() if v is not None)
     return dict(collections.Counter(kept))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from elastiquant import _core
 from elastiquant._ahead import Ahead
-from elastiquant._outer import Outer
+from elastiquant._outer import Outer, fields_in
 
 
 @dataclass
@@ -31,8 +31,9 @@ class Progress:
     sent_buffers: list[torch.Tensor] = field(default_factory=list)
 
 
-# Keys of a state: among its settings the digest of its fragments, and what was sent of buffers.
-_DIVISION, _SENT = "division", "sent-buffers"
+# Keys of a state: among its settings the digest of its fragments, the class of the outer
+# optimiser and what this kept; and what was sent of buffers. Earlier versions lack some.
+_DIVISION, _CLASS, _KEPT, _SENT = "division", "outer", "outer-kept", "sent-buffers"
 # The mean of batch norms' means that all workers had last, which earlier versions did not save.
 _REFERENCE = "norms-reference"
 
@@ -62,17 +63,21 @@ class Checkpoint:
 
     def save(self, progress: Progress, outer: Outer) -> dict[str, Any]:
         """Copies. All that is under way must have arrived."""
+        outers = {"outer": copy.deepcopy(outer.optimizer.state_dict())}
+        if progress.ahead is not None:
+            with outer.having(progress.ahead.state):
+                outers["own-outer"] = copy.deepcopy(outer.optimizer.state_dict())
+        settings = self._settings | {_DIVISION: self._digest}
+        settings |= {_CLASS: type(outer.optimizer).__name__}
+        settings |= {_KEPT: {key: fields_in(saved) for key, saved in outers.items()}}
         state: dict[str, Any] = {
-            "settings": json.dumps(self._settings | {_DIVISION: self._digest}),
+            "settings": json.dumps(settings),
             "counters": torch.tensor([progress.step, progress.rounds]),
             # Fewer than the schedule says if finish() has applied them before their time.
             "under-way": torch.tensor(sorted(progress.arrived), dtype=torch.int64),
-            "outer": copy.deepcopy(outer.optimizer.state_dict()),
         }
+        state |= outers
         state |= {key: t.clone() for key, t in self._tensors(progress).items()}
-        if progress.ahead is not None:
-            with outer.having(progress.ahead.state):
-                state["own-outer"] = copy.deepcopy(outer.optimizer.state_dict())
         for fragment, (tensors, skipped) in progress.arrived.items():
             state[f"skipped/{fragment}"] = skipped
             state |= {f"mean/{fragment}/{i}": t.clone() for i, t in enumerate(tensors)}
@@ -85,7 +90,8 @@ class Checkpoint:
         """Raises CorruptFrameError unless load() can take all of the state."""
         for key in ("settings", "under-way"):
             self._need(state, key)
-        self._check_settings(state["settings"])
+        theirs = _settings_in(state["settings"])
+        self._check_settings(theirs)
         self._check_tensor(state, "counters", torch.empty(2, dtype=torch.int64))
         expected: dict[str, torch.Tensor] = self._tensors(progress)
         optimizers = ["outer", *(["own-outer"] if progress.ahead is not None else [])]
@@ -102,8 +108,10 @@ class Checkpoint:
             self._check_tensor(state, key, tensor)
         for key in optimizers:
             self._need(state, key)
-            if why := outer.mismatch(state[key]):
+            why = _other_class(theirs, outer) or outer.mismatch(state[key])
+            if why:
                 raise _core.CorruptFrameError(f"{key} of the state is of another kind: {why}")
+            _check_is_whole(theirs, key, state[key])
         if unknown := state.keys() - expected.keys() - known:
             raise _core.CorruptFrameError(
                 f"the state has {', '.join(sorted(unknown))}, which these rounds do not know"
@@ -117,10 +125,11 @@ class Checkpoint:
                 "begin the rounds anew"
             )
 
-    def _check_settings(self, text: Any) -> None:
+    def _check_settings(self, told: Mapping[str, Any]) -> None:
         """Raises CorruptFrameError naming what the rounds of a state had otherwise."""
-        theirs, ours = _settings_in(text), self._settings
-        division = theirs.pop(_DIVISION, "")  # earlier versions told none
+        division = told.get(_DIVISION, "")  # earlier versions told none
+        theirs = {k: v for k, v in told.items() if k not in (_DIVISION, _CLASS, _KEPT)}
+        ours = self._settings
         if theirs["kind"] != ours["kind"]:
             raise _core.CorruptFrameError(
                 f"the state is of {theirs['kind']}, whose outer optimiser is another one, and "
@@ -145,12 +154,11 @@ class Checkpoint:
         for key, tensor in self._tensors(progress).items():
             # Without a reference it is zero, which every worker has, as it has no other one.
             tensor.copy_(state.get(key, torch.zeros_like(tensor)))
-        optimizer = outer.optimizer
         if progress.ahead is not None:
             # An optimiser makes its state anew as it loads one.
-            optimizer.load_state_dict(copy.deepcopy(state["own-outer"]))
-            progress.ahead.state = dict(optimizer.state)
-        optimizer.load_state_dict(copy.deepcopy(state["outer"]))
+            outer.load(state["own-outer"])
+            progress.ahead.state = dict(outer.optimizer.state)
+        outer.load(state["outer"])
         progress.step, progress.rounds = state["counters"].tolist()
         progress.arrived = {}
         for fragment in self._under_way(state):
@@ -214,6 +222,31 @@ class Checkpoint:
                 f"{key} of the state is a tensor of {found.dtype} and shape "
                 f"{tuple(found.shape)}; it must be {like.dtype} and {tuple(like.shape)}"
             )
+
+
+def _other_class(settings: Mapping[str, Any], outer: Outer) -> str:
+    """In words, if a state is of an outer optimiser of another class; else ""."""
+    ours = type(outer.optimizer).__name__
+    theirs = settings.get(_CLASS, ours)
+    return "" if theirs == ours else f"it is of {theirs}, and this one is {ours}"
+
+
+def _check_is_whole(settings: Mapping[str, Any], key: str, saved: Mapping[str, Any]) -> None:
+    """Raises CorruptFrameError if the state of an optimiser has lost what it had when it was
+    saved. torch.distributed.checkpoint loads only what the state it is given has already, and
+    that of an optimiser which has made no step has nothing."""
+    was, found = settings.get(_KEPT, {}).get(key), fields_in(saved)
+    if was is None or was == found:
+        return
+    differ = ", ".join(
+        f"{name} of {found.get(name, 0)} parameters in place of {was.get(name, 0)}"
+        for name in sorted(was | found)
+        if was.get(name) != found.get(name)
+    )
+    raise _core.CorruptFrameError(
+        f"{key} of the state has {differ}, as when torch.distributed.checkpoint has loaded it "
+        "into rounds that have made no step: save with torch.save(), a file for each worker"
+    )
 
 
 def _settings_in(text: Any) -> dict[str, Any]:

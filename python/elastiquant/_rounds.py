@@ -319,7 +319,8 @@ class DiLoCo(Rounds):
         to go on as it would have, to the bit.
 
         It waits for means that are under way. Keys begin with the worker's rank, because states
-        differ from worker to worker: save each one's own.
+        differ from worker to worker: save each one's own by torch.save(). From
+        torch.distributed.checkpoint a new DiLoCo gets no outer momentum, and refuses the state.
         """
         for fragment in self._progress.under_way:
             self._arrive(fragment)

@@ -98,7 +98,7 @@ def refuses_states_that_do_not_fit():
             r"has fragments \[1\] under way after step 0, when only \[\] can",
         ),
         (other(**{"under-way": torch.tensor([7])}), r"fragments \[7\] under way"),
-        (other(outer=adam), "outer of the state is of another kind: one of the two"),
+        (other(outer=adam), "outer of the state is of another kind: it has no damp"),
         (other(outer=half), "other groups of parameters"),
         (other(outer=7), "no state of an optimiser"),
         (other(outer=velocity), r"momentum_buffer of parameter 0 has the shape \(3, 4\)"),

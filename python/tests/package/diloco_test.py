@@ -45,6 +45,9 @@ class RoundsTest(unittest.TestCase):
     def test_state_of_two_workers(self):
         self.check("diloco_state_checks.py", 2, 11)
 
+    def test_outer_optimisers_of_two_workers(self):
+        self.check("diloco_outer_checks.py", 2, 6)
+
     def test_batch_norms_of_two_workers(self):
         self.check("norms_checks.py", 2, 8)
 
