@@ -136,7 +136,8 @@ Status Replica::AverageBuffers(Communicator& comm, const std::vector<double>& we
     // The statistics of one layer lie behind each other.
     if (!buffers_[b].name.ends_with(kVariance) || b == 0) continue;
     if (!buffers_[b - 1].name.ends_with(kMean)) continue;
-    tensor.copy_(mean[b] + square[b - 1] - mean[b - 1] * mean[b - 1]);
+    const at::Tensor between = square[b - 1] - mean[b - 1] * mean[b - 1];
+    tensor.copy_(mean[b] + between.clamp_min(0));  // rounding can leave less than nothing
   }
   return {};
 }

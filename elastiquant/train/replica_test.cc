@@ -56,13 +56,13 @@ TrainOptions Options() {
   return options;
 }
 
-// Worker r has seen a mean of r and a variance of 1 of each channel.
+// Worker r has seen this mean and this variance of each channel.
 class Normalised : public Model {
  public:
-  explicit Normalised(float mean)
+  explicit Normalised(float mean, float variance = 1)
       : weight_(register_parameter("weight", at::ones({2}))),
         mean_(register_buffer("running_mean", at::full({2}, mean))),
-        variance_(register_buffer("running_var", at::ones({2}))),
+        variance_(register_buffer("running_var", at::full({2}, variance))),
         count_(register_buffer("num_batches_tracked", at::full({}, int64_t{7}))) {}
   at::Tensor Forward(const at::Tensor& images) override { return images; }
 
@@ -88,6 +88,19 @@ TEST(Replica, AveragesStatisticsAsThoseOfAllBatchesTogether) {
       EXPECT_EQ(is["num_batches_tracked"], 7);
     });
   }
+}
+
+// The square of this mean is so large that what rounding leaves of it is beyond the epsilon of
+// a batch norm, and below 0, of which a batch norm would make NaN.
+TEST(Replica, AveragesStatisticsToNoVarianceBelowZero) {
+  RunWorld(WorldOptions(3), [&](Communicator& comm) {
+    const auto replica =
+        Replica::Make(std::make_shared<Normalised>(4e6F / 3, 0.F), Options()).value();
+    ASSERT_TRUE(replica->AverageBuffers(comm, {}).ok());
+    std::map<std::string, double> is;
+    for (const NamedTensor& t : replica->State()) is[t.name] = t.tensor.min().item<double>();
+    EXPECT_EQ(is.at("running_var"), 0);
+  });
 }
 
 TEST(Replica, MovesByMomentum) {
