@@ -16,6 +16,9 @@ namespace elastiquant {
 struct DdpParameter {
   ParameterShape shape;
   std::string codec;  // spec
+  // The order of its dimensions in memory, as StateIdentity has it. DDP's buckets have its
+  // gradient in that order.
+  std::string order = "";
 };
 
 // By DDP bucket, the indices of the parameters that lie one behind the other in its flat

@@ -36,7 +36,10 @@ Status ReadFitted(Sections* sections, std::map<std::string, std::string>* fitted
 StateIdentity DdpStateOwner::Identity() const {
   StateIdentity identity{.rank = rank, .world_size = world_size, .layers = {}};
   for (const DdpParameter& p : parameters) {
-    identity.layers.push_back({p.shape.name, p.shape.elements, p.codec});
+    identity.layers.push_back({.name = p.shape.name,
+                               .elements = p.shape.elements,
+                               .codec = p.codec,
+                               .order = FieldsOf(p, *this).empty() ? std::string() : p.order});
   }
   return identity;
 }

@@ -33,6 +33,14 @@ Status CheckLayers(const json& theirs, const StateIdentity& mine) {
       return Differs("the codec of '" + layer.name + "' was '" + codec + "' and is '" +
                      layer.codec + "'");
     }
+    // Earlier versions did not tell the order.
+    const std::string order = Text(*known, "order");
+    if (!order.empty() && !layer.order.empty() && order != layer.order) {
+      return Differs("the dimensions of '" + layer.name + "' lay in memory in the order " +
+                     order + ", and lie in the order " + layer.order +
+                     ": bring the model into the memory format that it had (channels_last or "
+                     "contiguous_format) before it is wrapped");
+    }
   }
   if (theirs.size() == mine.layers.size()) return Status::Ok();
   json others = theirs;
@@ -48,15 +56,17 @@ StateIdentity MakeStateIdentity(int rank, int world_size,
                                 std::span<const std::string> specs) {
   StateIdentity identity{.rank = rank, .world_size = world_size, .layers = {}};
   for (size_t p = 0; p < shapes.size(); ++p) {
-    identity.layers.push_back({shapes[p].name, shapes[p].elements, specs[p]});
+    identity.layers.push_back(
+        {.name = shapes[p].name, .elements = shapes[p].elements, .codec = specs[p]});
   }
   return identity;
 }
 
 std::vector<uint8_t> IdentitySection(const StateIdentity& identity) {
   json layers = json::object();
-  for (const auto& [name, elements, codec] : identity.layers) {
+  for (const auto& [name, elements, codec, order] : identity.layers) {
     layers[name] = {{"elements", elements}, {"codec", codec}};
+    if (!order.empty()) layers[name]["order"] = order;
   }
   const std::string text = json({{"rank", identity.rank},
                                  {"world_size", identity.world_size},

@@ -19,6 +19,9 @@ struct StateIdentity {
     std::string name;
     size_t elements = 0;
     std::string codec;  // spec
+    // The order of its dimensions in memory, which what is remembered lies in, in any words;
+    // "" if that order is always the same, or nothing is remembered.
+    std::string order = "";
   };
   int rank = 0;
   int world_size = 1;

@@ -10,7 +10,7 @@ using testing::HasSubstr;
 StateIdentity Mine() {
   return {.rank = 1,
           .world_size = 4,
-          .layers = {{"fc.weight", 5001, "topk:ratio=0.01,bits=16,method=exact|ef"},
+          .layers = {{"fc.weight", 5001, "topk:ratio=0.01,bits=16,method=exact|ef", "0 1"},
                      {"fc.bias", 3, "fp32"}}};
 }
 
@@ -48,6 +48,17 @@ TEST(StateIdentity, NamesWhatDiffers) {
   other.layers.push_back({"head.bias", 3, "fp32"});
   EXPECT_THAT(Said(other),
               HasSubstr("it has a parameter 'head.bias', which the model has not"));
+}
+
+TEST(StateIdentity, NamesAnotherOrderInMemoryUnlessOneOfTheTwoIsUnknown) {
+  StateIdentity other = Mine();
+  other.layers[0].order = "1 0";
+  EXPECT_THAT(Said(other),
+              HasSubstr("of 'fc.weight' lay in memory in the order 1 0, and lie in "
+                        "the order 0 1: bring the model into the memory format"));
+  other.layers[0].order = "";
+  other.layers[1].order = "0";
+  EXPECT_TRUE(CheckIdentity(IdentitySection(other), Mine()).ok());
 }
 
 TEST(StateIdentity, RefusesWhatIsNone) {

@@ -78,10 +78,11 @@ std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
 
 std::shared_ptr<DdpEngine> MakeEngine(
     const py::object& meeting, const std::vector<ParameterTuple>& parameters,
-    size_t bucket_elements, uint64_t seed, int threads, uint64_t measure_every,
-    const py::object& all_reduce_by, bool shares_link, const std::string& exchange,
-    const std::map<std::string, std::string>& down, bool has_uncompressed, bool may_discard,
-    py::function on_notice, const std::optional<py::function>& step_seconds) {
+    const std::vector<std::string>& orders, size_t bucket_elements, uint64_t seed, int threads,
+    uint64_t measure_every, const py::object& all_reduce_by, bool shares_link,
+    const std::string& exchange, const std::map<std::string, std::string>& down,
+    bool has_uncompressed, bool may_discard, py::function on_notice,
+    const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   DdpOptions options{.bucket_elements = bucket_elements,
                      .seed = seed,
@@ -98,9 +99,11 @@ std::shared_ptr<DdpEngine> MakeEngine(
                      .end = [](std::unique_ptr<Communicator> comm) {
                        BackgroundDelete<Communicator>()(comm.release());
                      }};
+  std::vector<DdpParameter> known = ParametersOf(parameters);
+  for (size_t p = 0; p < known.size(); ++p) known[p].order = orders.at(p);
   const py::gil_scoped_release released;
-  return EndingWithoutGil(ValueOrThrow(DdpEngine::Create(
-      std::move(communicator), ParametersOf(parameters), std::move(options))));
+  return EndingWithoutGil(ValueOrThrow(
+      DdpEngine::Create(std::move(communicator), std::move(known), std::move(options))));
 }
 
 std::vector<std::string> LayersOf(DdpEngine& engine) {
@@ -189,7 +192,7 @@ void BindDdp(py::module_& module) {
   py::class_<DdpEngine, std::shared_ptr<DdpEngine>> engine(
       module, "_DdpEngine", "What runs behind DDP's communication hook: see compress().");
   engine.def(py::init(&MakeEngine), py::kw_only(), py::arg("meeting"), py::arg("parameters"),
-             py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
+             py::arg("orders"), py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
              py::arg("measure_every"), py::arg("all_reduce_by"), py::arg("shares_link"),
              py::arg("exchange"), py::arg("down"), py::arg("has_uncompressed"),
              py::arg("may_discard"), py::arg("on_notice"), py::arg("step_seconds"));

@@ -236,6 +236,7 @@ def _engine(
             (name, p.shape, spec)
             for name, p, spec in zip(plan.names, plan.parameters, plan.specs, strict=True)
         ],
+        orders=[_model.order_in_memory(p) for p in plan.parameters],
         bucket_elements=plan.bucket_kib * 256,
         seed=o.seed,
         threads=o.threads,

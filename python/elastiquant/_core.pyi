@@ -124,6 +124,7 @@ class _DdpEngine:
         *,
         meeting: object,  # elastiquant._group.Meeting
         parameters: Sequence[_Parameter],
+        orders: Sequence[str],  # of their dimensions in memory
         bucket_elements: int,
         seed: int,
         threads: int,

@@ -48,6 +48,15 @@ def shapes(
     return [(name, tuple(p.shape)) for name, p in named]
 
 
+def order_in_memory(tensor: torch.Tensor) -> str:
+    """The numbers of its dimensions from the one of the largest stride to that of the smallest,
+    as "0 2 3 1" of channels last. Dimensions of size 1 are left out, as where they lie means
+    nothing."""
+    dimensions = [d for d, size in enumerate(tensor.shape) if size > 1]
+    by_stride = sorted(dimensions, key=lambda d: -tensor.stride(d))
+    return " ".join(map(str, by_stride))
+
+
 def untrained(module: torch.nn.Module) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Type and dimensions of frozen parameters and buffers, by what messages call them. All
     workers must have the same ones, as start_alike() broadcasts them."""

@@ -7,6 +7,7 @@ Arguments: the names of checks to run; all of them if there are none. Each worke
 # Each registers its checks.
 import ddp_arguments  # noqa: F401
 import ddp_doors  # noqa: F401
+import ddp_formats  # noqa: F401
 import ddp_forms  # noqa: F401
 import ddp_gradients  # noqa: F401
 import ddp_handle  # noqa: F401
