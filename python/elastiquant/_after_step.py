@@ -1,4 +1,4 @@
-"""A hook that counts the steps of an optimiser without keeping whose it is alive."""
+"""A hook of an optimiser or a model, which does not keep whose it is alive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class AfterStep:
-    """Calls a method after each step, as long as its object lives. It goes along with an
+    """Calls a method at each step, as long as its object lives. It goes along with an
     optimiser that is pickled or copied without doing anything there."""
 
     def __init__(self, method: Callable[[], None] | None = None):

@@ -122,7 +122,7 @@ class Checkpoint:
             raise _core.CorruptFrameError(
                 "the state is of an older version, and was saved while means of batch norms "
                 "were under way, in a form that is no longer sent: load the weights alone, and "
-                "begin the rounds anew"
+                "then make the rounds anew"
             )
 
     def _check_settings(self, told: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class Checkpoint:
             raise _core.CorruptFrameError(
                 f"the state's {ours['fragments']} fragments have other parameters than these: "
                 "it is of another model, or of an older version, which dealt single parameters "
-                "and not layers. Load the weights alone, and begin the rounds anew"
+                "and not layers. Load the weights alone, and then make the rounds anew"
             )
 
     def load(self, state: Mapping[str, Any], progress: Progress, outer: Outer) -> None:

@@ -40,7 +40,8 @@ class DiLoCo(Rounds):
     must not be used, and the log warns of one. Use bf16.
 
     Collective: every worker of `group` makes one, with the same arguments but `weight`, before
-    its first step. Parameters and buffers then become those of the group's worker 0.
+    its first step. Parameters and buffers then become those of the group's worker 0. They are
+    the anchor from which training goes on: load weights to begin with before you make it.
 
     model: any module with dense fp32 parameters, on CPU or GPU (which are encoded on the
         host), compiled or not. If an island of workers shares each replica by DDP, give the DDP
@@ -92,10 +93,11 @@ class DiLoCo(Rounds):
     or Gossip follows, or a codec with momentum, the learning rate or levels of its own (dgc,
     efsign|ef, alq, amq); TypeError for an argument of another type and for parameters that
     are no dense fp32; RuntimeError if workers differ in their arguments or, from
-    inner.step(), go on from states of different rounds, or if a parameter is trained that was
-    not at the start. Unless the others go on, a lost worker raises
-    torch.distributed.DistBackendError, which names it, from inner.step() of all others. If they
-    do, one that was only frozen raises it when it wakes up.
+    inner.step(), go on from states of different rounds, if weights have changed before the
+    first step and no state was loaded, or if a parameter is trained that was not at the start.
+    Unless the others go on, a lost worker raises torch.distributed.DistBackendError, which
+    names it, from inner.step() of all others. If they do, one that was only frozen raises it
+    when it wakes up.
     """
 
     _farewell = "it closed its rounds"
@@ -167,7 +169,12 @@ class DiLoCo(Rounds):
             {"kind": self._kind, "mix": float(mix), "eager": bool(eager)},
             _fragments.digest(named, self._members) if fragments > 1 else "",
         )
-        self._follow(inner, [inner.register_step_post_hook(AfterStep(self._after_step))])
+        self._has_begun = False
+        hooks = [
+            inner.register_step_pre_hook(AfterStep(self._before_step)),
+            inner.register_step_post_hook(AfterStep(self._after_step)),
+        ]
+        self._follow(inner, hooks)
         self._open(engine)
 
     def _trained(self, o: types.SimpleNamespace) -> _Named:
@@ -219,6 +226,26 @@ class DiLoCo(Rounds):
         """The model that all workers share, bit for bit: a copy of each parameter."""
         named = zip(self._names, self._progress.anchor, strict=True)
         return {name: tensor.clone() for name, tensor in named}
+
+    @torch.no_grad()
+    def _before_step(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._compare(self._check_start)
+
+    def _check_start(self) -> None:
+        """Raises RuntimeError if weights have changed since this was made. The first round
+        would send that change, and the outer optimiser would go on in its direction."""
+        known = zip(self._names, self._parameters, self._progress.anchor, strict=True)
+        for name, p, anchor in known:
+            # Of what is not finite the round itself tells.
+            if bool((p.isfinite() & (p != anchor.to(p))).any()):
+                kind = type(self).__name__
+                raise RuntimeError(
+                    f"the parameter {name!r} has changed since this {kind} was made, and no "
+                    f"step was made: load weights to begin with before you make a {kind}. To "
+                    "go on from a checkpoint, load its state too, by load_state_dict()"
+                )
 
     @torch.no_grad()
     def _after_step(self) -> None:
@@ -330,7 +357,9 @@ class DiLoCo(Rounds):
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what state_dict() gave. Load the model's and the inner optimiser's too.
+        """Takes back what state_dict() gave. Load the model's and the inner optimiser's too,
+        when this is made: between two rounds workers have weights of their own, and to make it
+        gives them the same ones. (Weights without a state are loaded before it is made.)
 
         All workers load, between the same steps, what they have saved after the same step. They
         compare that before the next round: if they differ, RuntimeError from inner.step() names
@@ -354,6 +383,7 @@ class DiLoCo(Rounds):
         self._checkpoint.check(own, self._progress, self._outer)
         self._engine.load_state(sections)
         self._checkpoint.load(own, self._progress, self._outer)
+        self._has_begun = True
         self._same_round.start(place_of(self._progress.step, self._progress.rounds))
 
     def close(self) -> None:
@@ -422,7 +452,8 @@ class LocalSGD(DiLoCo):
         elastiquant.LocalSGD(model, inner, every=32)
 
     It is DiLoCo whose outer optimiser is SGD with a learning rate of 1 and no momentum, and
-    takes the same options and raises the same errors.
+    takes the same options and raises the same errors. Load weights to begin with before you
+    make it.
     """
 
     _kind = "LocalSGD"

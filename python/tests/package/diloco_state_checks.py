@@ -184,6 +184,32 @@ def refuses_states_of_the_other_kind():
 
 
 @check
+def refuses_weights_that_were_loaded_once_it_was_made():
+    """Every worker is told, also the one whose weights are as they were."""
+    for kind in (elastiquant.DiLoCo, elastiquant.LocalSGD):
+        for loading in ((0, 1), (1,)):
+            model, inner, rounds = start(kind, every=4)
+            if dist.get_rank() in loading:
+                with torch.no_grad():
+                    model[0].bias.add_(1.0)
+            own = rf"'0.bias' has changed since this {kind.__name__} was made, .* before you"
+            words = own if loading == (0, 1) else f"{own}|worker 1 stopped: RuntimeError"
+            check_all_are_told((model, inner, rounds), range(4), words)
+
+
+@check
+def goes_on_from_weights_that_were_loaded_with_its_state():
+    model, inner, rounds = start(every=4)
+    saved = copy.deepcopy((model.state_dict(), rounds.state_dict()))  # before the first step
+    train(model, inner, range(2))
+    rounds.load_state_dict(saved[1])
+    model.load_state_dict(saved[0])
+    train(model, inner, range(4))
+    assert rounds.rounds == 1
+    rounds.close()
+
+
+@check
 def loads_nothing_while_a_mean_is_under_way():
     saved = saved_after(3, every=4, delay=2)
     model, inner, rounds = start(every=4, delay=2)
