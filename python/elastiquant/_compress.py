@@ -163,6 +163,8 @@ def attach(
         for spec, way in compression.exchanges.items():
             _log.info("%s: %s of %d workers", spec, way, meeting.world_size)
         _log.info(plan.metric.describe())
+        if doubt := plan.metric.doubt():
+            _log.warning(doubt)
     return compression
 
 

@@ -16,7 +16,7 @@ EXACT_STEPS: int = _core._EXACT_STEPS
 
 MetricOf = Callable[[str, torch.Tensor], "torch.Tensor | None"]
 
-# Optimisers that move a weight by g / sqrt(v), by where their state has v.
+# PyTorch's optimisers that move a weight by g / sqrt(v), by where their state has v.
 _SECOND_MOMENTS = {
     "Adam": "exp_avg_sq",
     "AdamW": "exp_avg_sq",
@@ -75,20 +75,26 @@ class Metric:
             _refuse_shards(optimizers)
         self._names = names
         self._parameters = parameters
+        self._known = set(parameters)
         self._metric = metric
         self._optimizers = optimizers
         # Of so few steps the moments say little. Afterwards it is 0.
         self._exact_steps = exact_steps if metric == "auto" else 0
         self._given: list[torch.Tensor | None] = []
         self._young = False
+        self._unknown = [o for o in optimizers if metric == "auto" and _is_open(o)]
 
     @property
     def name(self) -> str:
         """'plain', or 'adam' for one by second moments."""
         if isinstance(self._metric, str):
-            by_moments = self._metric == "auto" and any(map(_has_moments, self._optimizers))
+            by_moments = self._metric == "auto" and any(map(self._moves, self._optimizers))
             return "adam" if by_moments else "plain"
         return "adam"
+
+    def _moves(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether it moves any of the parameters, and by second moments."""
+        return _has_moments(optimizer) and not self._known.isdisjoint(groups_of([optimizer]))
 
     def describe(self) -> str:
         """What is done, for the log."""
@@ -110,6 +116,31 @@ class Metric:
             f"relative to the second moments of their optimizer{if_any}"
         )
 
+    def doubt(self) -> str:
+        """In words, if an optimiser's second moments are of no use; else ""."""
+        for optimizer in self._optimizers if self._metric == "auto" else ():
+            if _has_moments(optimizer) and not self._moves(optimizer):
+                return (
+                    f"the {type(optimizer).__name__} that compress() was given moves no "
+                    "parameter of the model, as one of copies in fp32 does not: gradients are "
+                    "not compressed in its metric. Give compress(..., metric=...) a function "
+                    "that returns the second moments of each parameter's copy, or 'plain'"
+                )
+        return ""
+
+    def _look_at_unknown(self) -> None:
+        """Warns of optimisers that might have had second moments, once their state has none."""
+        for optimizer in [o for o in self._unknown if not _is_open(o)]:
+            self._unknown.remove(optimizer)
+            if not _has_moments(optimizer):
+                _log.warning(
+                    "the state of %s has no %s: what it moves is compressed as it is. If it "
+                    "has second moments by another name, give compress(..., metric=...) a "
+                    "function that returns them, and otherwise metric='plain'",
+                    type(optimizer).__name__,
+                    _USUAL_NAME,
+                )
+
     def _owners(self) -> dict[torch.Tensor, tuple[torch.optim.Optimizer, str]]:
         """By parameter: its optimiser, and where that has v. Groups may be added later."""
         return {
@@ -123,6 +154,7 @@ class Metric:
         """Before each step: tells the engine where the second moments are, if that is new."""
         if self._metric == "plain" or not (self._optimizers or callable(self._metric)):
             return
+        self._look_at_unknown()
         owners = self._owners()
         moments = [
             self._moments(name, p, owners)
@@ -174,9 +206,10 @@ class Metric:
 
 
 def _source_of(optimizer: torch.optim.Optimizer) -> str | None:
-    """Where an optimiser of a known class has v in its state."""
+    """Where one of PyTorch's optimisers, or what is derived from it, has v in its state. Those
+    of others that have the same names may have it elsewhere."""
     wrapped = getattr(optimizer, "optimizer", optimizer)  # by Accelerate, for example
-    kinds = (cls.__name__ for cls in type(wrapped).__mro__)
+    kinds = (c.__name__ for c in type(wrapped).__mro__ if c.__module__.startswith("torch."))
     return next((_SECOND_MOMENTS[kind] for kind in kinds if kind in _SECOND_MOMENTS), None)
 
 

@@ -176,13 +176,53 @@ def an_optimizer_of_ones_own_is_known_by_its_state():
         said = "8 of 8 parameters .*, if Variant keeps them as exp_avg_sq"
         assert dist.get_rank() != 0 or any(re.search(said, line) for line in lines), lines
         sent = [0]
-        for step in range(5):
-            train(model, [step], optimizer)
-            sent.append(compression.stats().bytes_up)
+        with logged() as found:
+            for step in range(5):
+                train(model, [step], optimizer)
+                sent.append(compression.stats().bytes_up)
         steps = [b - a for a, b in itertools.pairwise(sent)]
         assert max(steps[uncompressed:]) < min(steps[:uncompressed]) / 3, (moments, steps)
         assert compression.metric == metric
+        assert [("has no exp_avg_sq" in line) for line in found] == [True] * (metric == "plain")
         check_same_everywhere(weights(model))
+
+
+def foreign_adam(model: nn.Module) -> torch.optim.Optimizer:
+    """Of PyTorch's name, and with v elsewhere in its state."""
+    return type("AdamW", (Variant,), {"__module__": "others"})(model.parameters(), "state2")
+
+
+@check
+def an_optimizer_is_not_known_by_its_name_alone():
+    model = make_ddp()
+    optimizer = foreign_adam(model)
+    compression = compress(model, optimizer=optimizer, exact_steps=0)
+    assert compression.metric == "adam", "it may be one"
+    with logged() as lines:
+        train(model, range(3), optimizer)
+    assert compression.metric == "plain"
+    assert len(lines) == 1 and "the state of AdamW has no exp_avg_sq" in lines[0], lines
+    model = make_ddp()
+    optimizer = foreign_adam(model)
+    compress(model, optimizer=optimizer, metric="plain")
+    with logged() as lines:
+        train(model, range(2), optimizer)
+    assert lines == [], "that is what was asked for"
+
+
+@check
+def an_optimizer_of_copies_is_doubted():
+    model = make_ddp()
+    copies = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    for optimizer in (torch.optim.AdamW(copies), Variant(copies, "exp_avg_sq")):
+        with logged() as lines:
+            compression = compress(make_ddp(), optimizer=optimizer)
+        assert compression.metric == "plain"
+        said = "moves no parameter of the model, as one of copies in fp32 does not"
+        assert [said in line for line in lines] == [True] * (dist.get_rank() == 0), lines
+    with logged() as lines:
+        compress(make_ddp(), optimizer=torch.optim.SGD(copies, lr=0.1))
+    assert lines == [], "it has no second moments to lose"
 
 
 @check
