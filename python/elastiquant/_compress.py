@@ -244,7 +244,7 @@ def _engine(
         threads=o.threads,
         measure_every=o.measure_every,
         all_reduce_by=group if o.switch and o.link is None else None,
-        shares_link=dist.get_backend(group) in ("gloo", "mpi"),
+        shares_link=_group.backend_of(group, plan.parameters[0].device) in ("gloo", "mpi"),
         has_uncompressed=plan.metric.name == "adam",
         may_discard=plan.remembers() and _between_steps.may_discard(ddp),
         exchange=o.exchange,

@@ -50,6 +50,13 @@ def unhandled_error() -> str:
     return f"{type(error).__name__}: {lines[0]}"
 
 
+def backend_of(group: dist.ProcessGroup, device: torch.device) -> str:
+    """The one by which a group sends the tensors of a device. A group that was made without a
+    name of one has several, and get_backend() then says "undefined"."""
+    by_device = dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
+    return by_device.get(device.type, dist.get_backend(group))
+
+
 @dataclass(frozen=True)
 class Meeting:
     """Where the workers of a group meet, and how they are to treat each other."""

@@ -7,6 +7,7 @@ import unittest
 from unittest import mock
 
 import torch
+import torch.distributed as dist
 
 from elastiquant import _collectives, _group
 
@@ -54,6 +55,28 @@ class AddressTest(unittest.TestCase):
         self.assertEqual(_group._network(), _group._network())
         with mock.patch("os.stat", side_effect=OSError):
             self.assertTrue(_group._network())
+
+
+class BackendTest(unittest.TestCase):
+    def backend_of(self, name: str | None, device: str = "cpu") -> str:
+        """In a group of one process."""
+        dist.init_process_group(name, store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            return _group.backend_of(dist.group.WORLD, torch.device(device))
+        finally:
+            dist.destroy_process_group()
+
+    def test_a_group_has_it_by_device(self):
+        """Where no backend is named, get_backend() says "undefined"."""
+        self.assertEqual(self.backend_of(None), "gloo")
+        self.assertEqual(self.backend_of("gloo"), "gloo")
+        self.assertEqual(self.backend_of("cpu:gloo"), "gloo")
+
+    def test_it_is_not_that_of_another_device(self):
+        both = mock.patch.object(dist, "get_backend_config", return_value="cpu:gloo,cuda:nccl")
+        with both:
+            self.assertEqual(self.backend_of(None, "cpu"), "gloo")
+            self.assertEqual(self.backend_of(None, "cuda:1"), "nccl")
 
 
 class DeviceTest(unittest.TestCase):
