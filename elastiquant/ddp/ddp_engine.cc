@@ -274,6 +274,7 @@ void DdpEngine::OnMean(size_t index, const at::Tensor& mean) {
 
 void DdpEngine::FinishExactStep() {
   ++step_;
+  awaits_restoring_ = options_.may_discard;
   if (exact_step_.all_finite() && reduction_->layers().flushes()) {
     reduction_->layers().CommitFlushed();
   }
@@ -329,6 +330,7 @@ void DdpEngine::Finish() {
 Status DdpEngine::FinishStep() {
   EQ_ASSIGN_OR_RETURN(const StepOutcome outcome, reduction_->Finish());
   ++step_;
+  awaits_restoring_ = options_.may_discard;
   units_.AfterStep(reduction_->layers());
   if (outcome.skipped) {
     codecs_->Forget();
@@ -406,6 +408,7 @@ Status DdpEngine::LoadState(const Sections& sections) {
   EQ_RETURN_IF_ERROR(codecs_->UseFitted(state.fitted));
   units_ = std::move(checked);
   step_ = state.step;
+  awaits_restoring_ = false;
   if (reduction_ == nullptr) {
     remembered_ = std::move(state.layout);  // none is known before the first step
     loaded_ = std::move(state.memory);
@@ -416,6 +419,7 @@ Status DdpEngine::LoadState(const Sections& sections) {
 }
 
 void DdpEngine::RestoreMemory(const std::vector<size_t>& parameters) {
+  awaits_restoring_ = false;
   if (reduction_ == nullptr) return;
   for (const size_t p : parameters) reduction_->layers().RestoreMemory(p);
 }

@@ -128,8 +128,10 @@ class DdpEngine {
   }
   // Makes what is remembered of these parameters what it was before the last step, because what
   // that has sent of them was discarded. Must be called between steps, with the same on all
-  // workers.
+  // workers, and once for each step if DdpOptions::may_discard.
   void RestoreMemory(const std::vector<size_t>& parameters);
+  // Whether RestoreMemory must be called, and has not been since the last step.
+  bool awaits_restoring() const { return awaits_restoring_; }
   // Sets the epoch, counted from 0: some codecs send more in the first ones. Must be called
   // between steps.
   Status SetEpoch(int epoch);
@@ -194,8 +196,9 @@ class DdpEngine {
   std::unique_ptr<RunCodecs> codecs_;
   uint64_t step_ = 0;
   std::optional<PayoffClock> clock_;
-  bool exact_ = false;           // whether this step goes as it is
-  bool uncompressed_ = false;    // what SetMetric was told
+  bool exact_ = false;         // whether this step goes as it is
+  bool uncompressed_ = false;  // what SetMetric was told
+  bool awaits_restoring_ = false;
   uint64_t gradient_bytes_ = 0;  // of this step's gradients, in their own types
   std::vector<nlohmann::json> final_layers_;
 

@@ -13,7 +13,9 @@ namespace elastiquant {
 
 // Hands each bucket to the engine, whose parameters are these, in this order, and before that
 // offers it each gradient. It holds no GIL and needs none. If a bucket has an unknown
-// parameter, its future ends with an error.
+// parameter, its future ends with an error. Before the first bucket of a step it has the engine
+// restore what DDP has discarded of the last step, if no forward has: within join() a worker
+// that has no data left makes none.
 class DdpHook final : public c10d::CommHookInterface {
  public:
   // The reducer must outlive it.
@@ -24,6 +26,8 @@ class DdpHook final : public c10d::CommHookInterface {
   at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
 
  private:
+  void RestoreDiscarded();
+
   const std::shared_ptr<DdpEngine> engine_;
   std::unordered_map<const c10::TensorImpl*, size_t> index_;
   const c10d::Reducer& reducer_;

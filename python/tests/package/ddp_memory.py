@@ -100,6 +100,21 @@ def a_state_that_is_loaded_replaces_what_ddp_would_have_discarded():
 
 
 @check
+def a_worker_without_data_does_not_forget_what_ddp_discards():
+    """Within join() it makes no forward, before which others hear of what was discarded."""
+    model = make_ddp(Branches(), find_unused_parameters=True)
+    compression = compress(model, "topk:ratio=0.1|ef")
+    for step in range(4):
+        step_of_branches(model, step, second=False)
+    before = memory_of(compression, "first.weight")
+    with model.join():
+        for step in range(4, 5 + 3 * dist.get_rank()):
+            step_of_branches(model, step, second=True)
+    assert before.count_nonzero() > 0
+    assert torch.equal(memory_of(compression, "first.weight"), before)
+
+
+@check
 def a_nan_of_one_worker_is_on_all():
     for spec in ("dither:bits=2", "topk:ratio=0.05|ef", "powersgd:rank=2|ef"):
         model = make_ddp()
