@@ -1,8 +1,10 @@
 #include "python/bindings/tensors.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <optional>
 #include <string>
 
 namespace py = pybind11;
@@ -43,6 +45,10 @@ std::span<float> Span(const at::Tensor& floats) {
 }
 
 void CopyInto(const at::Tensor& out, const at::Tensor& floats) {
+  // A thread of ours is in no mode of the caller's, and an inference tensor may change in its
+  // own mode alone.
+  std::optional<c10::InferenceMode> inference;
+  if (out.is_inference()) inference.emplace();
   const at::NoGradGuard no_grad;
   out.copy_(floats.view(out.sizes()));
 }

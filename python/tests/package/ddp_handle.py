@@ -183,6 +183,23 @@ def pytorchs_log_level_is_left_alone():
 
 
 @check
+def inference_tensors_are_reduced_and_gathered():
+    rank, workers = dist.get_rank(), dist.get_world_size()
+    with torch.inference_mode():
+        inside = torch.full((10,), float(rank))
+        elastiquant.all_reduce(inside, "fp32")
+        gathered = elastiquant.all_gather(torch.full((10,), float(rank)), "fp32")
+    outside = inside.mul(1)  # no longer in that mode, and of no inference
+    elastiquant.all_reduce(inside, "fp32")
+    elastiquant.all_reduce(outside, "fp32")
+    total = workers * (workers - 1) / 2
+    assert inside.is_inference() and not outside.is_inference()
+    for tensor in (inside, outside):
+        assert torch.equal(tensor.clone(), torch.full((10,), workers * total))
+    assert [float(t[0]) for t in gathered] == list(range(workers))
+
+
+@check
 def nobody_waits_for_others_to_close():
     for drop in (False, True):
         model = make_ddp()
