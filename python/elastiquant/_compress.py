@@ -380,8 +380,12 @@ class Compression(Session):
     def __enter__(self) -> Compression:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        ends_well = isinstance(error, SystemExit) and not error.code
+        if error is None or ends_well:
+            self.close()
+        else:
+            self._close("its training failed", _group.told(error))
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(None), ()  # a model that is pickled leaves it behind

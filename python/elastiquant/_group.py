@@ -46,6 +46,11 @@ def unhandled_error() -> str:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None or hasattr(sys, "ps1"):  # at a prompt exceptions end nothing
         return ""
+    return told(error)
+
+
+def told(error: BaseException) -> str:
+    """An exception, as the others are told of it: in a line."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"
 

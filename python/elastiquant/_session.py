@@ -199,7 +199,7 @@ class Rounds(Session):
             self.finish()
             self.close()
         else:
-            self._close("its training failed", f"{type(error).__name__}: {error}")
+            self._close("its training failed", _group.told(error))
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

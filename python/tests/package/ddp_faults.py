@@ -53,6 +53,24 @@ def closing_within_a_step():
 
 
 @case
+def raising_within_a_with_statement():
+    model = make_ddp()
+    with elastiquant.compress(model, "dither:bits=2", timeout=2, switch=False):
+        train(model, range(FAULT_STEP))
+        if dist.get_rank() == FAULTY:
+            raise ArithmeticError("of my own\nin two lines")
+        train(model, range(50))
+
+
+@case
+def ending_within_a_with_statement():
+    model = make_ddp()
+    with elastiquant.compress(model, "dither:bits=2", switch=False):
+        train(model, range(4))
+        sys.exit()
+
+
+@case
 def ending_without_closing_anything():
     train(model_that(), range(4))
 

@@ -43,7 +43,7 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(noise, [])
 
     def test_of_three_workers(self):
-        self.check(forked_ranks(3, HERE / "ddp_checks.py"), workers=3, least=59)
+        self.check(forked_ranks(3, HERE / "ddp_checks.py"), workers=3, least=67)
 
     def test_workers_that_go_on_from_different_states_are_told(self):
         self.check_passed(forked_ranks(3, HERE / "ddp_starts.py"), workers=3, least=3)
@@ -68,9 +68,16 @@ class EndTest(unittest.TestCase):
         for worker in (first, last):
             self.assertIn("DistBackendError: elastiquant: worker 1", worker["output"])
 
+    def test_of_a_worker_that_raises_within_a_with_statement(self):
+        first, faulty, last = self.workers["raising_within_a_with_statement"]
+        self.assertIn("ArithmeticError: of my own", faulty["output"])
+        for worker in (first, last):
+            self.assertEqual(worker["code"], 1, worker["output"])
+            self.assertIn("worker 1 stopped: ArithmeticError: of my own", worker["output"])
+
     def test_is_quiet_when_nothing_is_wrong(self):
         cases = [case for case in self.workers if case.startswith("ending")]
-        self.assertEqual(len(cases), 5)
+        self.assertEqual(len(cases), 6)
         for case in cases:
             for worker in self.workers[case]:
                 with self.subTest(case, rank=worker["rank"]):
