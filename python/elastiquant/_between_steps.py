@@ -114,7 +114,8 @@ def check(
 
 
 def scaler_in_use() -> bool:
-    """Whether the process has a GradScaler that has scaled a loss."""
+    """Whether the process has a GradScaler that has scaled a loss, and that gc.freeze() has not
+    hidden."""
     return any(
         issubclass(type(o), torch.amp.GradScaler)
         and o.is_enabled()

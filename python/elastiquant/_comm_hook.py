@@ -69,7 +69,8 @@ def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, 
     state. A script that has the DDP model at hand should call compress(), which needs no
     Python code within backward. The first backward does what compress() does, and is
     collective as that is; from then on state.compression is the handle. A pair serves one
-    model.
+    model. The first backward finds that by the garbage collector, so gc.freeze() must not be
+    called between wrapping the model and the end of that backward.
 
     codec, options: as compress() takes them. `optimizer` may also be a function that returns
     the optimizer, or several, as there often is none yet when the pair is made; the first
@@ -98,7 +99,11 @@ def _model_with(state: HookState) -> DistributedDataParallel:
             own is state for _, own in o._comm_hooks
         ):
             return o
+    frozen = (
+        ". Or gc.freeze() has hidden the model: call that after the first backward, or use "
+        "elastiquant.compress() in place of comm_hook()"
+    )
     raise RuntimeError(
         "no DistributedDataParallel model has this hook: give the pair of comm_hook() to its "
-        "register_comm_hook(), together"
+        "register_comm_hook(), together" + (frozen if gc.get_freeze_count() else "")
     )

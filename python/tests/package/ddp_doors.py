@@ -138,6 +138,27 @@ def a_pair_says_at_once_what_is_wrong_or_in_the_first_backward():
 
 
 @check
+def a_model_that_gc_has_frozen_is_told_of():
+    state, hook = elastiquant.comm_hook("dither:bits=2")
+    model = make_ddp()
+    model.register_comm_hook(state, hook)
+    gc.freeze()
+    try:
+        with raises(RuntimeError, r"gc.freeze\(\) has hidden the model: call that after the"):
+            loss_of(model, 0).backward()
+    finally:
+        gc.unfreeze()
+    model = make_ddp()
+    model.register_comm_hook(*elastiquant.comm_hook("dither:bits=2", switch=False))
+    loss_of(model, 0).backward()
+    gc.freeze()  # from here on it may
+    try:
+        train(model, range(2))
+    finally:
+        gc.unfreeze()
+
+
+@check
 def a_pair_goes_to_another_process_and_does_not_keep_the_model():
     specs = {
         "dither:bits=3": "dither:bits=3",
