@@ -1,6 +1,6 @@
-// Computes norms of a bucket, and products of two. Sums run in 16 virtual lanes of doubles, coordinate i in lane i
-// mod 16, and the lanes are added in one fixed tree, so that every target gives the same result
-// to the bit.
+// Computes norms of a bucket, and products of two. Sums run in 16 virtual lanes of doubles,
+// coordinate i in lane i mod 16, and the lanes are added in one fixed tree, so that every
+// target gives the same result to the bit.
 #pragma once
 
 #include <cstddef>
