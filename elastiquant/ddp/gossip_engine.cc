@@ -122,12 +122,16 @@ Status GossipEngine::Finish(std::span<const at::Tensor> weights, bool* moved) {
   return {};
 }
 
-Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
+Status GossipEngine::CheckBetweenRounds(std::span<const at::Tensor> weights) const {
   EQ_RETURN_IF_ERROR(CheckOpen());
   EQ_RETURN_IF_ERROR(Check(weights));
-  if (has_begun_)
-    return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(PauseTogether());
+  if (!has_begun_) return {};
+  return InvalidArgument("a round is under way: take the optimiser's step first");
+}
+
+Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
+  EQ_RETURN_IF_ERROR(CheckBetweenRounds(weights));
+  EQ_RETURN_IF_ERROR(PauseTogether("paused"));
   CatchUp(weights);
   return {};
 }
@@ -194,11 +198,20 @@ Status GossipEngine::Persist(const std::function<Status()>& act) {
   return group_->Persist(Ties(), act);
 }
 
-Status GossipEngine::PauseTogether() {
-  return Persist([this]() -> Status {
-    EQ_RETURN_IF_ERROR(exchange_->Open());
-    return exchange_->Pause();
-  });
+// In AD-PSGD nobody goes on before all have paused: whoever serves still would answer its next
+// round, of which the others that pause know nothing, or take its next pause for this one.
+Status GossipEngine::PauseTogether(std::string_view done) {
+  EQ_RETURN_IF_ERROR(exchange_->Open());
+  EQ_RETURN_IF_ERROR(Persist([&] { return exchange_->Pause(done); }));
+  if (has_rounds()) return {};
+  // Whoever is left behind by a loss learns from those that have gone on that all had paused.
+  return group_
+      ->Agree(Ties(),
+              [this]() -> Result<EnduringGroup::Bytes> {
+                EQ_RETURN_IF_ERROR(group_->comm().Barrier());
+                return EnduringGroup::Bytes();
+              })
+      .status();
 }
 
 DdpStats GossipEngine::stats() {
@@ -214,11 +227,13 @@ StateIdentity GossipEngine::Identity() const {
   return MakeStateIdentity(rank_, world_size_, shapes_, specs);
 }
 
-Result<Sections> GossipEngine::SaveState() {
-  EQ_RETURN_IF_ERROR(CheckOpen());
-  if (has_begun_)
-    return InvalidArgument("a round is under way: take the optimiser's step first");
-  EQ_RETURN_IF_ERROR(PauseTogether());
+Result<Sections> GossipEngine::SaveState(std::span<const at::Tensor> weights) {
+  EQ_RETURN_IF_ERROR(CheckBetweenRounds(weights));
+  if (has_rounds()) {
+    EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->TakeOwed(); }));
+  } else {
+    EQ_RETURN_IF_ERROR(Pause(weights));
+  }
   EQ_ASSIGN_OR_RETURN(const GossipState state, exchange_->Save());
   Sections sections = SectionsOfGossip(state);
   if (const uint64_t count = lost().size(); count > 0)
@@ -230,7 +245,10 @@ Result<Sections> GossipEngine::SaveState() {
 Status GossipEngine::LoadState(Sections sections) {
   EQ_RETURN_IF_ERROR(CheckOpen());
   if (has_begun_) return InvalidArgument("a round is under way: load before the first forward");
-  EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Pause("loaded a state"); }));
+  // Of AD-PSGD, nobody has asked for anything yet if no round was made.
+  if (has_rounds() || exchange_->rounds() > 0) {
+    EQ_RETURN_IF_ERROR(PauseTogether("loaded a state"));
+  }
   EQ_RETURN_IF_ERROR(TakeIdentity(Identity(), &sections));
   if (sections.contains(kLostSection)) {
     return CorruptData(

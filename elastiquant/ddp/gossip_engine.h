@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "elastiquant/ddp/ddp_stats.h"
@@ -72,8 +73,9 @@ class GossipEngine {
   DdpStats stats();
   void ResetStats();
 
-  // Collective in AD-PSGD, as Pause is. No round may be under way.
-  Result<Sections> SaveState();
+  // No round may be under way. Waits for what neighbours send in the rounds that have ended
+  // here. In AD-PSGD it is collective: it pauses, and the weights become what they do in Pause.
+  Result<Sections> SaveState(std::span<const at::Tensor> weights);
   // Collective once rounds have been made here: what the neighbours have sent ahead is taken
   // away first. Fails with CorruptData, which names what differs, and for a state that was
   // saved when workers had been lost; nothing has changed then. Fails with kUnavailable if a
@@ -88,6 +90,7 @@ class GossipEngine {
   GossipEngine(std::vector<ParameterShape> shapes, const GossipOptions& options, End end)
       : shapes_(std::move(shapes)),
         spec_(options.codec),
+        kind_(options.kind),
         graph_(options.graph),
         end_(std::move(end)) {}
   Status CheckOpen() const;
@@ -98,11 +101,14 @@ class GossipEngine {
   StateIdentity Identity() const;
   EnduringGroup::Ties Ties();
   Status Persist(const std::function<Status()>& act);
-  Status PauseTogether();
+  bool has_rounds() const { return kind_ != GossipKind::kAdPsgd; }  // that all make together
+  Status CheckBetweenRounds(std::span<const at::Tensor> weights) const;
+  Status PauseTogether(std::string_view done);
   void Leave(const std::string& farewell, const Status& error);
 
   const std::vector<ParameterShape> shapes_;
   const std::string spec_;  // of the codec
+  const GossipKind kind_;
   const std::shared_ptr<const Graph> graph_;
   const End end_;
   int rank_ = 0, world_size_ = 1;  // at the beginning

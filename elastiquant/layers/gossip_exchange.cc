@@ -293,9 +293,14 @@ Status GossipExchange::Pause(std::string_view done) {
     EQ_RETURN_IF_ERROR(status);
   }
   EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
-  while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
+  EQ_RETURN_IF_ERROR(TakeOwed());
   EQ_RETURN_IF_ERROR(SettleAhead(done));
   return FlushSent();
+}
+
+Status GossipExchange::TakeOwed() {
+  while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
+  return {};
 }
 
 Status GossipExchange::Load(const GossipState& state) {

@@ -61,6 +61,9 @@ class GossipExchange {
   // before Save. Workers that are in a round, and wait for one that pauses, fail with
   // kUnavailable and are told what that one has done, in words that follow "it has".
   Status Pause(std::string_view done = "paused");
+  // Between two rounds: takes what its neighbours have sent in rounds that have ended here, and
+  // tells them nothing. It is all that Save needs, but in AD-PSGD, which needs a pause.
+  Status TakeOwed();
 
   // Collective, between two rounds, after Pause. Compares what each worker has shown its
   // neighbours with what these have of it, by hashes, of which one gather is enough if all are

@@ -123,11 +123,11 @@ void BindGossip(py::module_& module) {
   engine.def("rounds", &GossipEngine::rounds);
   engine.def("stats", [](GossipEngine& e) { return DictOf(e.stats()); });
   engine.def("reset_stats", &GossipEngine::ResetStats);
-  engine.def("save_state", [](GossipEngine& e) {
+  engine.def("save_state", [](GossipEngine& e, const std::vector<at::Tensor>& weights) {
     Sections sections;
     {
       const py::gil_scoped_release released;
-      sections = ValueOrThrow(e.SaveState());
+      sections = ValueOrThrow(e.SaveState(weights));
     }
     return DictOf(sections);
   });

@@ -321,13 +321,18 @@ class Gossip(Rounds):
         """What must be saved, beside this worker's model and optimiser, for training to go on
         as it would have, to the bit (but for "ad-psgd", whose pairs meet as the clock has it).
 
-        Collective under "ad-psgd". Call it between optimizer.step() and the next forward. Keys
-        begin with the worker's rank, because states differ from worker to worker. A state that
-        is saved when workers have been lost cannot be loaded: begin anew from the weights.
+        Call it between optimizer.step() and the next forward. Keys begin with the worker's
+        rank, because states differ from worker to worker. Each worker may save whenever it
+        likes, and waits at most until its neighbours have made the step that it has made. Only
+        under "ad-psgd" it is collective, and moves the weights by what the neighbours have made
+        of them meanwhile: copy the model's afterwards. A state that is saved when workers have
+        been lost cannot be loaded: begin anew from the weights.
         """
-        self._pause()
-        state = _state.pack(self._engine.save_state(), self._rank)
-        return state | {
+        tensors = self._host()
+        sections = self._engine.save_state(tensors)
+        self._take(tensors)
+        self._tell_losses()
+        return _state.pack(sections, self._rank) | {
             f"rank{self._rank}/own/steps": torch.tensor(self._steps),
             f"rank{self._rank}/own/settings": json.dumps(self._settings),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,7 @@ def a_worker_that_alone_loads_of_the_same_round_is_told_when_all_meet() -> None:
     job = Job(algorithm="choco", graph="ring", codec="fp32")
     job.steps(0, 3)
     state = job.gossip.state_dict()
+    job.gossip.consensus_distance()  # after which nobody misses a message by what follows
     if job.rank == last:
         job.gossip.load_state_dict(state)
     job.steps(3, 5)
@@ -150,6 +152,63 @@ def workers_that_wait_for_nobody_go_on_from_different_steps() -> None:
     ends = everyones(job.weights())
     assert all(torch.allclose(ends[0], other, atol=1e-6) for other in ends)
     job.gossip.close()
+
+
+def averages_in(state: dict[str, Any]) -> dict[int, int]:
+    """How many a worker has made with each neighbour, as its state has it."""
+    counts = f"rank{dist.get_rank()}/step/gossip/"
+    return {
+        int(key.removeprefix(counts)): int(value)
+        for key, value in state.items()
+        if key.startswith(counts)
+    }
+
+
+@check
+def workers_that_wait_for_nobody_save_what_fits_together() -> None:
+    """Those that answer on a ring are asked by two, one of which is late here."""
+    for on_loss in ("stop", "go-on"):
+        options = {"on_loss": on_loss, "stall_timeout": 20.0}
+        job = Job(algorithm="ad-psgd", codec="fp32", graph="ring", **options)
+        states = []
+        for late in range(dist.get_world_size()):
+            job.steps(0, 3)
+            if job.rank == late:
+                time.sleep(0.3)
+            states.append(job.gossip.state_dict())  # the others go on at once
+        job.gossip.finish()
+        job.gossip.close()
+        for state in states:
+            all_counts: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(all_counts, averages_in(state))
+            for worker, counts in enumerate(all_counts):
+                assert counts == {n: all_counts[n][worker] for n in counts}, all_counts
+
+
+@check
+def a_worker_saves_alone() -> None:
+    for case in CASES:
+        if case["algorithm"] == "ad-psgd":
+            continue
+        whole = Job(**case)
+        whole.steps(0, 12)
+        saved: list[dict[str, Any]] = []
+        for one in range(dist.get_world_size()):
+            job = Job(**case)
+            parts = (job.model, job.optimizer, job.gossip)
+            job.steps(0, 8)
+            if job.rank == one:
+                saved = [copy.deepcopy(part.state_dict()) for part in parts]
+            job.steps(8, 12)  # the others have not paused
+            assert torch.equal(job.weights(), whole.weights()), case
+            job.gossip.close()
+        then = Job(**case)
+        for part, state in zip((then.model, then.optimizer, then.gossip), saved, strict=True):
+            part.load_state_dict(state)
+        then.steps(8, 12)
+        assert torch.equal(then.weights(), whole.weights()), case
+        for job in (whole, then):
+            job.gossip.close()
 
 
 @check

@@ -23,7 +23,7 @@ class GossipTest(unittest.TestCase):
         self.check("gossip_checks.py", 15)
 
     def test_saves_and_loads(self):
-        self.check("gossip_state_checks.py", 10)
+        self.check("gossip_state_checks.py", 12)
 
 
 class FaultsTest(unittest.TestCase):
