@@ -26,6 +26,7 @@ Result<std::unique_ptr<GossipEngine>> GossipEngine::Create(
   engine->world_size_ = communicator.world_size;
   engine->start_.resize(options.elements);
   engine->moved_.resize(options.elements);
+  engine->now_.resize(options.elements);
   engine->Read(start, &engine->start_);
   EQ_ASSIGN_OR_RETURN(engine->group_, EnduringGroup::Connect(std::move(communicator), goes_on));
   Communicator& comm = engine->group_->comm();
@@ -97,9 +98,7 @@ Status GossipEngine::Begin(std::span<const at::Tensor> weights) {
   if (has_begun_) return {};
   EQ_RETURN_IF_ERROR(Persist([this] { return exchange_->Begin(); }));
   has_begun_ = true;
-  if (weights.empty()) return {};
-  exchange_->CopyWeights(start_);
-  Write(start_, weights);
+  if (!weights.empty()) CatchUp(weights);
   return {};
 }
 
@@ -136,16 +135,20 @@ Status GossipEngine::Pause(std::span<const at::Tensor> weights) {
   return {};
 }
 
-// Others have moved this worker's weights since the round began that the optimiser moves them
-// in. Where nobody has, they stay what they are to the bit.
+// Other workers may have moved this worker's weights since start_, and so may the optimiser, or
+// whatever else the script moves them with. Where only one of the two has, the weights become
+// what that one has made of them, to the bit.
 void GossipEngine::CatchUp(std::span<const at::Tensor> weights) {
   Read(weights, &moved_);
-  std::vector<float> now(start_.size());
-  exchange_->CopyWeights(now);
-  for (size_t e = 0; e < now.size(); ++e) {
-    if (now[e] != start_[e]) moved_[e] = now[e] + (moved_[e] - start_[e]);
+  exchange_->CopyWeights(now_);
+  for (size_t e = 0; e < now_.size(); ++e) {
+    if (moved_[e] == start_[e]) {
+      moved_[e] = now_[e];
+    } else if (now_[e] != start_[e]) {
+      moved_[e] = now_[e] + (moved_[e] - start_[e]);
+    }
   }
-  start_ = std::move(now);
+  std::swap(start_, now_);
   Write(moved_, weights);
 }
 

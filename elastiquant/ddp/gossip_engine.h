@@ -39,8 +39,9 @@ class GossipEngine {
   GossipEngine& operator=(const GossipEngine&) = delete;
 
   // Begins a round; it does nothing if one has begun. Messages that do not depend on its
-  // gradient leave. If tensors are given, the optimiser has not moved them since the last
-  // round, and they become what AD-PSGD has made of the weights meanwhile.
+  // gradient leave. If tensors are given, they become what AD-PSGD has made of the weights
+  // since the last round; what else has moved them since then stays on top, and counts as
+  // moved in Finish.
   Status Begin(std::span<const at::Tensor> weights);
   // Takes the weights as the optimiser has moved them, and returns when the round has ended
   // here, with the weights as they are then. Weights that are not finite are taken for ones
@@ -116,6 +117,7 @@ class GossipEngine {
   std::string doubt_;
   std::vector<int> neighbours_;
   std::vector<float> start_, moved_;  // of the round
+  std::vector<float> now_;            // in CatchUp
   bool has_begun_ = false;
   StepCounter counter_;
   Traffic final_traffic_;

@@ -224,7 +224,7 @@ class Gossip(Rounds):
         if module is None or not (module.training and torch.is_grad_enabled()):
             return
         if self._ends_round():
-            # Between two exchanges the optimiser has moved the weights.
+            # Between two exchanges the optimiser moves the weights away from the last one's.
             self._begin(self._host() if self._every == 1 else [])
 
     def _begin(self, tensors: list[torch.Tensor]) -> None:

@@ -150,6 +150,26 @@ def replicas_are_not_compared_where_there_are_none() -> None:
 
 
 @check
+def what_else_moves_weights_between_steps_is_kept() -> None:
+    """As another optimiser does, or clipping: the mean of all moves by the mean of it."""
+    extra = {"algorithm": "choco", "codec": "fp32", "graph": "ring", "every": 2}
+    for case in (*CASES, extra):
+        if case["algorithm"] == "noloco":  # whose momentum makes more of it
+            continue
+        job = Job(rate=0.0, **case)
+        expected = job.weights()
+        for number in range(5):
+            job.step(number)
+            with torch.no_grad():
+                for p in job.model.parameters():
+                    p += 1 + job.rank
+            expected += (1 + dist.get_world_size()) / 2
+        job.gossip.finish()
+        assert torch.allclose(job.weights(), expected, atol=1e-4), case
+        job.gossip.close()
+
+
+@check
 def a_step_to_nan_is_taken_back_here_alone() -> None:
     job = Job(algorithm="dpsgd", codec="fp32", graph="ring")
     job.steps(0, 3)
