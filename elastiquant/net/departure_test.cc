@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "elastiquant/net/memory_network.h"
 #include "elastiquant/net/testing.h"
 
 namespace elastiquant {
@@ -80,6 +83,77 @@ TEST(DepartureTest, TakesNobodyAlongWhoNeedsNothing) {
     ASSERT_TRUE(comm.Barrier().ok());
     // Each leaves at another time, the last one when it had long been silent.
     std::this_thread::sleep_for(milliseconds(1200) * comm.rank());
+  });
+}
+
+// A world whose worker 0 hosts the store, and leaves at once. None of the others may be told of
+// a loss. Calls gone(rank) when the communicator of a worker is destroyed.
+void RunWithoutHost(
+    int world_size, MemoryNetwork* network, const std::function<void(Communicator&)>& body,
+    const std::function<void(int)>& gone = [](int) {}) {
+  CommunicatorOptions options = HostedWorldOptions(world_size, std::chrono::seconds(2));
+  options.on_peer_lost = [](const Status& verdict) { ADD_FAILURE() << verdict.ToString(); };
+  const auto work = [&](Communicator& comm) {
+    ASSERT_TRUE(comm.Barrier().ok());
+    comm.SetFarewell("its script ended");
+    if (comm.rank() > 0) body(comm);
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      StartWorker(options, rank, work, network).join();
+      gone(rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(DepartureOfTheHost, LeavesTimeToThoseThatStillWaitForEachOther) {
+  MemoryNetwork network;
+  RunWithoutHost(4, &network, [](Communicator& comm) {
+    const std::vector<uint8_t> bytes(1000, 7);
+    if (comm.rank() == 1) {  // needs nobody, and does not leave
+      std::this_thread::sleep_for(milliseconds(4000));
+    } else if (comm.rank() == 2) {
+      const auto size = comm.Receive(3, 0, bytes.size())->Wait();
+      EXPECT_TRUE(size.ok()) << size.status().ToString();
+    } else {
+      const auto receive = comm.Receive(2, 1, bytes.size());
+      std::this_thread::sleep_for(milliseconds(3000));
+      const auto size = comm.Send(2, 0, bytes)->Wait();
+      EXPECT_TRUE(size.ok()) << size.status().ToString();
+    }
+  });
+}
+
+// A worker's connections last until what it has sent has come.
+TEST(DepartureOfTheHost, LosesNothingThatOthersHaveSent) {
+  MemoryNetwork network({.least_delay = milliseconds(2000), .most_delay = milliseconds(2000)});
+  std::atomic<bool> has_come = false;
+  const auto leave_at_once = [&](Communicator& comm) {
+    const std::vector<uint8_t> bytes(1000, 7);
+    if (comm.rank() == 1) {
+      ASSERT_TRUE(comm.Send(2, 0, bytes)->Wait().ok());
+      std::this_thread::sleep_for(milliseconds(700));
+      return;  // and leaves, with the message still on its way
+    }
+    const auto size = comm.Receive(1, 0, bytes.size())->Wait();
+    has_come = true;
+    EXPECT_TRUE(size.ok()) << size.status().ToString();
+  };
+  RunWithoutHost(3, &network, leave_at_once, [&](int rank) {
+    std::this_thread::sleep_for(milliseconds(500));  // the receiver may be about to tell
+    EXPECT_TRUE(rank != 1 || has_come);
+  });
+}
+
+// Nobody watches the others any more when all have what they want.
+TEST(DepartureOfTheHost, LeavesAloneThoseThatNeedNobody) {
+  MemoryNetwork network;
+  RunWithoutHost(3, &network, [&](Communicator& comm) {
+    std::this_thread::sleep_for(milliseconds(1000));
+    if (comm.rank() == 2) return network.Kill(2);
+    std::this_thread::sleep_for(milliseconds(2000));
   });
 }
 

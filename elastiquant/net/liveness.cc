@@ -77,7 +77,8 @@ void Liveness::BeatLoop() {
     ++rounds_;
     if (finished_) return;
     // At the end it looks more often, not to keep its process waiting.
-    const milliseconds pause = leaving_ ? std::min(interval_, milliseconds(50)) : interval_;
+    const bool ends = leaving_ || needs_nobody_;
+    const milliseconds pause = ends ? std::min(interval_, milliseconds(50)) : interval_;
     const bool leaving = leaving_;
     changed_.wait_for(lock, pause,
                       [&] { return finished_ || accused_ >= 0 || leaving_ != leaving; });
@@ -88,10 +89,6 @@ void Liveness::BeatLoop() {
 Status Liveness::Round() {
   const WorkerState mine = MyState();
   EQ_RETURN_IF_ERROR(store_->Set(StateKey(options_.rank), mine.Encode()));
-  if (mine.released.contains(0) && HostsStore(0)) {
-    Finish();  // the store may go now
-    return {};
-  }
   EQ_ASSIGN_OR_RETURN(std::vector<std::string> states, store_->Get(keys_));
   std::string blame = std::move(states.back());
   states.pop_back();
@@ -103,6 +100,9 @@ Status Liveness::Round() {
     Convict(blame);
   } else if (mine.departure) {
     if (!IsNeeded()) return Go(mine);
+  } else if (mine.released.contains(0) && HostsStore(0)) {
+    left_at_ = clock_.now();
+    if (OthersAreDone()) return Go(mine);
   } else {
     left_at_ = clock_.now();
     LookAtPeers();
@@ -129,16 +129,20 @@ WorkerState Liveness::MyState() {
                     !(options_.ledger->receives_from_any() && HasMoreForUs(r));
     if (HostsStore(r)) {
       if (leaving) continue;  // and needs the store for that
-      {
-        const std::lock_guard lock(mutex_);
-        host_has_left_ = Unavailable(WordsOfDeparture(r));
-      }
-      // Without it there is nobody to tell of anything.
-      released = options_.ledger->CloseIfIdle();
+      released = LetsHostGo(r);
     }
     if (released) mine.released.insert(r);
   }
   return mine;
+}
+
+// The host of the store has left. Without the store there is nobody to tell of anything, so
+// that nothing can be begun any more once nothing is under way here.
+bool Liveness::LetsHostGo(int host) {
+  const std::lock_guard lock(mutex_);
+  host_has_left_ = Unavailable(WordsOfDeparture(host));
+  needs_nobody_ = options_.ledger->CloseIfIdle();
+  return needs_nobody_;
 }
 
 void Liveness::TakeIn(const std::vector<std::string>& states) {
@@ -238,14 +242,27 @@ bool Liveness::IsNeeded() const {
   if (clock_.now() - left_at_ > patience + options_.timeout) return false;
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
-    // Whoever leaves has received all that it wants, but still comes to the store.
-    const bool has_left =
-        HostsStore(options_.rank) ? peer.state.gone : peer.state.departure.has_value();
-    const bool needs_nothing = r == options_.rank || has_left || IsSilent(peer) ||
-                               peer.state.released.contains(options_.rank);
+    // Whoever leaves, or lets the host go, has received all that it wants, but still comes to
+    // the store.
+    const bool has_all = peer.state.departure || peer.state.released.contains(options_.rank);
+    const bool needs_nothing = r == options_.rank || peer.state.gone || IsSilent(peer) ||
+                               (has_all && !HostsStore(options_.rank));
     if (!needs_nothing) return true;
   }
   return false;
+}
+
+// Whether all but the host of the store, which has left, need nobody any more either: then
+// none of them watches this worker, or waits for what it has sent.
+bool Liveness::OthersAreDone() const {
+  for (int r = 0; r < options_.world_size; ++r) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    const bool is_done = r == options_.rank || HostsStore(r) || IsSilent(peer) ||
+                         peer.state.departure || peer.state.gone ||
+                         peer.state.released.contains(0);
+    if (!is_done) return false;
+  }
+  return true;
 }
 
 // The last that this worker does with the store.
@@ -294,7 +311,8 @@ void Liveness::LetOthersLearn(std::optional<int> dead, bool linger) {
   std::vector<std::string> others;
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
-    if (r != dead && !peer.state.departure && !IsSilent(peer)) others.push_back(LearntKey(r));
+    const bool is_done = peer.state.departure || peer.state.gone;
+    if (r != dead && !is_done && !IsSilent(peer)) others.push_back(LearntKey(r));
   }
   (void)store_->WaitFor(others, 2 * interval_ + milliseconds(500));
 }
@@ -342,9 +360,10 @@ void Liveness::Settle(const Status& verdict) {
     std::lock_guard lock(mutex_);
     if (finished_) return;
     finished_ = true;
-    told_ = failing_ || leaving_ || !verdict_.ok();  // HostHasLeft may have told it
-    // Whoever leaves has done its part.
-    if (verdict_.ok() && (!leaving_ || failing_)) verdict_ = verdict;
+    // Whoever leaves, or needs nobody and has missed nothing, has done its part.
+    const bool is_done = leaving_ || (needs_nobody_ && accused_ < 0);
+    told_ = failing_ || is_done || !verdict_.ok();  // HostHasLeft may have told it
+    if (verdict_.ok() && (!is_done || failing_)) verdict_ = verdict;
     changed_.notify_all();
     if (told_) return;
   }

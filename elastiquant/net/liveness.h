@@ -4,7 +4,9 @@
 // stops and is missed itself.
 //
 // A worker that needs nobody any more says so, and what it has sent, and stays until the others
-// have received all of it. A worker that needs more than that of it gives it up.
+// have received all of it. A worker that needs more than that of it gives it up. Once the host
+// of the store has said so, the others begin nothing new, and it stays until all of them have
+// what they wait for: until then they watch each other as before.
 #pragma once
 
 #include <chrono>
@@ -121,9 +123,11 @@ class Liveness {
   void LookAtPeers();
   void LookForStall(const WorkerState& mine);
   bool IsSilent(const Peer& peer) const { return clock_.now() - peer.beaten > patience_; }
+  bool LetsHostGo(int host);
   bool HasNotSentEnough(int rank) const;
   bool HasMoreForUs(int rank) const;
   bool IsNeeded() const;
+  bool OthersAreDone() const;
   Status Go(WorkerState mine);
   std::string WordsOfDeparture(int rank) const;
   void Convict(const std::string& blame);
@@ -157,7 +161,8 @@ class Liveness {
   std::string activity_ = "about to begin";
   std::string farewell_ = "it needs the others no more";
   Status host_has_left_;
-  bool failing_ = false;  // set by Fail: the caller knows already
+  bool needs_nobody_ = false;  // because that has left, and the ledger is closed
+  bool failing_ = false;       // set by Fail: the caller knows already
   bool leaving_ = false;
   bool finished_ = false;  // it has left or a verdict is settled: it neither beats nor watches
   bool told_ = false;      // it has finished, and on_lost has returned if it was called

@@ -27,7 +27,7 @@ struct WorkerState {
   std::set<int> released{};   // the ranks that have left and owe it nothing more
   std::string activity{};     // what it does, in words that follow "it is"
   std::optional<Departure> departure{};
-  bool gone = false;  // whether it has left and will not use the store again
+  bool gone = false;  // whether it needs nobody and will not use the store again
 
   std::string Encode() const;
   static WorkerState Parse(std::string_view text);  // reads what Encode wrote
