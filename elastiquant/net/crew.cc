@@ -116,11 +116,7 @@ Result<Place> FindPlace(Store& store, int worker, int workers, milliseconds inte
   if (lives == 1) return place;
   EQ_RETURN_IF_ERROR(CheckIsAlone(store, worker, interval));
   place.newcomer = true;
-  for (;;) {
-    EQ_ASSIGN_OR_RETURN(const bool exists, store.Exists(GroupKey(place.number + 1)));
-    if (!exists) break;
-    ++place.number;
-  }
+  EQ_ASSIGN_OR_RETURN(place.number, FindNewestGroup(store));
   EQ_ASSIGN_OR_RETURN(const auto list, store.Get({GroupKey(place.number)}));
   EQ_ASSIGN_OR_RETURN(place.group, ParseGroup(list[0]));
   return place;

@@ -14,6 +14,22 @@ std::string HereKey(int group, int worker) {
 std::string GroupKey(int group) { return "group/" + std::to_string(group) + "/list"; }
 std::string NewcomerKey(int group) { return "group/" + std::to_string(group) + "/newcomers"; }
 
+Result<int> FindNewestGroup(Store& store) {
+  int newest = 0, beyond = 1;  // the newest that is known, and one that may not exist
+  for (;;) {
+    EQ_ASSIGN_OR_RETURN(const bool exists, store.Exists(GroupKey(beyond)));
+    if (!exists) break;
+    newest = beyond;
+    beyond *= 2;
+  }
+  while (beyond - newest > 1) {
+    const int middle = newest + (beyond - newest) / 2;
+    EQ_ASSIGN_OR_RETURN(const bool exists, store.Exists(GroupKey(middle)));
+    (exists ? newest : beyond) = middle;
+  }
+  return newest;
+}
+
 CrewPulse::CrewPulse(std::unique_ptr<Store> store, int worker, milliseconds interval) {
   state_->store = std::move(store);
   state_->worker = worker;

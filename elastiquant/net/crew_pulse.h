@@ -18,6 +18,9 @@ std::string HeartKey(int worker);
 std::string HereKey(int group, int worker);
 std::string GroupKey(int group);
 std::string NewcomerKey(int group);  // whether there is one that waits for this group
+// Returns the number of the newest group, where there is a group 0. Groups are numbered without
+// gaps and stay in the store, so it asks for few of them: each costs a delay of the link.
+Result<int> FindNewestGroup(Store& store);
 
 class CrewPulse {
  public:

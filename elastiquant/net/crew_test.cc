@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/net/crew_pulse.h"
 #include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/muster.h"
 
 namespace elastiquant {
 namespace {
@@ -419,6 +421,53 @@ TEST(CrewTest, AStoreThatStandsStillIsNotWaitedForWithoutLimit) {
   EXPECT_NE(status.message().find("does not answer: worker 0, which hosts it"),
             std::string::npos)
       << status.ToString();
+}
+
+// Counts how often it is asked whether a key exists.
+class CountingStore final : public Store {
+ public:
+  explicit CountingStore(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+
+  void SetPatience(milliseconds patience) override { store_->SetPatience(patience); }
+  Status Set(const std::string& key, const std::string& value) override {
+    return store_->Set(key, value);
+  }
+  Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) override {
+    return store_->Get(keys);
+  }
+  Result<bool> Exists(const std::string& key) override {
+    ++asked_;
+    return store_->Exists(key);
+  }
+  Result<int64_t> Increment(const std::string& key) override { return store_->Increment(key); }
+  Result<std::string> CompareSet(const std::string& key, const std::string& expected,
+                                 const std::string& desired) override {
+    return store_->CompareSet(key, expected, desired);
+  }
+  Result<bool> WaitFor(const std::vector<std::string>& keys, milliseconds timeout) override {
+    return store_->WaitFor(keys, timeout);
+  }
+  int asked() const { return asked_; }
+
+ private:
+  const std::unique_ptr<Store> store_;
+  int asked_ = 0;
+};
+
+// A worker that comes back over a slow link asks for few of the groups of a long run.
+TEST(CrewTest, TheNewestOfManyGroupsIsFoundInFewLooks) {
+  MemoryNetwork network;
+  const auto host = network.At()->HostStore(0, Reach::kThisMachine).value();
+  const auto connect = [&] {
+    return network.At()->ConnectStore("", host->port(), "", milliseconds(1000)).value();
+  };
+  const auto writer = connect();
+  for (int newest = 0; newest <= 300; ++newest) {
+    ASSERT_TRUE(writer->Set(GroupKey(newest), EncodeGroup({0, 1})).ok());
+    CountingStore store(connect());
+    EXPECT_EQ(FindNewestGroup(store).value(), newest);
+    EXPECT_LE(store.asked(), 18);
+  }
 }
 
 TEST(CrewTest, WhoeverComesBackWhenNobodyIsLeftSaysSo) {
