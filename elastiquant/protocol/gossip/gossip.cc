@@ -67,6 +67,10 @@ Result<EdgeOptions> EdgeOf(const GossipOptions& options) {
   if (!options.shapes.empty()) {
     EQ_ASSIGN_OR_RETURN(codec, CodecForShapes(std::move(codec), options.shapes));
   }
+  // Other codecs may take as much of hardly any gradient, which is seen when they do.
+  if (codec->codec_class() == CodecClass::kLossless) {
+    EQ_RETURN_IF_ERROR(CheckGossipFrame(codec->MaxFrameBytes(options.elements)));
+  }
   return EdgeOptions{.codec = std::move(codec), .elements = options.elements};
 }
 

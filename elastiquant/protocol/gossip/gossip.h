@@ -56,7 +56,7 @@ class GossipNode {
 
   // Makes a worker whose weights are `start`, which must be the same on all workers. Fails with
   // kInvalidArgument for options out of range, for an algorithm that the graph does not suit
-  // (the message says what does), and as MakeCodec does.
+  // (the message says what does), and as EdgeOf does.
   static Result<std::unique_ptr<GossipNode>> Make(const GossipOptions& options,
                                                   std::span<const float> start);
   // Fails as Make does for these options and any model.
@@ -148,7 +148,7 @@ class GossipNode {
 Status CheckThoseLeft(GossipKind kind, const Graph& graph, const std::vector<int>& left);
 
 // Returns what the edges of a worker with these options have in common. Fails as MakeCodec
-// does.
+// does, and as CheckGossipFrame does for a codec that loses nothing.
 Result<EdgeOptions> EdgeOf(const GossipOptions& options);
 
 }  // namespace elastiquant

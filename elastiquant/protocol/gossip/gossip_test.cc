@@ -267,6 +267,18 @@ TEST(GossipTest, ErrorsSayWhatToDo) {
   EXPECT_THAT(error({.rank = 5, .graph = GraphOf("ring", 5)}), HasSubstr("node of the graph"));
 }
 
+TEST(GossipTest, FramesThatAMessageCannotTellAreRefused) {
+  EXPECT_TRUE(CheckGossipFrame(UINT32_MAX).ok());
+  EXPECT_EQ(CheckGossipFrame(size_t{1} << 32).code(), StatusCode::kInvalidArgument);
+  constexpr size_t kBillion = size_t{1} << 30;
+  const auto made = [](size_t elements, const char* codec) {
+    return EdgeOf({.elements = elements, .codec = codec}).status();
+  };
+  EXPECT_THAT(made(kBillion, "fp32").message(), HasSubstr("codec that sends fewer bits"));
+  EXPECT_TRUE(made(kBillion - 100, "fp32").ok());
+  EXPECT_TRUE(made(kBillion, "dither:bits=4").ok());
+}
+
 TEST(GossipTest, MessagesThatAreNotDueAreRefused) {
   GossipOptions options{.graph = GraphOf("ring", 4), .elements = 2};
   auto node = GossipNode::Make(options, Vector(2)).value();

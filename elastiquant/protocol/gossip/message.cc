@@ -1,6 +1,8 @@
 #include "elastiquant/protocol/gossip/message.h"
 
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/base/crc32c.h"
@@ -20,6 +22,13 @@ Status Bad(const char* what) { return CorruptData(std::string("a gossip message 
 
 Status BadGossipMessage(int from, const std::string& what) {
   return CorruptData("the message of worker " + std::to_string(from) + " " + what);
+}
+
+Status CheckGossipFrame(size_t bytes) {
+  if (bytes <= UINT32_MAX) return {};
+  return InvalidArgument("the model takes " + std::to_string(bytes) +
+                         " bytes in a gossip message, which has less than 4 GiB for it: take a "
+                         "codec that sends fewer bits of a value, such as dither:bits=4");
 }
 
 size_t GossipHeaderBytes(size_t streams) { return kFixed + kEach * streams; }

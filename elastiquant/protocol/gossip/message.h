@@ -22,14 +22,17 @@ struct GossipMessage {
   uint64_t round = 0;
   double weight = 1;  // push-sum's, above 0
   struct Stream {
-    float scale = 1;  // what the decoded frame is multiplied by, in [0, 1]
-    std::span<const uint8_t> frame;
+    float scale = 1;                 // what the decoded frame is multiplied by, in [0, 1]
+    std::span<const uint8_t> frame;  // for which CheckGossipFrame must be OK
   };
   std::vector<Stream> streams = {};
 };
 
 // Returns the error of a message that is refused; `what` completes "the message of worker 3".
 Status BadGossipMessage(int from, const std::string& what);
+
+// Fails with kInvalidArgument for a frame of so many bytes as a message cannot tell.
+Status CheckGossipFrame(size_t bytes);
 
 // The bytes beside the frames.
 size_t GossipHeaderBytes(size_t streams);

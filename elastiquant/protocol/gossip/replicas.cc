@@ -95,6 +95,7 @@ Result<Outlet::Sent> Outlet::Show(std::span<const float> values, uint64_t round,
   std::vector<float> message = scratch.Take();
   Write(values, scratch, message);
   EQ_ASSIGN_OR_RETURN(const size_t size, stream_.Encode(message, key, scratch.work(), frame_));
+  EQ_RETURN_IF_ERROR(CheckGossipFrame(size));
   const std::span<const uint8_t> frame = std::span(frame_).first(size);
   Decoded decoded{.values = scratch.Take()};
   EQ_RETURN_IF_ERROR(DecodeFrame(frame, scratch.work(), decoded.values));
