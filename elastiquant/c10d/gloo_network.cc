@@ -9,6 +9,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -73,9 +74,15 @@ std::string OwnAddress(const TransportOptions& options) {
       "interface in GLOO_SOCKET_IFNAME");
 }
 
+// The first of those in the variable that PyTorch's own programs obey, or "".
+std::string NamedInterface() {
+  const char* const names = std::getenv("GLOO_SOCKET_IFNAME");
+  const std::string_view list = names == nullptr ? "" : names;
+  return std::string(list.substr(0, list.find(',')));
+}
+
 std::shared_ptr<gloo::transport::Device> MakeDevice(const TransportOptions& options) {
-  // The variable that PyTorch's own programs obey.
-  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
+  if (const std::string interface = NamedInterface(); !interface.empty()) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
   return c10d::ProcessGroupGloo::createDeviceForHostname(OwnAddress(options));

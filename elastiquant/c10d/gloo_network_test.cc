@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "elastiquant/c10d/testing.h"
@@ -28,6 +30,18 @@ TEST(GlooNetwork, KeepsTheContractOfTransports) {
   }
   for (std::thread& thread : threads) thread.join();
   ExpectTransportContract(transports);
+}
+
+// As PyTorch takes it: a list of interfaces, or one that is empty and says nothing.
+TEST(GlooNetwork, TakesTheFirstInterfaceThatTheEnvironmentNames) {
+  for (const std::string names : {"lo", "lo,none0", "", ",none0", "none0"}) {
+    setenv("GLOO_SOCKET_IFNAME", names.c_str(), /*overwrite=*/1);
+    const auto transport = MakeGlooNetwork()->Connect({0, 1, "127.0.0.1", TestTcpStore().port(),
+                                                       "interface/" + names + "/",
+                                                       std::chrono::seconds(60), true});
+    unsetenv("GLOO_SOCKET_IFNAME");
+    EXPECT_EQ(transport.ok(), names != "none0") << names << transport.status().ToString();
+  }
 }
 
 }  // namespace
