@@ -161,7 +161,8 @@ class Gossip(Rounds):
         self._has_rounds = algorithm != "ad-psgd"  # that all workers make together
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
-            module.register_forward_pre_hook(AfterStep(self._before_forward)),
+            # Not on the inner one of a compiled model: torch.compile() would trace the hook.
+            model.register_forward_pre_hook(AfterStep(self._before_forward)),
         ]
         self._follow(optimizer, hooks)
         self._open(engine)

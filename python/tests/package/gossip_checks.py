@@ -87,6 +87,21 @@ def a_complete_graph_averages_as_an_all_reduce_does() -> None:
 
 
 @check
+def a_compiled_model_trains_like_any_other() -> None:
+    """Nothing of Gossip is compiled with it, which an unbroken graph would not allow."""
+    for options in ({"algorithm": "choco"}, {"algorithm": "dpsgd"}):
+        jobs = [
+            Job(graph="complete", codec="fp32", compiled=compiled, **options)
+            for compiled in (False, True)
+        ]
+        for job in jobs:
+            job.steps(0, 5)
+        torch.testing.assert_close(jobs[1].weights(), jobs[0].weights())
+        for job in jobs:
+            job.gossip.close()
+
+
+@check
 def few_bits_are_few_bytes() -> None:
     sent = {}
     for codec in ("fp32", "dither:bits=1"):

@@ -17,9 +17,11 @@ def model_of(seed: int) -> nn.Module:
 class Job:
     """A worker that trains on data of its own; all see other classes."""
 
-    def __init__(self, rate: float = 0.05, **options):
+    def __init__(self, rate: float = 0.05, compiled: bool = False, **options):
         self.rank = dist.get_rank()
         self.model = model_of(self.rank)  # which are made alike
+        if compiled:
+            self.model = torch.compile(self.model, backend="eager", fullgraph=True)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9)
         options = {"timeout": 30.0} | options
         self.gossip = elastiquant.Gossip(self.optimizer, self.model, **options)
