@@ -164,7 +164,9 @@ class Lab:
         steps = (unmeasured + plan.measured) * scheme.every
         out = self.args.out / "timed" / f"{folder(scheme)}_{link.replace(',', '_')}"
         words = self.command(scheme, STILL, steps, out)
-        words += ["--link", link, "--generated-test", "1", "--exact-steps", "1"]
+        words += ["--link", link, "--generated-test", "1"]
+        if scheme.method == frontier_schemes.DDP and "adamw" in words:
+            words += ["--exact-steps", "1"]
         words += ["--timeout", "120", "--stall-timeout", "0"]
         summary = self.run(words, out)
         if summary is None or "failed" in summary:

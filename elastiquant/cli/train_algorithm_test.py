@@ -29,6 +29,10 @@ class TrainAlgorithmTest(ReferenceTest):
         self.assertEqual(said["validation_loss"], said["test_loss"])
         self.kill_and_resume(broken, **same)
         self.assertEqual(summary(broken)["weights_hash"], said["weights_hash"])
+        refused = train(plain, metric="plain", **same)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--exact-steps is for gradients that are compressed in", refused.stderr)
+        del same["exact_steps"]
         self.assertEqual(train(plain, metric="plain", **same).returncode, 0)
         self.assertEqual(summary(plain)["metric"], "plain")
         sent = [line["bytes_up"] for line in metrics(whole)]
