@@ -13,7 +13,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 void WeightedSumOf(std::span<const WeightedVector> inputs, double scale, size_t n, float* out) {
   size_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
+  // Highway's emulation makes the largest float of a sum beyond it, and no infinity.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   constexpr size_t kVectors = 4;  // whose additions do not wait for one another
