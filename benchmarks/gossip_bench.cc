@@ -1,15 +1,14 @@
-// What a round of gossip costs a worker on a ring, besides computing its gradient: in the time
-// that the codec itself takes to encode its message, to decode it again and to decode those of
-// its two neighbours. The rest moves replicas and mixes them. Processor time of one thread is
-// taken, and the best round of each counts.
-// `codecs` is the time of the round divided by that of the codec, and `copies` is it divided by
-// the time that a copy of the weights takes.
+// What a round of gossip costs a worker on a ring beside computing its gradient, compared with
+// the codec alone, which encodes the worker's message, decodes it again and decodes those of
+// two neighbours. The rest of a round moves replicas and mixes them. The benchmark takes the
+// processor time of one thread, and the best round of each counts.
+// `codecs` is the time of a round divided by that of the codec, and `copies` is the time of a
+// round divided by that of copying the weights once.
 //   gossip_bench [--benchmark_filter=...]
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <limits>
 #include <memory>
 #include <random>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/thread_clock.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/graph/graph.h"
@@ -26,20 +26,6 @@ namespace elastiquant {
 namespace {
 
 constexpr int kWorkers = 4, kRounds = 12;
-
-double Seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Returns how long fn() takes.
-template <typename Fn>
-double Timed(Fn fn) {
-  const double begin = Seconds();
-  fn();
-  return Seconds() - begin;
-}
 
 std::vector<float> Gaussian(size_t n, float size) {
   std::mt19937 generator(1);

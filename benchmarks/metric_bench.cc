@@ -11,13 +11,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <limits>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "benchmarks/thread_clock.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/layers/metric.h"
 
@@ -25,12 +25,6 @@ namespace elastiquant {
 namespace {
 
 constexpr int kRounds = 60;
-
-double Seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // A worker with the gradient of one matrix, and second moments that are like it.
 struct Worker {
@@ -77,19 +71,19 @@ void Compare(benchmark::State& state, const std::string& spec) {
   if (!worker.metric.Set({worker.v}).ok()) return state.SkipWithError("no metric");
   double plain = std::numeric_limits<double>::infinity(), in_metric = plain;
   for (auto _ : state) {
-    double begin = Seconds();
+    double begin = ThreadSeconds();
     std::ranges::copy(worker.converted, worker.values.begin());
     worker.Exchange(*codec);
     std::ranges::copy(worker.values, worker.mean.begin());
-    plain = std::min(plain, Seconds() - begin);
+    plain = std::min(plain, ThreadSeconds() - begin);
 
-    begin = Seconds();
+    begin = ThreadSeconds();
     worker.metric.BeginStep();
     worker.metric.CopyIn(0, worker.gradient, worker.values.data());
     benchmark::DoNotOptimize(worker.metric.Name(0));
     worker.Exchange(*codec);
     worker.metric.CopyOut(0, worker.values, worker.mean.data());
-    const double seconds = Seconds() - begin;
+    const double seconds = ThreadSeconds() - begin;
     in_metric = std::min(in_metric, seconds);
     state.SetIterationTime(seconds);
   }

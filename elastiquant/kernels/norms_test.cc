@@ -16,17 +16,6 @@ namespace {
 
 constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 
-// Values of very different sizes, so that another order of summation shows.
-std::vector<float> ValuesOfAllSizes(size_t n) {
-  std::vector<float> v(n);
-  const LaneKeys keys = MakeLaneKeys(DeriveKey(1, n, 0, 0));
-  for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t random = RandomBits(keys, i);
-    v[i] = std::ldexp(UniformFloat(random) - 0.5f, static_cast<int>(random % 61) - 30);
-  }
-  return v;
-}
-
 std::vector<size_t> NormLengths() {
   std::vector<size_t> lengths;
   for (size_t n = 0; n <= 140; ++n) lengths.push_back(n);

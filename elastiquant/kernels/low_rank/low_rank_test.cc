@@ -8,21 +8,12 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/kernels/each_target_test.h"
+#include "elastiquant/kernels/kernel_testing.h"
 
 namespace elastiquant {
 namespace {
 
-// Values of very different sizes, so that another order of summation shows.
-std::vector<float> RandomMatrix(size_t n, uint64_t seed) {
-  std::vector<float> v(n);
-  const LaneKeys keys = MakeLaneKeys(DeriveKey(seed, n, 0, 0));
-  for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t random = RandomBits(keys, i);
-    v[i] = std::ldexp(UniformFloat(random) - 0.5f, static_cast<int>(random % 31) - 15);
-  }
-  return v;
-}
-
+constexpr int kPowers = 31;  // of two, that values lie between
 constexpr size_t kWidths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 129, 515};
 constexpr size_t kHeights[] = {1, 2, 3, 4, 5, 8, 11};
 constexpr size_t kRanks[] = {1, 2, 3, 5};
@@ -52,8 +43,8 @@ TEST(LowRankKernels, DotsAreSummedInOneOrderOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t q_stride = n + 3, p_stride = rows + 2;
-      const std::vector<float> m = RandomMatrix(rows * n, 1),
-                               q = RandomMatrix(rank * q_stride, 2);
+      const std::vector<float> m = ValuesOfAllSizes(rows * n, 1, kPowers),
+                               q = ValuesOfAllSizes(rank * q_stride, 2, kPowers);
       std::vector<double> p(rank * p_stride, -7);
       DotRows(m.data(), rows, n, {q.data(), q_stride, rank}, p.data(), p_stride);
       for (size_t k = 0; k < rank; ++k) {
@@ -70,8 +61,8 @@ TEST(LowRankKernels, ScaledRowsAreAddedOneAfterTheOtherOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t m_stride = n + 5, p_stride = rows + 1, sums_stride = n + 2;
-      const std::vector<float> m = RandomMatrix(rows * m_stride, 3),
-                               p = RandomMatrix(rank * p_stride, 4);
+      const std::vector<float> m = ValuesOfAllSizes(rows * m_stride, 3, kPowers),
+                               p = ValuesOfAllSizes(rank * p_stride, 4, kPowers);
       std::vector<double> sums(rank * sums_stride, 0.125);
       std::vector<double> expected = sums;
       for (size_t i = 0; i < rows; ++i) {
@@ -92,9 +83,9 @@ TEST(LowRankKernels, FactorsCombineInFloatsOnEveryTarget) {
   ForEachTarget([] {
     ForEachShape([](size_t rows, size_t n, size_t rank) {
       const size_t p_stride = rows + 4, q_stride = n + 1;
-      const std::vector<float> p = RandomMatrix(rank * p_stride, 5),
-                               q = RandomMatrix(rank * q_stride, 6);
-      const std::vector<float> start = RandomMatrix(rows * n, 7);
+      const std::vector<float> p = ValuesOfAllSizes(rank * p_stride, 5, kPowers),
+                               q = ValuesOfAllSizes(rank * q_stride, 6, kPowers);
+      const std::vector<float> start = ValuesOfAllSizes(rows * n, 7, kPowers);
       std::vector<float> value(rows * n), sum(rows * n);
       for (size_t i = 0; i < rows; ++i) {
         for (size_t j = 0; j < n; ++j) {

@@ -1,6 +1,6 @@
-// What a worker under gossip computes with: threads, and vectors as long as the weights that
-// are in use for a while. To allocate these anew for each message would take longer than to
-// decode it, because the system clears new memory page by page.
+// The threads of a worker under gossip, and vectors of its weights' length that it borrows for
+// a moment. To allocate these anew for each message would take longer than to decode the
+// message, because the system clears new memory page by page.
 #pragma once
 
 #include <cstddef>
