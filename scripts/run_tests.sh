@@ -13,8 +13,8 @@ rm -rf "$results" "build/$preset/test_results"
 # PyTorch's store asks the name server about each address that connects to it, even 127.0.0.1. When
 # an answer is lost, the C library asks again only after 5 s, and tests make hundreds of connections.
 export RES_OPTIONS="${RES_OPTIONS:-timeout:1}"
-# One more than there are cores, because some tests wait for time-outs and processes that end.
-ctest --preset "$preset" --parallel "$(($(nproc) + 1))" --no-tests=error --output-junit "$results" "$@"
+# Two more than there are cores, because many tests wait for time-outs and processes that end.
+ctest --preset "$preset" --parallel "$(($(nproc) + 2))" --no-tests=error --output-junit "$results" "$@"
 status=$?
 if [ ! -s "$results" ]; then
   echo "ctest wrote no results for build/$preset: has it been built (make build)?" >&2

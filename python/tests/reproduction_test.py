@@ -6,7 +6,9 @@ import json
 import re
 import tempfile
 import unittest
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 from elastiquant_testbed import (
     checks,
@@ -68,6 +70,7 @@ def rows_of_levels() -> list[dict]:
     ]
 
 
+@cache
 def sections(page: Path) -> dict[str, str]:
     """By anchor: the text under a heading, with that of its subheadings."""
     found, open_ones = {}, []
@@ -265,7 +268,8 @@ class TakeTest(unittest.TestCase):
         names = [picture.name for picture in stored.pictures("table3", self.kept)]
         self.assertEqual(names, ["table3-resnet-34.png", "table3-resnet-50.png"])
 
-    def test_outcomes_of_other_runs_stay(self):
+    @mock.patch.object(stored, "_draw")
+    def test_outcomes_of_other_runs_stay(self, _):
         result = json.dumps(stored.load()["table3"])
         (self.runs / "table3.json").write_text(result)
         path = outcomes.path_of("table3", self.runs)
@@ -294,7 +298,7 @@ class TakeTest(unittest.TestCase):
             for name, result in results.items():
                 (self.runs / f"{name}.json").write_text(json.dumps(result))
                 outcomes.write(outcomes.path_of(name, self.runs), {which: {}})
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(said), mock.patch.object(stored, "_draw"):
                 names = stored.take(self.runs, self.kept)
         for name in whole.keys() - set(names):
             self.assertEqual(stored.load(self.kept)[name], whole[name])
@@ -336,7 +340,8 @@ class TakeTest(unittest.TestCase):
         self.assertEqual(names, [])
         self.assertIn("dagc is not stored: it has 0 seeds", said)
 
-    def test_a_lesser_result_replaces_one_that_is_no_better(self):
+    @mock.patch.object(stored, "_draw")
+    def test_a_lesser_result_replaces_one_that_is_no_better(self, _):
         self.lesser()
         quick = {**stored.load()["dagc"], "quick": True, "data": "generated"}
         for kept in (quick, {**quick, "data": "CIFAR-10"}, {**quick, "quick": False}):
