@@ -4,6 +4,17 @@
 
 namespace elastiquant {
 
+void RestoreDiscarded(DdpEngine& engine, const c10d::Reducer& reducer) {
+  if (!engine.awaits_restoring()) return;
+  // DDP has added up how many workers have used each parameter.
+  const at::Tensor used = reducer.get_local_used_map_on_device().cpu();
+  std::vector<size_t> unused;
+  for (int64_t p = 0; p < used.numel(); ++p) {
+    if (used.const_data_ptr<int32_t>()[p] == 0) unused.push_back(static_cast<size_t>(p));
+  }
+  engine.RestoreMemory(unused);
+}
+
 DdpHook::DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor>& parameters,
                  const c10d::Reducer& reducer)
     : engine_(std::move(engine)),
@@ -13,18 +24,8 @@ DdpHook::DdpHook(std::shared_ptr<DdpEngine> engine, const std::vector<at::Tensor
   for (const at::Tensor& p : parameters) index_.emplace(p.unsafeGetTensorImpl(), index_.size());
 }
 
-// DDP has added up, over the workers, which have used a parameter in the last step.
-void DdpHook::RestoreDiscarded() {
-  const at::Tensor used = reducer_.get_local_used_map_on_device().cpu();
-  std::vector<size_t> unused;
-  for (int64_t p = 0; p < used.numel(); ++p) {
-    if (used.const_data_ptr<int32_t>()[p] == 0) unused.push_back(static_cast<size_t>(p));
-  }
-  engine_->RestoreMemory(unused);
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> DdpHook::runHook(c10d::GradBucket& bucket) {
-  if (bucket.getIndex() == 0 && engine_->awaits_restoring()) RestoreDiscarded();
+  if (bucket.getIndex() == 0) RestoreDiscarded(*engine_, reducer_);
   std::vector<size_t> parameters;
   for (const at::Tensor& p : bucket.getParameters()) {
     const auto known = index_.find(p.unsafeGetTensorImpl());

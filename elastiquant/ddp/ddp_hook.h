@@ -11,6 +11,11 @@
 
 namespace elastiquant {
 
+// Has the engine take back what DDP has discarded of the last step, unless that has been done:
+// DDP has left the gradient of a parameter that no worker has used as it was. Must be called
+// between steps, by all workers.
+void RestoreDiscarded(DdpEngine& engine, const c10d::Reducer& reducer);
+
 // Hands each bucket to the engine, whose parameters are these, in this order, and before that
 // offers it each gradient. It holds no GIL and needs none. If a bucket has an unknown
 // parameter, its future ends with an error. Before the first bucket of a step it has the engine
@@ -26,8 +31,6 @@ class DdpHook final : public c10d::CommHookInterface {
   at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
 
  private:
-  void RestoreDiscarded();
-
   const std::shared_ptr<DdpEngine> engine_;
   std::unordered_map<const c10::TensorImpl*, size_t> index_;
   const c10d::Reducer& reducer_;

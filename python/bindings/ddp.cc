@@ -238,7 +238,14 @@ void BindDdp(py::module_& module) {
         ThrowIfError(e.SetMetric(std::move(tensors), uncompressed));
       },
       py::arg("moments"), py::arg("uncompressed") = false);
-  engine.def("restore_memory", &DdpEngine::RestoreMemory);
+  engine.def(
+      "restore_discarded",
+      [](DdpEngine& e, const py::object& reducer) {
+        const auto& ddp = *reducer.cast<c10d::Reducer*>();
+        const py::gil_scoped_release release;
+        RestoreDiscarded(e, ddp);
+      },
+      "Takes back what a DDP model's reducer has discarded of the last step.");
   engine.def("set_epoch", [](DdpEngine& e, int epoch) { ThrowIfError(e.SetEpoch(epoch)); });
   engine.def(
       "close",

@@ -41,13 +41,11 @@ class BetweenSteps:
         self._grad_scaler = grad_scaler
         self._optimizers = optimizers
         self._units: list[float] = []
-        self._may_discard = may_discard(model)
-        self._settled = 0  # steps
         self._forwards = 0
 
-    def begin(self, steps: int) -> None:
-        """A forward begins, whose gradients may be sent, after so many steps."""
-        self.settle(steps)
+    def begin(self) -> None:
+        """A forward begins, whose gradients may be sent."""
+        self.settle()
         units = self._units_now()
         if units != self._units:
             self._engine.set_units(units)
@@ -61,17 +59,11 @@ class BetweenSteps:
                 "Give compress(..., grad_scaler=scaler)"
             )
 
-    def settle(self, steps: int) -> None:
-        """DDP has left the gradient of a parameter that no worker has used as it was, and with
-        it what came of what was remembered. `steps` grow with each step, whatever is reset."""
-        if not self._may_discard or steps == self._settled:
-            return
-        self._settled = steps
+    def settle(self) -> None:
+        """Takes back what DDP has discarded of the last step, unless that has been done."""
         model = self._model()
-        if model is None:  # and with it all gradients
-            return
-        used = model.reducer._get_local_used_map().tolist()  # DDP has added all workers' up
-        self._engine.restore_memory([i for i, count in enumerate(used) if count == 0])
+        if model is not None:  # or all gradients are gone with it
+            self._engine.restore_discarded(model.reducer)
 
     def _units_now(self) -> list[float]:
         scale = self._grad_scaler.get_scale() if self._grad_scaler is not None else 1.0

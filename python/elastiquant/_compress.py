@@ -359,7 +359,7 @@ class Compression(Session):
                 )
             self._compare(self._compare_starts)
         if self._between_steps is not None:
-            self._between_steps.begin(self._steps_ever())
+            self._between_steps.begin()
         self._metric.give(self._engine)
 
     def _compare_starts(self) -> None:
@@ -375,7 +375,7 @@ class Compression(Session):
 
     def _settle(self) -> None:
         if self._between_steps is not None:
-            self._between_steps.settle(self._steps_ever())
+            self._between_steps.settle()
 
     def __enter__(self) -> Compression:
         return self
