@@ -51,7 +51,7 @@ def start(network: namespaces.Network, rank: int, *words: object) -> subprocess.
     enter = ["ip", "netns", "exec", network.namespace(rank)]
     command = [*enter, sys.executable, str(PROBE), *map(str, words)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, preexec_fn=namespaces.die_with_parent
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=namespaces.be_child
     )
 
 

@@ -29,6 +29,9 @@ FRAME = 1514
 SWITCH = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/lab_switch"
 # A worker that has failed takes the others with it, once they have had time to say why.
 GRACE_SECONDS = 30.0
+# No command of `ip` and `tc`, and nothing that was killed, is waited for any longer: signals
+# may be held back meanwhile.
+END_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 # What ends a lab, which then takes its namespaces down.
 ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -43,9 +46,13 @@ def ip(*arguments: str) -> str:
 
 
 def checked(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+    words = f"`{' '.join(command)}`"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=END_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{words} has not ended in {END_SECONDS:g} s") from error
     if done.returncode != 0:
-        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout}")
+        raise LabError(f"{words} failed: {done.stderr.strip() or done.stdout}")
     return done.stdout
 
 
@@ -157,12 +164,13 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         with undisturbed():
-            for namespace in self.made:  # the switch before the ports that it serves
+            if self.switching:  # before all, as it may be about to enter its namespace
+                kill(self.switching)
+                self.switching.stdout.close()
+                self.switching = None
+            for namespace in self.made:
                 remove(namespace)
             self.made.clear()
-            if self.switching:
-                self.switching.communicate()
-                self.switching = None
 
     def namespace(self, rank: int) -> str:
         return f"{self.name}-{rank}"
@@ -182,7 +190,6 @@ class Network:
             ip("-n", self.switch, "link", "set", f"port{rank}", "master", "bridge")
 
     def _start_switch(self) -> None:
-        """It ends with its namespace."""
         if not SWITCH.exists():
             raise LabError(f"{SWITCH.name} is not built: run make build")
         words = ["--delay", self.delay, "--jitter", self.jitter]
@@ -194,12 +201,13 @@ class Network:
             words += ["--link", f"@{self.trace}"]
         words += [f"port{rank}" for rank in range(self.nodes)]
         enter = ["ip", "netns", "exec", self.switch]
-        self.switching = subprocess.Popen(
-            [*enter, str(SWITCH), *map(str, words)],
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=die_with_parent,
-        )
+        with undisturbed():  # or nobody would know of it
+            self.switching = subprocess.Popen(
+                [*enter, str(SWITCH), *map(str, words)],
+                stdout=subprocess.PIPE,
+                text=True,
+                preexec_fn=be_child,
+            )
         if self.switching.stdout.readline() != "ready\n":
             raise LabError("the switch that holds frames back did not start")
         self.switched_at = time.time()
@@ -251,7 +259,8 @@ class Network:
             try:
                 for rank in range(self.nodes):
                     log = None if rank == 0 and not quiet else f"{logs}/rank{rank}.log"
-                    workers.append(self._start(rank, command, environment or {}, log))
+                    with undisturbed():  # or nobody would know of it
+                        workers.append(self._start(rank, command, environment or {}, log))
                 wait_for(workers, meanwhile or (lambda _: None))
             finally:
                 stop(workers)
@@ -277,7 +286,7 @@ class Network:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT if output else None,
-                preexec_fn=die_with_parent,
+                preexec_fn=be_child,
             )
         return Worker(rank, process, log)
 
@@ -306,9 +315,11 @@ def shape(namespace: str, device: str, bits_per_second: int) -> None:
     checked("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *rule)
 
 
-def die_with_parent() -> None:
-    """A worker must not outlive a killed lab: it would keep its namespace in use."""
+def be_child() -> None:
+    """A child must not outlive a killed lab: it would keep its namespace in use. It hears the
+    signals that are held back while it is started."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def wait_for(workers: list[Worker], meanwhile: Callable[[list[Worker]], None]) -> None:
@@ -343,19 +354,25 @@ def stop(workers: list[Worker]) -> None:
         try:
             process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            kill(process)
+
+
+def kill(process: subprocess.Popen) -> None:
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=END_SECONDS)
 
 
 def remove(namespace: str) -> None:
     """Ends what still runs in the namespace and deletes it, its devices with it."""
-    pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
-    for pid in pids.stdout.split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
-    done = subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, text=True)
-    if done.returncode != 0:
-        print(f"netns: {namespace} is left behind: {done.stderr.strip()}", file=sys.stderr)
+    with contextlib.suppress(LabError):
+        for pid in ip("netns", "pids", namespace).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+    try:
+        ip("netns", "delete", namespace)
+    except LabError as error:
+        print(f"netns: {namespace} is left behind: {error}", file=sys.stderr)
 
 
 def clean_up() -> int:

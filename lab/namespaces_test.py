@@ -110,6 +110,30 @@ class UncheckedTest(unittest.TestCase):
             self.assertIn("in an outage datagrams", "".join(link_check.unchecked(network)))
 
 
+class EndingTest(unittest.TestCase):
+    def test_a_switch_that_has_not_entered_its_namespace_is_ended(self):
+        network = namespaces.Network(nodes=2, delay=1)
+        network.switching = subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE)
+        switching = network.switching
+        self.addCleanup(switching.kill)
+        network.__exit__()
+        self.assertEqual(switching.poll(), -signal.SIGKILL)
+
+    def test_a_command_that_does_not_end_is_given_up(self):
+        with (
+            mock.patch.object(namespaces, "END_SECONDS", 0.1),
+            self.assertRaisesRegex(namespaces.LabError, "`sleep 60` has not ended in 0.1 s"),
+        ):
+            namespaces.checked("sleep", "60")
+
+    def test_a_child_hears_signals_though_it_was_started_while_they_were_held_back(self):
+        with namespaces.undisturbed():
+            child = subprocess.Popen(["sleep", "60"], preexec_fn=namespaces.be_child)
+        self.addCleanup(child.kill)
+        child.terminate()
+        self.assertEqual(child.wait(timeout=50), -signal.SIGTERM)
+
+
 @unittest.skipUnless(can_make_namespaces(), "needs root, network namespaces and `make build`")
 class SignalsTest(unittest.TestCase):
     def namespaces_of(self, process):
