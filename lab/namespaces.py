@@ -77,7 +77,7 @@ def parse_rate(text: str) -> int:
 def parse_delay(text: str) -> int:
     """Microseconds of "10ms", "0.5ms" or "250us"."""
     if (delay := units.delay(text)) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a delay such as 10ms")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {units.DELAYS}")
     return delay
 
 
@@ -90,7 +90,7 @@ def parse_link(text: str) -> tuple[int, int]:
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
     if (loss := units.loss(text)) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a loss such as 1%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {units.LOSSES}")
     return loss
 
 

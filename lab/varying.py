@@ -15,11 +15,14 @@ import random
 
 import namespaces
 
+from elastiquant_testbed import units
+
 Trace = list[tuple[float, float]]  # seconds, bits a second
 
 WALK_SECONDS = 600  # after which a random walk begins anew
+SHORTEST_STEP = 1e-3  # seconds of a random walk's rate: more of them would take too much memory
 MOST_CHANGE = 0.25  # of a random walk, from one rate to the next
-MOST_SECONDS = 1e6  # of one rate, as lab_switch has it
+LEAST_SECONDS, MOST_SECONDS = 1e-6, 1e6  # of one rate, as lab_switch has it
 
 
 def parse(text: str, folder: pathlib.Path = pathlib.Path()) -> Trace:
@@ -44,16 +47,22 @@ def _parsed(text: str, folder: pathlib.Path) -> Trace:
 def _usable(trace: Trace) -> Trace:
     """lab_switch refuses any other, at which a network would only fail to start."""
     for seconds, rate in trace:
-        if not (0 < seconds <= MOST_SECONDS and 0 <= rate < math.inf):
+        if not (LEAST_SECONDS <= seconds <= MOST_SECONDS and 0 <= rate < math.inf):
             raise ValueError(f"{rate:g} bits a second for {seconds:g} s cannot be")
-    if not any(rate > 0 for _, rate in trace):
+    if not any(round(rate) > 0 for _, rate in trace):
         raise ValueError("no rate is above 0")
     return trace
 
 
 def _step(part: str) -> tuple[float, float]:
     rate, _, seconds = part.partition("@")
-    return namespaces.parse_delay(seconds) / 1e6, namespaces.parse_rate(rate)
+    return _seconds(seconds), namespaces.parse_rate(rate)
+
+
+def _seconds(text: str) -> float:
+    if (seconds := units.seconds(text)) is None:
+        raise ValueError(f"{text!r} is not a time such as 10s or 500ms")
+    return seconds
 
 
 def _walk(text: str) -> Trace:
@@ -62,10 +71,14 @@ def _walk(text: str) -> Trace:
         namespaces.parse_rate(given.pop("low")),
         namespaces.parse_rate(given.pop("high")),
     )
-    every = namespaces.parse_delay(given.pop("every", "1s")) / 1e6
+    every = _seconds(given.pop("every", "1s"))
     draw = random.Random(int(given.pop("seed", "1")))
-    if given or low > high or every <= 0:
-        raise ValueError("low must not be above high, nor anything else be given")
+    if given:
+        raise ValueError(f"{next(iter(given))} is not known")
+    if low > high:
+        raise ValueError("low must not be above high")
+    if every < SHORTEST_STEP:
+        raise ValueError("every must be 1ms or more")
     rate, trace = math.sqrt(low * high), []
     for _ in range(max(1, round(WALK_SECONDS / every))):
         rate = min(high, max(low, rate * math.exp(draw.uniform(-MOST_CHANGE, MOST_CHANGE))))

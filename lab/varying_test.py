@@ -31,7 +31,7 @@ class VaryingTest(unittest.TestCase):
             self.assertEqual(varying.parse(path.name, path.parent), [(1.5, 2e6), (0.25, 0)])
 
     def test_rates_that_the_switch_would_refuse_are_named(self):
-        for text in ("5mbit@0s", "5mbit@2000000s"):
+        for text in ("5mbit@0s", "5mbit@0.1us", "5mbit@2000000s"):
             with self.subTest(text), self.assertRaisesRegex(namespaces.LabError, "cannot be"):
                 varying.parse(text)
         with tempfile.TemporaryDirectory() as folder:
@@ -39,6 +39,7 @@ class VaryingTest(unittest.TestCase):
             for lines, words in (
                 ("", "no rate is above 0"),
                 ("1 0", "no rate is above 0"),
+                ("1 0.4", "no rate is above 0"),
                 ("1 -5", "cannot be"),
                 ("1 inf", "cannot be"),
                 ("nan 5", "cannot be"),
@@ -47,6 +48,18 @@ class VaryingTest(unittest.TestCase):
                 path.write_text(lines)
                 with self.subTest(lines), self.assertRaisesRegex(namespaces.LabError, words):
                     varying.parse(str(path))
+
+    def test_a_wrong_walk_says_what_is_wrong(self):
+        walk = "walk:low=5mbit,high=20mbit"
+        for text, words in (
+            (walk + ",every=0.1us", "every must be 1ms or more"),
+            (walk + ",every=soon", "'soon' is not a time"),
+            (walk + ",pace=1s", "pace is not known"),
+            ("walk:low=5mbit,high=1mbit", "low must not be above high"),
+            (f"walk:low=5mbit,high={400 * '9'}mbit", "is not a rate"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(namespaces.LabError, words):
+                varying.parse(text)
 
     def test_the_mean_is_over_any_time_and_begins_anew(self):
         trace = [(2.0, 10.0), (1.0, 40.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -110,7 +111,7 @@ def load(path: Path) -> Testbed:
     try:
         with open(path, "rb") as file:
             return _read(tomllib.load(file), path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TestbedError) as error:
+    except (OSError, ValueError, TestbedError) as error:  # numbers may be too long for Python
         raise TestbedError(f"{path}: {error}") from error
 
 
@@ -144,7 +145,7 @@ def _devices(told: dict) -> list[Device]:
         raise TestbedError(f"there are {count} devices; it takes 2 to {MOST_DEVICES}")
     own = {name: _number(told[name], name) for name in OF_CLASS if name in told}
     rate = _text(told.get("rate", ""), "rate of a device", "20mbit")
-    if rate:
+    if "rate" in told:
         parse_rate(rate)
     return count * [Device(_text(told["class"], "class", "coral"), **own, rate=rate)]
 
@@ -154,7 +155,8 @@ def _network(told: dict) -> Network:
     _refuse_unknown(told, {field.name for field in fields}, "[network]")
     for field in fields:
         value = told.get(field.name, field.default)
-        if type(value) is not type(field.default):
+        is_empty = field.name in told and value == field.default == ""
+        if type(value) is not type(field.default) or is_empty:
             like = repr(field.default or "20mbit@10s,5mbit@5s")
             raise TestbedError(f"{field.name} is {value!r}; it must be like {like}")
     network = Network(**told)
@@ -212,10 +214,15 @@ def _text(value: object, name: str, like: str) -> str:
 
 def _number(value: object, name: str) -> float:
     """A device may have no radio, but neither no speed nor no memory."""
-    is_number = type(value) in (int, float) and math.isfinite(value) and value >= 0
-    if not is_number or (value == 0 and name != "radio_watts"):
-        raise TestbedError(f"{name} is {value!r}; it must be a number above 0")
-    return float(value)
+    number = math.nan
+    if type(value) in (int, float):
+        with contextlib.suppress(OverflowError):  # of a whole number beyond all floats
+            number = float(value)
+    may_be_zero = name == "radio_watts"
+    if not math.isfinite(number) or number < 0 or (number == 0 and not may_be_zero):
+        wanted = "of 0 or more" if may_be_zero else "above 0"
+        raise TestbedError(f"{name} is {value!r}; it must be a number {wanted}")
+    return number
 
 
 def parse_rate(text: str) -> int:
@@ -228,12 +235,12 @@ def parse_rate(text: str) -> int:
 def parse_delay(text: str, name: str = "delay") -> int:
     """Microseconds of a delay such as "10ms"."""
     if (delay := units.delay(text)) is None:
-        raise TestbedError(f"{name}: {text!r} is not a delay such as 10ms")
+        raise TestbedError(f"{name}: {text!r} is not {units.DELAYS}")
     return delay
 
 
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
     if (loss := units.loss(text)) is None:
-        raise TestbedError(f"loss: {text!r} is not a loss such as 1%")
+        raise TestbedError(f"loss: {text!r} is not {units.LOSSES}")
     return loss

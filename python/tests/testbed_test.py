@@ -75,6 +75,11 @@ class TestbedFileTest(unittest.TestCase):
             (TWO + 'radio_watts = "much"', "radio_watts is 'much'"),
             (TWO + 'rate = "5mbit"', 'rate of its own only where kind = "links"'),
             (NETWORK + 'kind = "links"\noverhead = "1us"', "leave them out"),
+            (TWO + "gflops = 1" + 400 * "0", "0; it must be a number above 0"),
+            (TWO + "gflops = 1" + 5000 * "0", "testbed.toml: "),
+            (TWO + "radio_watts = -1", "radio_watts is -1; it must be a number of 0 or more"),
+            (TWO + 'rate = ""', "rate: '' is not a rate"),
+            (NETWORK + 'vary = ""', "vary is ''; it must be like '20mbit@10s,5mbit@5s'"),
             (NETWORK + 'kind = "links"\ncrossings = 2', "leave them out"),
             (NETWORK + 'rate = "5mbit"\nvary = "5mbit@1s"', "rate or vary, not both"),
             (NETWORK + 'rate = "fit"', "takes 7 devices"),
@@ -110,6 +115,24 @@ class TestbedFileTest(unittest.TestCase):
     def test_a_device_is_as_its_class_but_for_what_the_file_says(self):
         text = TWO + "gflops = 20\nradio_watts = 0\n"
         device = self.load(text).with_classes(CLASSES).devices[0]
+    def test_what_cannot_be_emulated_is_refused(self):
+        for field, value, words in (
+            ("rate", 400 * "9" + "mbit", "not a rate"),
+            ("delay", 400 * "9" + "ms", "1us to 1000s"),
+            ("delay", "3000s", "1us to 1000s"),
+            ("jitter", "0.1us", "1us to 1000s"),
+            ("overhead", "0.4us", "1us to 1000s"),
+            ("loss", "0.00001%", "0.0001% to 99.9999%"),
+            ("loss", "99.99999%", "0.0001% to 99.9999%"),
+        ):
+            with (
+                self.subTest(field, value=value[-9:]),
+                self.assertRaisesRegex(testbed.TestbedError, words),
+            ):
+                self.load(f'{NETWORK}{field} = "{value}"')
+        least = self.load(NETWORK + 'delay = "0.6us"\nloss = "0.0001%"\njitter = "1000s"')
+        self.assertEqual(testbed.parse_delay(least.network.delay), 1)
+
         self.assertEqual((device.gflops, device.memory_gb, device.radio_watts), (20, 1, 0))
 
     def test_a_class_of_the_users_own_needs_all_values(self):
