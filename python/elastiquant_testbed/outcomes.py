@@ -10,17 +10,30 @@ import json
 import os
 from pathlib import Path
 
+from elastiquant_testbed.testbed import TestbedError
+
 
 def path_of(experiment: str, folder: Path) -> Path:
     return folder / f"{experiment}.runs.jsonl"
 
 
 def read(path: Path) -> dict[str, dict]:
-    """By the name of the run. Nothing, if there is no such file."""
+    """By the name of the run. Nothing, if there is no such file. Raises TestbedError if a line
+    is damaged."""
     if not path.exists():
         return {}
-    lines = map(json.loads, path.read_text().splitlines())
-    return {line.pop("run"): line for line in lines}
+    lines = enumerate(path.read_bytes().splitlines(), 1)
+    return dict(_outcome(line, f"{path}, line {number}") for number, line in lines)
+
+
+def _outcome(line: bytes, where: str) -> tuple[str, dict]:
+    try:
+        told = json.loads(line)
+        return told.pop("run"), told
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise TestbedError(
+            f"{where} is not the outcome of a run: delete it, and the run is made again"
+        ) from error
 
 
 def write(path: Path, told: dict[str, dict]) -> None:

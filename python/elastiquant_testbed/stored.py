@@ -84,6 +84,7 @@ def _lacks(result: dict) -> set[str]:
         # As table 3 has it that was run without root.
         "of links that each process paces": result.get("network", provenance.NAMESPACES)
         != provenance.NAMESPACES,
+        "of a fit that failed": (result.get("fit") or {}).get("fitted") is False,
     }
     return {words for words, holds in found.items() if holds}
 

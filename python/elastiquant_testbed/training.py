@@ -184,17 +184,13 @@ class Experiment:
         whoever gives a folder expects something of it."""
         if self.choice.known is None:
             return
-        path = outcomes.path_of(self.name, self.choice.known)
-        if not self.known:
-            raise TestbedError(f"--known: there are no runs in {path}")
         ways = {way.folder for run in of for way in run.ways().values()}
-        useful = len(self.known.keys() & ways)
-        if useful == 0:
-            raise TestbedError(
-                f"--known: none of the {len(self.known)} runs of {path} has these options: "
-                "give --data, --precision, --device and --quick as they were given for them"
-            )
-        say(f"{useful} of the {len(self.known)} known runs are of these options")
+        tell_known(
+            outcomes.path_of(self.name, self.choice.known),
+            len(self.known),
+            len(self.known.keys() & ways),
+            "give --data, --precision, --device and --quick as they were given for them",
+        )
 
     @property
     def folder(self) -> Path:
@@ -358,6 +354,18 @@ class Runs:
 
     def _patience(self) -> Sequence[str]:
         return PATIENCE if self.choice.device == "cpu" else ()
+
+
+def tell_known(path: Path, known: int, useful: int, advice: str) -> None:
+    """Says how many of the known runs of a file need not be made; raises TestbedError, with
+    the advice, if that is none."""
+    if known == 0:
+        raise TestbedError(f"--known: there are no runs in {path}")
+    if useful == 0:
+        raise TestbedError(
+            f"--known: none of the {known} runs of {path} has these options: {advice}"
+        )
+    say(f"{useful} of the {known} known runs are of these options")
 
 
 def is_complete(folder: Path) -> bool:

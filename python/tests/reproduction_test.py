@@ -317,6 +317,11 @@ class TakeTest(unittest.TestCase):
         self.assertIn("of links that each process paces", said)
         self.assertIn(f"delete {self.kept / 'table3'}.json", said)
 
+    def test_a_fit_that_failed_does_not_replace_one_that_did_not(self):
+        names, said = self.lesser(fit={**stored.load()["table3"]["fit"], "fitted": False})
+        self.assertNotIn("table3", names)
+        self.assertIn("table3 is not stored: it is of a fit that failed", said)
+
     def test_generated_images_do_not_replace_others(self):
         names, said = self.lesser(data="generated", quick=True)
         self.assertNotIn("dagc", names)

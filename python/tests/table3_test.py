@@ -128,12 +128,12 @@ class Table3Test(unittest.TestCase):
             return table3.Table3(described, self.out, training.Choice(quick, **choice))
 
     def run_fake(self, quick=True, power=1.0, **options):
-        air, self.said = FakeAir(1727962, power), []
+        air, self.said, self.said_of_steps = FakeAir(1727962, power), [], []
         with (
             mock.patch.object(emulation, "measure", air.measure),
             mock.patch.object(emulation, "record_gradients", return_value=self.out),
             mock.patch.object(table3, "say", self.said.append),
-            mock.patch.object(table3_steps, "say"),
+            mock.patch.object(table3_steps, "say", self.said_of_steps.append),
             mock.patch.object(training, "say"),
         ):
             result = self.table(quick=quick, **options).run()
@@ -153,15 +153,43 @@ class Table3Test(unittest.TestCase):
         self.assertAlmostEqual(ratio, 6 / 2, places=5)
         self.assertEqual(len(cells), 18)
 
-    def test_a_fit_that_fails_is_told_and_was_measured(self):
+    def test_a_fit_that_fails_is_told_and_tried_again(self):
         result, air = self.run_fake(power=0.1)
         tries = table3_steps.FIT_TRIES
         self.assertEqual(len(set(air.rates[:tries])), tries)
         self.assertEqual(set(air.rates[tries:]), {result["fit"]["bits_per_second"]})
         self.assertEqual(result["fit"]["bits_per_second"], air.rates[tries - 1])
         self.assertIn("**The fit failed**", table3_show.text(result))
+        self.assertIn("the fit failed: SGD takes", self.said_of_steps[tries])
         again, air = self.run_fake(power=0.1)
-        self.assertEqual((again, air.runs), (result, 0))
+        self.assertEqual((again, air.runs), (result, tries))
+        shown, air = self.run_fake(power=0.1, minutes=0)
+        self.assertEqual((shown["fit"], air.runs), (result["fit"], 0))
+        better, air = self.run_fake()
+        self.assertTrue(better["fit"]["fitted"])
+        self.assertFalse(any("failed" in said for said in self.said_of_steps))
+        kept, air = self.run_fake()
+        self.assertEqual((kept, air.runs), (better, 0))
+
+    def test_a_fit_that_fails_gives_way_to_one_that_is_known(self):
+        good, _ = self.run_fake()
+        there, self.out = self.out, self.out / "here"
+        self.run_fake(power=0.1)
+        result, air = self.run_fake(power=0.1, known=there)
+        self.assertEqual((result["fit"], air.runs), (good["fit"], 0))
+
+    def test_a_fit_that_fails_has_the_rate_that_came_closest(self):
+        steps, rates, took = self.table().steps, [], iter((100.0, 0.0, 2.0, 3.5))
+
+        def tried(rate, wanted, anew):
+            rates.append(rate)
+            return next(took)
+
+        with mock.patch.object(steps, "_tried", tried):
+            found = steps._fitted(anew=False)
+        most = table3_steps.MOST_CHANGE
+        self.assertEqual(rates[:3], [850e6, 850e6 * most, 850e6])
+        self.assertEqual((found["rate"], found["seen"]), (rates[3], 3.5))
 
     def test_a_result_that_does_not_tell_of_its_fit_can_be_shown(self):
         result, _ = self.run_fake()
@@ -217,6 +245,14 @@ class Table3Test(unittest.TestCase):
         again, air = self.run_fake(known=there)
         self.assertEqual(air.runs, 0)
         self.assertEqual(first, again)
+        for options, words in (
+            ({"quick": False}, "none of the .* has these options: give --testbed and --quick"),
+            ({"text": NANOS.format(2)}, "none of the"),
+            ({"obstacle": "it needs root"}, "no network namespaces: it needs root"),
+            ({"known": self.out / "nowhere"}, "there are no runs in .*nowhere"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(testbed.TestbedError, words):
+                self.run_fake(**{"known": there, **options})
 
     def test_after_the_given_minutes_what_the_table_needs_is_there_first(self):
         with (

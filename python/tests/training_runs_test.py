@@ -185,6 +185,14 @@ class RunsTest(unittest.TestCase):
         with self.assertRaisesRegex(testbed.TestbedError, "there are no runs in .*empty"):
             table4.Table4(None, self.out / "here", empty).run()
 
+    def test_a_damaged_line_of_known_runs_is_named(self):
+        path = outcomes.path_of("table4", self.out)
+        for line in (b'{"run": "a", "summ', b"[1]", b"3", b'{"summary": {}}', b"", b"\xff\xfe"):
+            path.write_bytes(b'{"run": "a"}\n' + line + b"\n")
+            words = "table4.runs.jsonl, line 2 is not the outcome of a run"
+            with self.subTest(line), self.assertRaisesRegex(testbed.TestbedError, words):
+                outcomes.read(path)
+
     def test_what_a_gpu_has_trained_in_the_same_folder_counts(self):
         images = self.out / "images"
         write_cifar(images)
