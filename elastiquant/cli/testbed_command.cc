@@ -1,5 +1,6 @@
 // `testbed`: rebuilds published experiments with unequal devices on shared air. That is the
 // work of the Python package python/elastiquant_testbed, which this command finds and becomes.
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,15 @@ Status RunTestbed(const TestbedOptions& options) {
   if (!options.known.empty()) words.insert(words.end(), {"--known", options.known});
   if (!options.testbed.empty()) words.insert(words.end(), {"--testbed", options.testbed});
   return RunPythonPackage("elastiquant_testbed", options.python, words);
+}
+
+// CLI11 takes NaN and infinity for numbers, and compares NaN with the ends of a range in vain.
+std::string NotMinutes(const std::string& text) {
+  double minutes = 0;
+  if (CLI::detail::lexical_cast(text, minutes) && std::isfinite(minutes) && minutes >= 0) {
+    return "";
+  }
+  return text + " is not a number of minutes, 0 or more";
 }
 
 constexpr char kTestbedExample[] =
@@ -80,7 +90,7 @@ Command MakeTestbedCommand(CLI::App& program) {
   run->add_option(
          "--minutes", options->minutes,
          "Begin no run after that, and show what is there; without it all runs are made")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NotMinutes, "NONNEGATIVE");
   run->add_option(
          "--known", options->known,
          "A folder whose NAME.runs.jsonl has runs made before, which are not made again")

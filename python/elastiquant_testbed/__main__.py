@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -19,6 +20,12 @@ from elastiquant_testbed.training import GENERATED, Choice
 EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
 
 
+def minutes(text: str) -> float:
+    if not (math.isfinite(given := float(text)) and given >= 0):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes, 0 or more")
+    return given
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="elastiquant testbed", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -31,7 +38,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     run.add_argument(
         "--minutes",
-        type=float,
+        type=minutes,
         help="begin no run after that, and show what is there (without: make all)",
     )
     run.add_argument(

@@ -1,5 +1,7 @@
 """elastiquant_testbed: testbed files, the command, and how it ends."""
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from elastiquant_testbed import __main__ as command
 from elastiquant_testbed import (
     emulation,
     stopping,
@@ -72,14 +75,14 @@ class TestbedFileTest(unittest.TestCase):
             ('compute = "fast"\n' + TWO, "valid are: printed, classes"),
             (TWO + "gflops = 0", "gflops is 0; it must be a number above 0"),
             (TWO + "memory_gb = nan", "memory_gb is nan"),
-            (TWO + 'radio_watts = "much"', "radio_watts is 'much'"),
-            (TWO + 'rate = "5mbit"', 'rate of its own only where kind = "links"'),
-            (NETWORK + 'kind = "links"\noverhead = "1us"', "leave them out"),
             (TWO + "gflops = 1" + 400 * "0", "0; it must be a number above 0"),
             (TWO + "gflops = 1" + 5000 * "0", "testbed.toml: "),
             (TWO + "radio_watts = -1", "radio_watts is -1; it must be a number of 0 or more"),
             (TWO + 'rate = ""', "rate: '' is not a rate"),
             (NETWORK + 'vary = ""', "vary is ''; it must be like '20mbit@10s,5mbit@5s'"),
+            (TWO + 'radio_watts = "much"', "radio_watts is 'much'"),
+            (TWO + 'rate = "5mbit"', 'rate of its own only where kind = "links"'),
+            (NETWORK + 'kind = "links"\noverhead = "1us"', "leave them out"),
             (NETWORK + 'kind = "links"\ncrossings = 2', "leave them out"),
             (NETWORK + 'rate = "5mbit"\nvary = "5mbit@1s"', "rate or vary, not both"),
             (NETWORK + 'rate = "fit"', "takes 7 devices"),
@@ -112,9 +115,6 @@ class TestbedFileTest(unittest.TestCase):
         with self.assertRaisesRegex(testbed.TestbedError, "'0.1' is not a rate"):
             self.load(TWO + 'rate = "0.1"')
 
-    def test_a_device_is_as_its_class_but_for_what_the_file_says(self):
-        text = TWO + "gflops = 20\nradio_watts = 0\n"
-        device = self.load(text).with_classes(CLASSES).devices[0]
     def test_what_cannot_be_emulated_is_refused(self):
         for field, value, words in (
             ("rate", 400 * "9" + "mbit", "not a rate"),
@@ -133,6 +133,9 @@ class TestbedFileTest(unittest.TestCase):
         least = self.load(NETWORK + 'delay = "0.6us"\nloss = "0.0001%"\njitter = "1000s"')
         self.assertEqual(testbed.parse_delay(least.network.delay), 1)
 
+    def test_a_device_is_as_its_class_but_for_what_the_file_says(self):
+        text = TWO + "gflops = 20\nradio_watts = 0\n"
+        device = self.load(text).with_classes(CLASSES).devices[0]
         self.assertEqual((device.gflops, device.memory_gb, device.radio_watts), (20, 1, 0))
 
     def test_a_class_of_the_users_own_needs_all_values(self):
@@ -264,6 +267,14 @@ class StartingTest(unittest.TestCase):
         said = self.refused(self.out / "runs", "--testbed", SOURCES)
         self.assertIn("table4 trains networks and times nothing: leave out --testbed", said)
 
+    def test_minutes_that_are_no_number_are_refused(self):
+        for minutes in ("nan", "inf", "-1"):
+            words = ["run", "table4", "--out", "x", "--minutes", minutes]
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                command.parse(words)
+            self.assertIn(f"{minutes} is not a number of minutes", said.getvalue())
+
     def test_a_program_that_is_not_there_is_named(self):
         self.assertIn(str(self.out / "nowhere"), self.refused(self.out / "runs"))
 
@@ -359,7 +370,7 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *more):
         words = [os.environ["ELASTIQUANT_PROGRAM"], "testbed", "run", "table4", "--quick"]
-        words += ["--minutes", "0", "--out", self.out / "here", *more]
+        words += ["--out", self.out / "here", *(more or ["--minutes", "0"])]
         return subprocess.run([str(w) for w in words], capture_output=True, text=True)
 
     def test_known_runs_are_shown_when_there_is_no_time_for_others(self):
@@ -368,12 +379,18 @@ class ProgramTest(unittest.TestCase):
             mock.patch.object(training, "say"),
         ):
             table4.Table4(None, self.out, training.Choice(True)).run()
-        done = self.run_program("--known", self.out)
+        done = self.run_program("--minutes", "0", "--known", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         cells = json.loads((self.out / "here/table4.json").read_text())["cells"]
         self.assertEqual(len(cells), len(table4.RESNET_20))
         self.assertIn("| ResNet-20 | ATOMO |", done.stdout)
         self.assertGreater(os.path.getsize(self.out / "here/table4.png"), 10000)
+
+    def test_the_program_refuses_minutes_that_are_no_number(self):
+        done = self.run_program("--minutes", "nan")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--minutes: nan is not a number of minutes", done.stderr)
+        self.assertNotIn("argument --minutes", done.stderr)  # as Python would say it
 
     def test_the_classes_of_the_sources_are_known(self):
         described = testbed.load(SOURCES).with_classes(emulation.classes())
