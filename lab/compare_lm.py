@@ -17,12 +17,12 @@ import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
 from typing import NamedTuple
 
 import frontier_rows
 import settings
+import trainings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -82,7 +82,7 @@ def summary_of(args: argparse.Namespace, words: list, out: pathlib.Path) -> dict
         if args.table_only:
             return None
         words = [*words, "--out", out, "--overwrite", "--quiet"]
-        subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
+        trainings.train(words)
     return json.loads(summary.read_text())
 
 

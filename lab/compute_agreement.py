@@ -17,8 +17,9 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
+
+import trainings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
@@ -30,7 +31,7 @@ def train(args: argparse.Namespace, out: pathlib.Path, *more: str) -> dict:
     words += ["--model", args.model, "--batch", args.batch, "--steps", args.steps]
     words += ["--workers", WORKERS, "--threads", 1, "--eval-every", 0, "--measure-every", 0]
     words += ["--generated-test", 16, "--out", out, *more]
-    subprocess.run([str(w) for w in words], check=True, stdout=subprocess.DEVNULL)
+    trainings.train(words)
     return json.loads((out / "summary.json").read_text())
 
 

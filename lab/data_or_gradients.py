@@ -16,11 +16,11 @@ Where samples are refined or skipped, all compute.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 from typing import NamedTuple
 
 import settings
+import trainings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/bin/elastiquant"
@@ -129,7 +129,7 @@ def train(args: argparse.Namespace, scheme: str) -> dict | None:
         words += [*SCHEMES[scheme].options, "--out", out, "--overwrite", "--quiet"]
         if SCHEMES[scheme].central:
             words += ["--threads", args.threads]
-        subprocess.run([str(w) for w in words], check=True, stdout=subprocess.DEVNULL)
+        trainings.train(words)
     return json.loads(summary.read_text())
 
 

@@ -75,6 +75,11 @@ def parse(description: str) -> argparse.Namespace:
             namespaces.parse_link(link)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
+    if min(*args.every, args.seeds, args.steps, args.jobs) < 1 or args.workers < 2:
+        parser.error(
+            "--every, --seeds, --steps and --jobs take numbers of 1 or more, --workers of 2 or "
+            "more"
+        )
     if args.device != "cpu":
         check_device(parser, args)
     if args.schemes and args.schemes[0] != FP32:

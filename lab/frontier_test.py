@@ -301,6 +301,13 @@ class CommandTest(unittest.TestCase):
                 self.lab(*words)
             self.assertIn(said, error.getvalue())
 
+    def test_numbers_that_cannot_be_are_refused_at_once(self):
+        for option in ("--every", "--seeds", "--steps", "--jobs"):
+            error = io.StringIO()
+            with contextlib.redirect_stderr(error), self.assertRaises(SystemExit):
+                self.lab(option, "0")
+            self.assertIn("take numbers of 1 or more", error.getvalue())
+
     def test_runs_of_a_gpu_do_not_mix_with_those_of_train(self):
         words = ["--links", "--model", "resnet20", "--schemes", "fp32"]
         frontier.check_settings(self.lab(*words).args)

@@ -56,7 +56,16 @@ class ArgumentsTest(unittest.TestCase):
 
     def test_commands_need_what_they_are_about(self):
         program = Path(__file__).parent / "netns.py"
-        for options, words in (([], "no command"), (["--overhead", "1ms", "x"], "--air")):
+        vary = ["--vary", "20mbit@1s", "x"]
+        for options, words in (
+            ([], "no command"),
+            (["--overhead", "1ms", "x"], "--air"),
+            (["--rate", "20mbit", *vary], "leave out --rate"),
+            (["--rates", "20mbit,5mbit", *vary], "leave out --rate"),
+            (["--check", "--", "true"], "in place of a command"),
+            (["--delay", "3000s", "x"], "1us to 1000s"),
+            (["--loss", "0.00001%", "x"], "0.0001% to"),
+        ):
             done = subprocess.run(
                 [sys.executable, str(program), *options], capture_output=True, text=True
             )

@@ -82,8 +82,12 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if not (arguments.clean_up or arguments.check or arguments.command):
         parser.error("no command given: put it after --")
-    if arguments.vary and arguments.rates:
-        parser.error("--vary says how the rate of all links changes: leave out --rates")
+    if arguments.check and arguments.command:
+        parser.error("--check measures the links in place of a command: leave out one of them")
+    if arguments.vary and (arguments.rate or arguments.rates):
+        parser.error(
+            "--vary says how the rate of all links changes: leave out --rate and --rates"
+        )
     if not arguments.air and (arguments.overhead or arguments.crossings > 1):
         parser.error("--overhead and --crossings are of the --air")
     return arguments
