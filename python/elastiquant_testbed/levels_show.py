@@ -57,8 +57,8 @@ def draw(result: dict, stem: Path) -> None:
         fig, panels = look.figure(
             _point(rows),
             f"{levels.WORKERS} workers, each quantising once. Left: relative squared error on "
-            "the same gradients. Right: test accuracy (grey line: fp32). Dashed: clipped. "
-            "Hollow: with a memory.",
+            "the same gradients. Right: test accuracy (grey line: fp32). Hollow: clipped. "
+            "Left half filled: with a memory; right half: both.",
             columns=2 * len(networks),
             width=9.6 if len(networks) == 1 else 15,
         )
@@ -108,8 +108,7 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         (line,) = axes.plot(
             xs,
             [math.nan if value < floor else value for value in values],
-            linestyle="--" if clipped else "-",
-            fillstyle="none" if memory else "full",
+            **_way(clipped, memory),
             **styles[name],
         )
         named.setdefault(name, line)
@@ -118,7 +117,8 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
                 # One above the other, where there are several.
                 height = floor + FAR_BELOW * (0.03 + 0.1 * below[round(x)])
                 below[round(x)] += 1
-                _tell_at_the_edge(axes, round(x), height, value, styles[name]["color"])
+                said = f"{value:.0f} %" + ", clipped" * clipped + ", memory" * memory
+                _tell_at_the_edge(axes, round(x), height, said, styles[name]["color"])
     if math.isfinite(floor):
         axes.set_ylim(floor, max(r["accuracy"] for r in rows) + 1)
     axes.set_xticks(range(len(places)), places)
@@ -126,9 +126,19 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
     return named
 
 
-def _tell_at_the_edge(axes, x: float, height: float, value: float, colour: str) -> None:
-    """Writes a value that is too low for the panel near its lower edge."""
-    axes.text(x, height, f"\N{DOWNWARDS ARROW} {value:.0f} %", color=colour, ha="center")
+def _way(clipped: bool, memory: bool) -> dict[str, str]:
+    """How a line is drawn. Its marks tell the way, too, as it may have one alone."""
+    way = {"linestyle": "--" if clipped else "-", "markerfacecoloralt": "white"}
+    if memory:
+        return {**way, "fillstyle": "right" if clipped else "left"}
+    return {**way, "markerfacecolor": "white"} if clipped else way
+
+
+def _tell_at_the_edge(axes, x: float, height: float, said: str, colour: str) -> None:
+    """Writes a value that is too low for the panel near its lower edge, beside its place, where
+    marks of other values may be."""
+    said += " \N{DOWNWARDS ARROW}"
+    axes.text(x - 0.06, height, said, color=colour, ha="right", fontsize=8)
 
 
 def _point(rows: list[dict]) -> str:

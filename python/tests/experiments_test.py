@@ -5,6 +5,7 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from elastiquant_testbed import (
     curves,
@@ -305,6 +306,19 @@ class LevelsTest(unittest.TestCase):
         self.assertIsNone(row["nmse"])
         self.assertEqual(levels_claims.own_error_of(row), "diverged")
         self.assertEqual(levels_claims.error_of(row), "0.25")
+
+    def test_marks_and_words_tell_each_way_of_a_scheme_apart(self):
+        ways = [(clipped, memory) for clipped in (False, True) for memory in (False, True)]
+        marks = [{**levels_show._way(*way), "linestyle": ""} for way in ways]
+        self.assertEqual(len({str(mark) for mark in marks}), len(ways))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(levels_show, "_tell_at_the_edge") as tell,
+        ):
+            levels_show.draw({"rows": self.rows(TernGrad=-3)}, Path(folder) / "levels")
+        said = {call.args[3] for call in tell.call_args_list}
+        clipped = {"23 %, clipped", "23 %, clipped, memory"}
+        self.assertEqual(said, {"23 %", "23 %, memory", *clipped})
 
     def test_without_full_precision_there_are_no_errors_and_all_else_is_shown(self):
         rows = [row | {"error": None} for row in self.rows(ORQ=1) if row["levels"]]
