@@ -227,23 +227,35 @@ class Switch {
     }
   }
 
-  // Does all that is due. What is late does not make later what follows it.
-  void HandOn(Time now) {
-    if (air_) HandOnAir(now);
-    for (auto& link : up_) {
-      while (IsDue(link, now)) {
-        const Time end = *link.next();
-        if (std::optional<Frame> frame = link.Pop()) Hold(std::move(*frame), end);
-      }
+  // In the order of time over all links, as no frame is held for less long than one before it.
+  void HandUp(Time until) {
+    for (;;) {
+      const auto first = std::ranges::min_element(
+          up_, {}, [](const auto& link) { return link.next().value_or(Time::max()); });
+      if (first == up_.end() || !IsDue(*first, until)) return;
+      const Time end = *first->next();
+      if (std::optional<Frame> frame = first->Pop()) Hold(std::move(*frame), end);
     }
-    for (; !held_.empty() && held_.front().due <= now; held_.pop_front()) {
-      Forward(std::move(held_.front().frame), held_.front().due);
-    }
+  }
+
+  void HandDown(Time until) {
     for (size_t port = 0; port < down_.size(); ++port) {
-      while (IsDue(down_[port], now)) {
+      while (IsDue(down_[port], until)) {
         if (const std::optional<Frame> frame = down_[port].Pop()) Send(port, *frame);
       }
     }
+  }
+
+  // Does all that is due. What is late does not make later what follows it.
+  void HandOn(Time now) {
+    if (air_) HandOnAir(now);
+    HandUp(now);
+    for (; !held_.empty() && held_.front().due <= now; held_.pop_front()) {
+      // A link that was free before this frame was due must not send it in that time.
+      HandDown(held_.front().due);
+      Forward(std::move(held_.front().frame), held_.front().due);
+    }
+    HandDown(now);
   }
 
   void Hold(Frame frame, Time from) {
