@@ -17,6 +17,7 @@
 #include "elastiquant/codec/allocation_counter_testing.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/codec_testing.h"
+#include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/frame_testing.h"
 #include "elastiquant/codec/registry.h"
 #include "elastiquant/codec/spec.h"
@@ -249,6 +250,14 @@ TEST_P(Conformance, FramesStayWithinTheBound) {
     EXPECT_THAT(status.message(), HasSubstr(std::to_string(bound)));
   }
   for (const auto& values : DifficultVectors()) Encoded(values);
+}
+
+// The bound of a length that no test can hold in memory, where counts of 32 bits would wrap.
+TEST_P(Conformance, TheBoundGrowsUpToTheLongestMessage) {
+  const size_t least = codec_->MaxFrameBytes(kMaxFrameElements / 2);
+  for (size_t below = 1; below <= size_t{1} << 16; below *= 2) {
+    EXPECT_GE(codec_->MaxFrameBytes(kMaxFrameElements + 1 - below), least) << below;
+  }
 }
 
 TEST_P(Conformance, BytesDependOnlyOnValuesAndKey) {

@@ -18,7 +18,8 @@ bool IsCut(const ChunkRun& run, size_t side) {
 }
 
 size_t CountChunks(const ChunkRun& run, const ChunkRule& rule, size_t side) {
-  if (run.cols == 0) return (run.rows + rule.chunk - 1) / rule.chunk;
+  // Both are 32 bits wide, and their sum may need more.
+  if (run.cols == 0) return (size_t{run.rows} + rule.chunk - 1) / rule.chunk;
   return (run.rows / side) * (run.cols / side);
 }
 

@@ -8,12 +8,14 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/codec_testing.h"
 #include "elastiquant/codec/frame.h"
+#include "elastiquant/codec/sparse/chunk_geometry.h"
 
 namespace elastiquant {
 namespace {
@@ -343,6 +345,15 @@ TEST(ChunkTopK, SaysWhatItTakes) {
   EXPECT_EQ(Make("chunktopk")->spec(), "chunktopk:chunk=4096,k=64,bits=2");
   EXPECT_EQ(Make("chunktopk")->exchange(), Exchange::kAllGather);
   EXPECT_EQ(Make("chunktopk:bits=exact")->exchange(), Exchange::kSparse);
+}
+
+// A count of 32 bits would wrap, and leave chunks out that are then neither sent nor written.
+TEST(ChunkTopK, TheLongestMessageHasAllItsChunks) {
+  for (const uint32_t chunk : {1u, 64u, 4096u, 32768u}) {
+    const PlacedRun run = WholeRun(kMaxFrameElements);
+    const ChunkGeometry geometry({chunk, 1}, std::span(&run, 1));
+    EXPECT_EQ(geometry.chunks(), (kMaxFrameElements + chunk - 1) / chunk) << chunk;
+  }
 }
 
 TEST(ChunkTopK, MadeForShapesItTakesNoOtherMessage) {
