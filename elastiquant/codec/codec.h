@@ -20,7 +20,7 @@ namespace elastiquant {
 // the field; NMSE is E|Q(v)-v|^2 / |v|^2.
 enum class CodecClass : uint8_t {
   kLossless,     // Q(v) = v
-  kUnbiased,     // E Q(v) = v
+  kUnbiased,     // E Q(v) = v; of eden nearly so (rotation/eden.h)
   kContractive,  // E|Q(v)-v|^2 <= (1-delta)|v|^2 with delta > 0
   kBiased,       // promises none of these
 };

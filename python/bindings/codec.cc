@@ -95,8 +95,8 @@ Raises ValueError for a spec that is wrong, and says what is valid.)");
       [](const Codec& c) { return std::string(CodecClassName(c.codec_class())); },
       R"(What is promised of Q(v), which a frame of v decodes to.
 
-'lossless' (Q(v) = v), 'unbiased' (E Q(v) = v), 'contractive' (E|Q(v)-v|^2 < |v|^2) or
-'biased' (none of these).)");
+'lossless' (Q(v) = v), 'unbiased' (E Q(v) = v; of eden nearly so), 'contractive'
+(E|Q(v)-v|^2 < |v|^2) or 'biased' (none of these).)");
   codec.def_property_readonly(
       "exchange", [](const Codec& c) { return std::string(ExchangeName(c.exchange())); },
       R"(How workers come to the mean of what they encode.

@@ -105,6 +105,8 @@ class EdenCodec : public Codec {
   std::string spec() const override {
     return "eden:bits=" + NumberText(static_cast<float>(rate_) / 256);
   }
+  // But for the remainder that eden.h tells of: like the errors of any unbiased codec, its own
+  // average out over workers and steps down to that.
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   std::optional<double> NmseBound(size_t) const override { return std::nullopt; }
   size_t MaxFrameBytes(size_t n) const override {
@@ -203,7 +205,7 @@ const CodecFamily& EdenFamily() {
       {"eden",
        "eden:bits=4",
        CodecClass::kUnbiased,
-       "rotated blocks of 4096, Gaussian centroids, a scale a block",
+       "rotated blocks of 4096, Gaussian centroids, a scale a block; nearly unbiased",
        {{"bits", "4", "0.25 to 4: bits a coordinate, any number, in steps of 1/256"}},
        {}},
       {"eden:bits=4", "eden:bits=1", "eden:bits=2.5", "eden:bits=0.5"},
