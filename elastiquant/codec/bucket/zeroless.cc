@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "elastiquant/base/number.h"
@@ -47,7 +48,7 @@ class Zeroless : public BucketQuantiser {
   DigitLevels table_;
 };
 
-// Keys as they were given, and what they mean.
+// What the keys mean, and as which text they are printed.
 struct ZerolessSpec {
   BucketFormat format;
   NormOrder norm;
@@ -55,7 +56,25 @@ struct ZerolessSpec {
   int bits = 3;
 };
 
-Status ParseList(const SpecPart& part, std::string_view text, BucketFormat* format) {
+struct ZerolessDefaults {
+  std::string_view p;
+  std::string_view p_of_8_bits;
+  std::string_view norm;
+  uint32_t bucket;
+};
+constexpr ZerolessDefaults kZerolessDefaults{"auto", "auto", "linf", 512};
+// The least of 128 levels would be 2^-127 at p=0.5, which is no normal number.
+constexpr ZerolessDefaults kAmqDefaults{"0.5", "auto", "l2", 8192};
+
+// Equal levels have equal texts, however they were written.
+std::string ListText(std::span<const float> upper) {
+  std::string text;
+  for (const float level : upper) text += (text.empty() ? "" : "/") + NumberText(level);
+  return text;
+}
+
+Status ParseList(const SpecPart& part, std::string_view text, ZerolessSpec* parsed) {
+  BucketFormat* const format = &parsed->format;
   std::vector<float> upper;
   const size_t half = static_cast<size_t>(format->radix) / 2;
   const std::string valid = "exp, uniform, or a list of " + std::to_string(half) +
@@ -70,29 +89,32 @@ Status ParseList(const SpecPart& part, std::string_view text, BucketFormat* form
   if (upper.size() != half) return BadKey(part, "levels", text, valid);
   format->family = ZerolessLevels::kListed;
   const Status filled = FillTable(upper, format);
-  return filled.ok() ? filled : BadKey(part, "levels", text, valid + ": " + filled.message());
+  if (!filled.ok()) return BadKey(part, "levels", text, valid + ": " + filled.message());
+  parsed->levels_text = ListText(upper);
+  return Status::Ok();
 }
 
-Status ParseExponential(const SpecPart& part, std::string_view text, BucketFormat* format) {
+Status ParseExponential(const SpecPart& part, std::string_view text, ZerolessSpec* parsed) {
+  BucketFormat* const format = &parsed->format;
   const size_t half = static_cast<size_t>(format->radix) / 2;
   if (text == "auto") {
     format->p = ZerolessRatio(half, format->bucket);
   } else if (!ParseNumber(text, &format->p) || !(format->p > 0 && format->p < 1)) {
     return BadKey(part, "p", text, "auto or a number between 0 and 1");
   }
+  parsed->p_text = text == "auto" ? "auto" : NumberText(format->p);
   const Status filled = FillTable({}, format);
   return filled.ok() ? filled : BadKey(part, "p", text, "another p: " + filled.message());
 }
 
-Result<ZerolessSpec> ParseZeroless(const Spec& spec, std::string_view default_p,
-                                   std::string_view default_norm, uint32_t default_bucket) {
+Result<ZerolessSpec> ParseZeroless(const Spec& spec, const ZerolessDefaults& defaults) {
   ZerolessSpec parsed;
   const SpecPart& part = spec.codec;
   const std::string_view bits = SpecValue(part, "bits", "3");
   if (!ParseNumber(bits, &parsed.bits) || parsed.bits < 2 || parsed.bits > 8) {
     return BadKey(part, "bits", bits, "2 to 8");
   }
-  parsed.norm_text = SpecValue(part, "norm", default_norm);
+  parsed.norm_text = SpecValue(part, "norm", defaults.norm);
   if (parsed.norm_text != "l2" && parsed.norm_text != "linf") {
     return BadKey(part, "norm", parsed.norm_text, "l2 or linf");
   }
@@ -101,11 +123,12 @@ Result<ZerolessSpec> ParseZeroless(const Spec& spec, std::string_view default_p,
   format.codec = CodecId::kZeroless;
   format.radix = 1 << parsed.bits;
   format.coding = DigitCoding(spec);
-  EQ_ASSIGN_OR_RETURN(format.bucket, ParseBucketKey(part, default_bucket, ~uint32_t{0}, false));
+  EQ_ASSIGN_OR_RETURN(format.bucket,
+                      ParseBucketKey(part, defaults.bucket, ~uint32_t{0}, false));
   parsed.levels_text = SpecValue(part, "levels", "exp");
-  parsed.p_text = SpecValue(part, "p", default_p);
   if (parsed.levels_text == "exp") {
-    EQ_RETURN_IF_ERROR(ParseExponential(part, parsed.p_text, &format));
+    const std::string_view usual = parsed.bits == 8 ? defaults.p_of_8_bits : defaults.p;
+    EQ_RETURN_IF_ERROR(ParseExponential(part, SpecValue(part, "p", usual), &parsed));
     return parsed;
   }
   if (!SpecValue(part, "p", "").empty()) {
@@ -115,7 +138,7 @@ Result<ZerolessSpec> ParseZeroless(const Spec& spec, std::string_view default_p,
     format.family = ZerolessLevels::kUniform;
     EQ_RETURN_IF_ERROR(FillTable({}, &format));
   } else {
-    EQ_RETURN_IF_ERROR(ParseList(part, parsed.levels_text, &format));
+    EQ_RETURN_IF_ERROR(ParseList(part, SpecValue(part, "levels", ""), &parsed));
   }
   return parsed;
 }
@@ -140,7 +163,7 @@ std::shared_ptr<const Codec> MakeScheme(const ZerolessSpec& parsed, const std::s
 }
 
 Result<std::shared_ptr<const Codec>> MakeZeroless(const Spec& spec) {
-  EQ_ASSIGN_OR_RETURN(const ZerolessSpec parsed, ParseZeroless(spec, "auto", "linf", 512));
+  EQ_ASSIGN_OR_RETURN(const ZerolessSpec parsed, ParseZeroless(spec, kZerolessDefaults));
   const bool exponential = parsed.format.family == ZerolessLevels::kExponential;
   return MakeScheme(parsed, "zeroless:bits=" + std::to_string(parsed.bits) +
                                 ",levels=" + parsed.levels_text +
@@ -148,7 +171,7 @@ Result<std::shared_ptr<const Codec>> MakeZeroless(const Spec& spec) {
 }
 
 Result<std::shared_ptr<const Codec>> MakeAmq(const Spec& spec) {
-  EQ_ASSIGN_OR_RETURN(const ZerolessSpec parsed, ParseZeroless(spec, "0.5", "l2", 8192));
+  EQ_ASSIGN_OR_RETURN(const ZerolessSpec parsed, ParseZeroless(spec, kAmqDefaults));
   return MakeScheme(parsed, "amq:bits=" + std::to_string(parsed.bits) + ",p=" + parsed.p_text);
 }
 
@@ -203,7 +226,9 @@ const CodecFamily& AmqFamily() {
        CodecClass::kUnbiased,
        "AMQ: levels +-1, +-p, +-p^2, ..., whose p is adapted to the gradients",
        {{"bits", "3", "2 to 8: 2^bits levels"},
-        {"p", "0.5", "ratio of neighbouring levels, 0 to 1; auto: least variance bound"},
+        {"p", "0.5",
+         "ratio of neighbouring levels, 0 to 1; auto, the default at 8 bits: least variance "
+         "bound"},
         {"norm", "l2", "l2 or linf"},
         {"bucket", "8192", "1 or more: coordinates that share a norm"}},
        {"rans"}},

@@ -1,5 +1,6 @@
 #include "elastiquant/codec/bucket/zeroless.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 
 namespace elastiquant {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Norm 12: levels +-3, +-6, +-12 have no zero in between.
 TEST(Zeroless, ValuesGoToTheNeighboursInBothSigns) {
@@ -76,6 +79,28 @@ TEST(Amq, IsZerolessWithAnL2NormAndBucketsOf8192) {
   EXPECT_EQ(Encode(*Make("amq:bits=4,p=0.6"), v, {3}),
             Encode(*Make("zeroless:bits=4,p=0.6,norm=l2,bucket=8192"), v, {3}));
   EXPECT_EQ(Make("amq")->spec(), "amq:bits=3,p=0.5,norm=l2,bucket=8192");
+}
+
+// With 8 bits the least level at p=0.5 would be too small.
+TEST(Amq, TakesTheBestRatioWhereHalvesDoNotFit) {
+  for (const char* bits : {"2", "7"}) {
+    EXPECT_EQ(Make(std::string("amq:bits=") + bits)->spec(),
+              std::string("amq:bits=") + bits + ",p=0.5,norm=l2,bucket=8192");
+  }
+  EXPECT_EQ(Make("amq:bits=8")->spec(), "amq:bits=8,p=auto,norm=l2,bucket=8192");
+  EXPECT_LT(*Make("amq:bits=8")->NmseBound(8192), .002);
+  EXPECT_THAT(MakeCodec("amq:bits=8,p=0.5").status().message(),
+              HasSubstr("p=0.5 is not valid; use another p"));
+}
+
+TEST(Zeroless, EqualCodecsHaveEqualSpecs) {
+  for (const char* p : {".5", "0.50", "5e-1"}) {
+    const std::string ratio = std::string("p=") + p;
+    EXPECT_EQ(Make("zeroless:" + ratio)->spec(), Make("zeroless:p=0.5")->spec());
+    EXPECT_EQ(Make("amq:" + ratio)->spec(), Make("amq")->spec());
+  }
+  EXPECT_EQ(Make("zeroless:levels=0.10/.3/6e-1/1.0")->spec(),
+            "zeroless:bits=3,levels=0.1/0.3/0.6/1,norm=linf,bucket=512");
 }
 
 TEST(Zeroless, ErrorsNameTheCodecAndWhatIsValid) {

@@ -169,6 +169,8 @@ TEST(AdaptSpec, KeepsKeysAndModifiers) {
   EXPECT_TRUE(IsAdaptive(*Make(adapted)));
   EXPECT_EQ(Adapted("amq:bits=4|ef", std::vector<float>(50)),
             "amq:bits=4,p=0.5,norm=l2,bucket=8192|ef");
+  const std::string finest = Adapted("amq:bits=8", v);  // which starts from p=auto
+  EXPECT_EQ(finest.find("amq:bits=8,p=0.9"), 0u) << finest;
 }
 
 TEST(AdaptSpec, RefusesCodecsWithoutLevelsToAdapt) {
