@@ -9,6 +9,7 @@
 #include "elastiquant/base/number.h"
 #include "elastiquant/codec/codec_decorator.h"
 #include "elastiquant/codec/remembering.h"
+#include "elastiquant/kernels/norms.h"
 
 namespace elastiquant {
 namespace {
@@ -39,14 +40,27 @@ class MemoryCodec : public CodecDecorator, public Remembering {
   // Returns the same memory around another codec.
   virtual std::shared_ptr<const Codec> Around(std::shared_ptr<const Codec> inner) const = 0;
 
-  // Encodes `sum` and takes from it what its frame decodes to. The state is that of the codec
-  // inside.
-  Result<size_t> Send(std::span<float> sum, StreamKey key, Workspace& work,
-                      std::span<uint8_t> frame, StateIn before, StateOut after) const {
-    EQ_ASSIGN_OR_RETURN(const size_t size,
-                        inner().EncodeNext(sum, key, work, frame, before, after));
-    EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(size), -1, work, sum));
-    return size;
+  // Encodes `sum`, of the values given and what is remembered, and takes from it what its frame
+  // decodes to. The state is that of the codec inside.
+  Result<size_t> Send(std::span<const float> values, std::span<float> sum, StreamKey key,
+                      Workspace& work, std::span<uint8_t> frame, StateIn before,
+                      StateOut after) const {
+    const Result<size_t> size = inner().EncodeNext(sum, key, work, frame, before, after);
+    if (!size.ok()) return NamingMemory(size.status(), values, sum);
+    EQ_RETURN_IF_ERROR(DecodeAddFrame(frame.first(*size), -1, work, sum));
+    return *size;
+  }
+
+  // Who reads that a value is infinite must not look for it among finite ones.
+  Status NamingMemory(Status status, std::span<const float> values,
+                      std::span<const float> sum) const {
+    if (status.code() != StatusCode::kNonFinite || !AllFinite(values)) return status;
+    const auto bad = std::ranges::find_if(sum, [](float v) { return !std::isfinite(v); });
+    if (bad == sum.end()) return status;
+    return NonFinite("what codec '" + spec() + "' remembers exceeds fp32 at coordinate " +
+                     std::to_string(bad - sum.begin()) +
+                     " together with the value given, which is finite: give smaller values, or "
+                     "begin a new stream, which remembers nothing");
   }
 
   // Calls fn(i) for each i in [0, n).
@@ -109,7 +123,7 @@ class ErrorFeedbackCodec : public MemoryCodec {
       const float kept = decay * old[i];
       sum[i] = values[i] + kept;
     });
-    return Send(sum, key, work, frame, before.subspan(1), after.subspan(1));
+    return Send(values, sum, key, work, frame, before.subspan(1), after.subspan(1));
   }
   void SendExactly(std::span<float> values, StateOut memory) const override {
     const std::span<float> residual = memory[0];
@@ -171,8 +185,8 @@ class DgcMemoryCodec : public MemoryCodec {
       velocity[i] = m * old_velocity[i] + scale * values[i];
       residual[i] = waiting(i);
     });
-    EQ_ASSIGN_OR_RETURN(const size_t size,
-                        Send(residual, key, work, frame, before.subspan(2), after.subspan(2)));
+    EQ_ASSIGN_OR_RETURN(const size_t size, Send(values, residual, key, work, frame,
+                                                before.subspan(2), after.subspan(2)));
     ForEach(values.size(), work, [&](size_t i) {
       if (residual[i] != waiting(i)) velocity[i] = 0;
     });

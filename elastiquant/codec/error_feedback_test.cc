@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/codec/codec_testing.h"
@@ -198,6 +199,24 @@ TEST(Dgc, NamesTheInfinityThatItCannotClip) {
   const Status status = stream.Encode({1, -infinity}, frame).status();
   EXPECT_EQ(status.code(), StatusCode::kNonFinite);
   EXPECT_THAT(status.message(), HasSubstr("-inf"));
+}
+
+// A velocity may grow to ten times the gradient, and a residual adds what was not sent.
+TEST(Dgc, SaysThatItsMemoryOverflowsAndNotAValue) {
+  for (const auto& [spec, value] :
+       {std::pair("topk:k=1|dgc", 1.2e38f), std::pair("topk:k=1|dgc:nesterov=yes", 1.2e38f),
+        std::pair("topk:k=1|ef", 2e38f)}) {
+    Stream stream(spec, 3);
+    std::vector<uint8_t> frame((*MakeCodec(spec))->MaxFrameBytes(3));
+    Status status;
+    for (int step = 0; step < 8 && status.ok(); ++step) {
+      status = stream.Encode({value, value, 0}, frame).status();
+      if (status.ok()) stream.Send({value, value, 0});
+    }
+    EXPECT_EQ(status.code(), StatusCode::kNonFinite) << spec;
+    EXPECT_THAT(status.message(), HasSubstr("begin a new stream"));
+    EXPECT_THAT(status.message(), HasSubstr("coordinate 1 "));
+  }
 }
 
 TEST(Dgc, SaysWhichValuesAreValid) {

@@ -54,7 +54,7 @@ Result<float> ParseSize(const SpecPart& part, std::string_view key, std::string_
   const std::string_view text = SpecValue(part, key, fallback);
   float value = 0;
   if (ParseNumber(text, &value) && value >= 0 && value <= most) return value;
-  return BadKey(part, key, text, "0 for none, or a number up to " + NumberText(most));
+  return BadKey(part, key, text, "0 for none, or a number from 1e-45 to " + NumberText(most));
 }
 
 Result<std::shared_ptr<const Codec>> MakeTernGrad(const Spec& spec) {

@@ -220,7 +220,12 @@ TEST(TernGrad, FiveDigitsTakeAByte) {
 TEST(TernGrad, ErrorsNameTheCodecAndWhatIsValid) {
   const auto message = [](const char* spec) { return MakeCodec(spec).status().message(); };
   EXPECT_EQ(message("terngrad:clip=-1"),
-            "codec 'terngrad': clip=-1 is not valid; use 0 for none, or a number up to 1000");
+            "codec 'terngrad': clip=-1 is not valid; use 0 for none, or a number from 1e-45 to "
+            "1000");
+  EXPECT_EQ(
+      message("terngrad:scale=1e-50"),
+      "codec 'terngrad': scale=1e-50 is not valid; use 0 for none, or a number from 1e-45 "
+      "to 1e+30");
   EXPECT_EQ(message("terngrad:scale=1,clip=2"),
             "codec 'terngrad': scale is a clip of its own; give no other");
 }

@@ -23,7 +23,7 @@ Result<KeptCount> KeptCount::Parse(const SpecPart& part) {
                              "': ratio and k exclude each other; give one of them");
     }
     if (!ParseNumber(k, &count.k_) || count.k_ == 0) {
-      return BadKey(part, "k", k, "a whole number from 1");
+      return BadKey(part, "k", k, "a whole number from 1 to 4294967295");
     }
     return count;
   }

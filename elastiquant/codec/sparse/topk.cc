@@ -97,7 +97,8 @@ Result<std::shared_ptr<const Codec>> MakeThreshold(const Spec& spec) {
   const std::string_view text = SpecValue(spec.codec, "value", "0.01");
   float value = 0;
   if (!ParseNumber(text, &value) || !(value > 0) || !std::isfinite(value)) {
-    return BadKey(spec.codec, "value", text, "the least magnitude to keep, above 0");
+    return BadKey(spec.codec, "value", text,
+                  "a magnitude above 0, from 1e-45 to 3.4e38, the least that is kept");
   }
   EQ_ASSIGN_OR_RETURN(const int bits, ParseSparseBits(spec.codec, /*exact=*/true));
   return {std::make_shared<ThresholdCodec>(value, bits)};

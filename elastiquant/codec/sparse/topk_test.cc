@@ -169,11 +169,16 @@ TEST(TopK, SaysWhichValuesAreValid) {
   EXPECT_THAT(MakeCodec("topk:ratio=1.5").status().message(), HasSubstr("above 0, up to 1"));
   EXPECT_THAT(MakeCodec("topk:ratio=nan").status().message(), HasSubstr("above 0, up to 1"));
   EXPECT_THAT(MakeCodec("topk:k=0").status().message(), HasSubstr("whole number from 1"));
+  EXPECT_THAT(MakeCodec("topk:k=99999999999").status().message(), HasSubstr("to 4294967295"));
   EXPECT_THAT(MakeCodec("topk:k=5,ratio=0.1").status().message(), HasSubstr("exclude"));
   EXPECT_THAT(MakeCodec("topk:bits=12").status().message(), HasSubstr("32, 16, 8, 4 or exact"));
   EXPECT_THAT(MakeCodec("topk:method=fast").status().message(), HasSubstr("exact or sampled"));
   EXPECT_THAT(MakeCodec("threshold:value=0").status().message(), HasSubstr("above 0"));
   EXPECT_THAT(MakeCodec("threshold:value=inf").status().message(), HasSubstr("above 0"));
+  for (const char* value : {"1e-50", "1e39"}) {
+    EXPECT_THAT(MakeCodec(std::string("threshold:value=") + value).status().message(),
+                HasSubstr("from 1e-45 to 3.4e38"));
+  }
 }
 
 TEST(Drawn, AreTheSmallestNumbers) {
