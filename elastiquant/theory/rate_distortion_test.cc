@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "elastiquant/theory/theory_test_util.h"
 
@@ -44,6 +45,23 @@ TEST(DitherBits, WorkedValues) {
   EXPECT_NEAR(DitherBits(std::sqrt(12 * .5514)), 1, 2e-3);
   const double step = .01;
   EXPECT_NEAR(DecibelsAboveLimit(step * step / 12, DitherBits(step)), 1.533, 1e-3);
+}
+
+// Integrated with 30 digits. From a coarse step on the bits are 2.6060764897 / step: nearly all
+// values are in one cell, and an end of a cell is among them once in so many steps.
+TEST(DitherBits, IsAccurateForFineAndCoarseSteps) {
+  const std::pair<double, double> bits[] = {
+      {1e-12, 41.9102327238289893}, {1e-6, 21.9786641545048753},  {1e-3, 12.012879929955019},
+      {.05, 6.3691739451493601},    {.1, 5.36962455267285926},    {.3, 3.78945109859054109},
+      {1, 2.10483266039762003},     {10, .260607648966824371},    {24, .108586520402852393},
+      {1e2, .0260607648966845743},  {1e5, 2.60607648966845743e-5}};
+  for (const auto& [step, want] : bits)
+    EXPECT_NEAR(DitherBits(step), want, 1e-9 * want) << step;
+  for (const double step : {1e6, 1e17, 1e300}) {
+    EXPECT_NEAR(DitherBits(step) * step, 2.60607648966845743, 3e-9) << step;
+  }
+  EXPECT_NEAR(DitherBits(1e-300), DitherBits(1e-3) + 297 * std::log2(10), 1e-6);
+  EXPECT_NEAR(DitherBits(std::nextafter(.1, 0)), DitherBits(.1), 1e-12);
 }
 
 // The codec comes near it: its model is the density and its coder all but ideal.

@@ -215,6 +215,15 @@ TEST(FindWorstVector, CostsTheRealCodecWhatItSays) {
   }
 }
 
+// Where there is no interval between levels, only that from -1 to 1.
+TEST(FindWorstVector, FindsThatOfASingleLevelWithoutZero) {
+  const LevelSet levels = *LevelsWithoutZero(2, std::vector<float>{1});
+  for (const double q : {1.0, 2.0, 3.0, 10.0, kInfinity}) {
+    const double worst = WorstCaseVariance(levels, 64, q);
+    EXPECT_NEAR(FindWorstVector(levels, 64, q).variance, worst, 1e-6 * worst) << q;
+  }
+}
+
 TEST(WorstCaseVariance, WorkedValues) {
   EXPECT_EQ(WorstCaseVariance(UniformLevels(4), 1, 2), 0);
   EXPECT_NEAR(WorstCaseVariance(*ExponentialLevels(4, .5f), 8192, 2), .5694, 1e-4);

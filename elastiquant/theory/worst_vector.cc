@@ -106,6 +106,8 @@ void TryInterval(const Problem& problem, const Interval& interval,
 WorstVector SearchTwoMagnitudes(const Problem& problem) {
   Found best;
   best.vector = problem.WithLarge(1, std::pow(problem.d, -1 / problem.q));  // all alike
+  // Or as different as can be, which is no interval's where 1 is the only level.
+  KeepBetter(problem.WithLarge(1, 1), &best.vector);
   const std::vector<double> counts = Counts(problem.d);
   for (size_t j = 0; j + 1 < problem.levels.count; ++j) {
     TryInterval(problem, {j, problem.levels.values[j], problem.levels.values[j + 1]}, counts,
