@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/codec/codec.h"
 #include "elastiquant/codec/elastic/adapt.h"
 #include "elastiquant/codec/frame.h"
@@ -51,9 +52,17 @@ StreamKey FreshKey() {
 Result<Frame> EncodeTensor(const CodecPtr& flat, const at::Tensor& tensor, StreamKey key) {
   EQ_ASSIGN_OR_RETURN(const CodecPtr codec, ForShape(flat, tensor.sizes()));
   const at::Tensor floats = HostFloats(tensor);
-  return FrameWithin(codec->MaxFrameBytes(Span(floats).size()), [&](std::span<uint8_t> room) {
-    return codec->Encode(Span(floats), key, ThreadsWorkspace(), room);
-  });
+  Result<Frame> frame =
+      FrameWithin(codec->MaxFrameBytes(Span(floats).size()), [&](std::span<uint8_t> room) {
+        return codec->Encode(Span(floats), key, ThreadsWorkspace(), room);
+      });
+  if (!frame.ok()) return NamingValuesBeyondFp32(frame.status(), tensor);
+  return frame;
+}
+
+size_t MaxFrameBytes(const Codec& codec, size_t elements) {
+  ThrowIfError(CheckEncodeSizes(elements, 0, 0));
+  return codec.MaxFrameBytes(elements);
 }
 
 Frame Encode(const CodecPtr& codec, const py::object& object, const py::object& key) {
@@ -102,7 +111,9 @@ Raises ValueError for a spec that is wrong, and says what is valid.)");
       R"(How workers come to the mean of what they encode.
 
 'two-phase' (the owner of a chunk encodes its mean again), 'all-gather' (every frame goes to
-all), 'sparse' or 'factors'.)");
+all), 'sparse-scatter' (the owner of a chunk adds the coordinates in it and sends their sum),
+'sparse' (whichever of the last two moves fewer bytes), 'factors' (those of matrices are
+averaged) or 'integer-sum' (the owner of a chunk adds codes of one scale).)");
   codec.def_property_readonly(
       "state", &Codec::StateFields,
       "The names of what it remembers from message to message; [] for most codecs.");
@@ -119,13 +130,12 @@ all), 'sparse' or 'factors'.)");
 --
 
 The least known upper bound on E|Q(v)-v|^2 / |v|^2 of any v of so many values, or None.)");
-  codec.def(
-      "max_frame_bytes", [](const Codec& c, size_t n) { return c.MaxFrameBytes(n); },
-      py::arg("elements"),
-      R"(max_frame_bytes(self, elements)
+  codec.def("max_frame_bytes", &MaxFrameBytes, py::arg("elements"),
+            R"(max_frame_bytes(self, elements)
 --
 
-The most bytes that a frame of so many values can have.)");
+The most bytes that a frame of so many values can have. Raises ValueError for more than the
+2^32 - 1 that a frame can hold.)");
   codec.def(
       "encode",
       [](const std::shared_ptr<Codec>& c, const py::object& tensor, const py::object& key) {
@@ -147,8 +157,9 @@ key: the stream of random numbers: (seed, step, worker, message), each from 0 to
     and would not average out.
 
 Releases the GIL. Raises NonFiniteError for NaN or infinity, TypeError for integers or sparse
-tensors, ValueError for codecs that remember (codec.state): a tensor by itself would drop what
-they keep for the next, so make a stream(), or let compress() run them.)");
+tensors, RuntimeError ("out of range") where values are finite, but a norm or sum of them that
+the codec needs is beyond fp32, ValueError for codecs that remember (codec.state): a tensor by
+itself would drop what they keep for the next, so make a stream(), or let compress() run them.)");
   codec.def(
       "decode",
       [](const Codec&, const py::object& frame, const py::object& out) {
@@ -225,7 +236,7 @@ StreamKey KeyOf(const py::object& key) {
 }
 
 Result<CodecPtr> ForShape(const CodecPtr& codec, at::IntArrayRef shape) {
-  if (shape.size() < 2 || c10::multiply_integers(shape) == 0) return codec;
+  if (shape.size() < 2 || Contains(shape, 0)) return codec;
   const TensorShape matrix = MatrixShape(std::vector<size_t>(shape.begin(), shape.end()));
   return CodecForShapes(codec, std::span(&matrix, 1));
 }

@@ -49,11 +49,13 @@ void Translate(std::exception_ptr error) {
 
 void BindErrors(py::module_& module) {
   non_finite_error = ValueErrorClass(module, "NonFiniteError",
-                                     "A value to encode is NaN or infinite; the message has "
-                                     "its coordinate. Nothing is sent for it.");
+                                     "A value to encode is NaN or infinite, or finite but "
+                                     "beyond fp32; the message has its coordinate. Nothing is "
+                                     "sent for it.");
   corrupt_frame_error =
       ValueErrorClass(module, "CorruptFrameError",
-                      "Bytes are no frame, or a damaged one; the message names the check.");
+                      "Bytes are no frame, a damaged one, or one of a version or codec that "
+                      "this build does not know; the message names the check.");
   py::register_local_exception_translator(&Translate);
 }
 

@@ -41,6 +41,19 @@ std::string_view Text(const Frame& frame) {
 
 py::bytes Bytes(const Frame& frame) { return {Text(frame).data(), Text(frame).size()}; }
 
+// Bytes that InspectFrame refuses are a wrong argument, also where it takes them for a claim
+// too large or for a frame of another build: a damaged byte looks like that, too.
+[[noreturn]] void RefuseBytes(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOutOfRange:
+      throw StatusError(InvalidArgument(status.message()));
+    case StatusCode::kUnsupported:
+      throw StatusError(CorruptData(status.message()));
+    default:
+      throw StatusError(status);
+  }
+}
+
 Frame FrameFromBuffer(const py::buffer& buffer, size_t max_elements) {
   Py_buffer view;
   if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw py::error_already_set();
@@ -48,10 +61,16 @@ Frame FrameFromBuffer(const py::buffer& buffer, size_t max_elements) {
   std::vector<uint8_t> bytes(begin, begin + view.len);
   PyBuffer_Release(&view);
   Result<Frame> frame = Frame::Of(std::move(bytes), max_elements);
-  if (frame.status().code() == StatusCode::kOutOfRange) {
-    throw py::value_error(frame.status().message());
+  if (!frame.ok()) RefuseBytes(frame.status());
+  return std::move(frame).value();
+}
+
+Frame FromBytes(py::handle data, size_t max_elements) {
+  const Frame frame = FrameOf(data, max_elements);
+  if (frame.summary().elements > max_elements) {  // data is a Frame, in which it was no matter
+    RefuseBytes(InspectFrame(frame.bytes(), max_elements).status());
   }
-  return ValueOrThrow(std::move(frame));
+  return frame;
 }
 
 void Decode(const Frame& frame, const at::Tensor& floats) {
@@ -139,18 +158,19 @@ void BindFrame(py::module_& module) {
 bytes(frame) and memoryview(frame) give its bytes, Frame.from_bytes() takes them. A frame
 decodes anywhere, without the codec that made it. Immutable, hashable, picklable.)");
   frame.attr("__module__") = "elastiquant";
-  frame.def_static("from_bytes", &FrameOf, py::arg("data"), py::kw_only(),
+  frame.def_static("from_bytes", &FromBytes, py::arg("data"), py::kw_only(),
                    py::arg("max_elements") = kDefaultMaxElements,
                    R"(from_bytes(data, *, max_elements=268435456)
 --
 
-The frame in `data`: bytes, bytearray, memoryview or any contiguous buffer, which is copied.
+The frame in `data`: bytes, bytearray, memoryview or any contiguous buffer, which is copied; or
+a Frame, which is returned.
 
 max_elements: how many values it may claim to have, since 44 bytes can claim 2^32 - 1. The
     default, 2^28, is a GiB of fp32: more than training sends in one message.
 
-Raises CorruptFrameError if it is no frame, or a damaged one, and ValueError if it claims more
-than max_elements.)");
+Raises CorruptFrameError if it is no frame, a damaged one, or one of a version or codec that this
+build does not know, and ValueError if it claims more than max_elements.)");
   frame.def("decode", &DecodeToTensor, py::arg("out") = py::none(),
             R"(decode(self, out=None)
 --

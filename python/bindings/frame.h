@@ -46,7 +46,8 @@ Result<Frame> FrameWithin(size_t bound, const Encode& encode) {
   return Frame::Of({room.get(), room.get() + bytes}, kMaxFrameElements);
 }
 
-// A Frame, or one made of anything with contiguous bytes that claims at most so many values.
+// A Frame as it is, or one made of anything with contiguous bytes that claims at most so many
+// values.
 Frame FrameOf(pybind11::handle object, size_t max_elements = kDefaultMaxElements);
 
 // The frame's values as a new flat fp32 tensor, or in `out` (a tensor, or None), which is

@@ -8,10 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "elastiquant/base/contains.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/stream/codec_stream.h"
 #include "python/bindings/codec.h"
@@ -27,6 +29,76 @@ namespace {
 using Shape = std::vector<int64_t>;
 
 std::string Text(const Shape& shape) { return py::str(py::tuple(py::cast(shape))); }
+
+// Of a tensor's shape, or of one that a damaged state claims. Needs no GIL.
+Result<size_t> ElementsOf(const Shape& shape) {
+  if (std::ranges::any_of(shape, [](int64_t size) { return size < 0; })) {
+    return InvalidArgument("a tensor has no sizes below 0");
+  }
+  if (Contains(shape, 0)) return size_t{0};
+  size_t n = 1;
+  for (const int64_t size : shape) {
+    if (static_cast<size_t>(size) > kMaxFrameElements / n) {
+      return InvalidArgument(
+          "a frame holds at most 2^32 - 1 values, fewer than a tensor of this shape has; cut "
+          "it "
+          "up");
+    }
+    n *= static_cast<size_t>(size);
+  }
+  return n;
+}
+
+// An entry of a state, which may have been damaged, as `valid` says it must be.
+template <typename T>
+T Entry(const py::dict& state, const char* key, const char* valid) {
+  try {
+    return state[key].cast<T>();
+  } catch (const py::cast_error&) {
+    throw py::value_error(std::string("this is no state of a stream: its '") + key + "' is " +
+                          py::repr(state[key]).cast<std::string>() + ", not " + valid);
+  }
+}
+
+at::Tensor MemoryField(const py::dict& memory, const std::string& name) {
+  if (!memory.contains(name)) {
+    throw py::value_error("the state's memory lacks '" + name + "'");
+  }
+  try {
+    const at::Tensor tensor = TensorOf(memory[name.c_str()], name.c_str());
+    CheckFloats(tensor, name.c_str());
+    return tensor;
+  } catch (const py::type_error& error) {
+    throw py::value_error(std::string("the state's memory is damaged: ") + error.what());
+  }
+}
+
+// The memory of a state of `elements` values, all of whose fields are checked before room is
+// made for any: a damaged shape may claim a lot.
+std::vector<at::Tensor> MemoryOf(const py::dict& state, const std::vector<std::string>& names,
+                                 size_t elements) {
+  if (!py::isinstance<py::dict>(state["memory"])) {
+    throw py::value_error("this is no state of a stream: its 'memory' is no dict");
+  }
+  const py::dict memory = state["memory"];
+  std::vector<at::Tensor> fields;
+  for (const std::string& name : names) {
+    fields.push_back(MemoryField(memory, name));
+    const auto size = static_cast<size_t>(fields.back().numel());
+    if (size != elements) {
+      throw py::value_error("'" + name + "' of the state's memory has " + std::to_string(size) +
+                            " values, its shape " + std::to_string(elements));
+    }
+  }
+  for (at::Tensor& field : fields) field = HostFloats(field);
+  return fields;
+}
+
+std::vector<std::span<const float>> SpansOf(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::span<const float>> spans;
+  for (const at::Tensor& tensor : tensors) spans.emplace_back(Span(tensor));
+  return spans;
+}
 
 // The first tensor says what shape all have. For several threads at once: one encodes at a
 // time.
@@ -47,7 +119,9 @@ class Stream {
     const Shape shape = tensor.sizes().vec();
     CheckShape(shape);
     const py::gil_scoped_release released;
-    return ValueOrThrow(EncodeFloats(HostFloats(tensor), shape, stream_key));
+    Result<Frame> frame = EncodeFloats(HostFloats(tensor), shape, stream_key);
+    if (!frame.ok()) throw StatusError(NamingValuesBeyondFp32(frame.status(), tensor));
+    return std::move(frame).value();
   }
 
   py::dict StateDict() {
@@ -73,7 +147,7 @@ class Stream {
                               "'");
       }
     }
-    const auto spec = state["spec"].cast<std::string>();
+    const auto spec = Entry<std::string>(state, "spec", "text");
     if (spec != codec_->spec()) {
       throw py::value_error("the state is that of codec '" + spec + "', the stream one of '" +
                             codec_->spec() + "'");
@@ -83,21 +157,13 @@ class Stream {
       stream_.reset();
       return;
     }
-    const auto shape = state["shape"].cast<Shape>();
+    const auto shape = Entry<Shape>(state, "shape", "the sizes of a tensor");
+    const auto messages = Entry<uint64_t>(state, "messages", "a number from 0");
+    const std::vector<at::Tensor> kept =
+        MemoryOf(state, codec_->StateFields(), ValueOrThrow(ElementsOf(shape)));
+    const std::vector<std::span<const float>> fields = SpansOf(kept);
     CodecStream loaded = ValueOrThrow(StreamFor(shape));
-    const py::dict memory = state["memory"];
-    std::vector<at::Tensor> kept;
-    std::vector<std::span<const float>> fields;
-    for (const std::string& name : loaded.names()) {
-      if (!memory.contains(name.c_str())) {
-        throw py::value_error("the state's memory lacks '" + name + "'");
-      }
-      const at::Tensor tensor = TensorOf(memory[name.c_str()], name.c_str());
-      CheckFloats(tensor, name.c_str());
-      kept.push_back(HostFloats(tensor));
-      fields.emplace_back(Span(kept.back()));
-    }
-    ThrowIfError(loaded.Restore(fields, state["messages"].cast<uint64_t>()));
+    ThrowIfError(loaded.Restore(fields, messages));
     const std::lock_guard lock(mutex_);
     stream_ = std::move(loaded);
     shape_ = shape;
@@ -112,9 +178,7 @@ class Stream {
   }
 
   Result<CodecStream> StreamFor(const Shape& shape) const {
-    size_t n = 1;
-    for (const int64_t size : shape) n *= static_cast<size_t>(size);
-    EQ_RETURN_IF_ERROR(CheckEncodeSizes(n, 0, 0));
+    EQ_ASSIGN_OR_RETURN(const size_t n, ElementsOf(shape));
     EQ_ASSIGN_OR_RETURN(CodecPtr codec, ForShape(codec_, shape));
     return CodecStream(std::move(codec), n);
   }

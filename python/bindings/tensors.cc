@@ -4,6 +4,8 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <cmath>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -38,6 +40,24 @@ void CheckFloats(const at::Tensor& tensor, const char* what) {
 at::Tensor HostFloats(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   return tensor.detach().to(at::kCPU, at::kFloat).contiguous().resolve_neg();
+}
+
+Status NamingValuesBeyondFp32(Status status, const at::Tensor& given) {
+  // No other type has finite values that fp32 has not.
+  if (status.code() != StatusCode::kNonFinite || given.scalar_type() != at::kDouble) {
+    return status;
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor host = given.detach().to(at::kCPU).contiguous().resolve_neg();
+  const std::span<const double> values(host.data_ptr<double>(),
+                                       static_cast<size_t>(host.numel()));
+  size_t i = 0;
+  while (i < values.size() && std::isfinite(static_cast<float>(values[i]))) ++i;
+  if (i == values.size() || !std::isfinite(values[i])) return status;
+  char value[32];
+  std::snprintf(value, sizeof(value), "%g", values[i]);
+  return NonFinite("the value at coordinate " + std::to_string(i) + " is " + value +
+                   ", beyond fp32, which codecs take: its largest is 3.40282e+38");
 }
 
 std::span<float> Span(const at::Tensor& floats) {

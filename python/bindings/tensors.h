@@ -6,6 +6,8 @@
 
 #include <span>
 
+#include "elastiquant/base/status.h"
+
 namespace elastiquant::python {
 
 // The tensor that `object` is. TypeError, which names `what`, if it is none.
@@ -18,6 +20,10 @@ void CheckFloats(const at::Tensor& tensor, const char* what);
 // if it is that, and a copy otherwise (of another type, strided, on a GPU). Outside autograd.
 // Needs no GIL. After CheckFloats.
 at::Tensor HostFloats(const at::Tensor& tensor);
+
+// What is wrong with values that HostFloats made of `given`: `status`, unless it is that one is
+// infinite which is finite in `given`, but beyond fp32. Needs no GIL.
+Status NamingValuesBeyondFp32(Status status, const at::Tensor& given);
 
 // The values of what HostFloats gave.
 std::span<float> Span(const at::Tensor& floats);

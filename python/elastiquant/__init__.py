@@ -21,7 +21,8 @@ A codec is named by a spec string, which elastiquant.codecs() explains: 'elastic
 bytes on every machine.
 
 Errors: ValueError for a wrong spec or argument, NonFiniteError for NaN or infinity in what is
-to be encoded, CorruptFrameError for bytes that are no frame; both are ValueErrors.
+to be encoded, CorruptFrameError for bytes that are no frame that this build can read; both are
+ValueErrors.
 """
 
 from elastiquant._torch_version import check_torch

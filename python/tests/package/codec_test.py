@@ -197,9 +197,23 @@ class RefusalTest(unittest.TestCase):
             tensor[41] = value
             with self.assertRaisesRegex(NonFiniteError, "coordinate 41"):
                 self.codec.encode(tensor)
-        with self.assertRaises(NonFiniteError):  # beyond fp32
-            self.codec.encode(torch.tensor([1e300], dtype=torch.float64))
         self.assertTrue(issubclass(NonFiniteError, ValueError))
+
+    def test_of_doubles_beyond_fp32(self):
+        infinity = float("inf")
+        for encode in (self.codec.encode, Codec("topk|ef").stream().encode):
+            for values, words in (
+                ([1.0, 1e300, infinity], r"coordinate 1 is 1e\+300, beyond fp32"),
+                ([1.0, -infinity, 1e300], "-inf"),
+            ):
+                with self.subTest(words), self.assertRaisesRegex(NonFiniteError, words):
+                    encode(torch.tensor(values, dtype=torch.float64))
+
+    def test_of_more_values_than_a_frame_holds(self):
+        for n in (2**32, 2**62, 2**64 - 1):
+            with self.subTest(n), self.assertRaisesRegex(ValueError, r"2\^32 - 1"):
+                self.codec.max_frame_bytes(n)
+        self.assertGreater(self.codec.max_frame_bytes(2**32 - 1), 2**30)
 
     def test_of_tensors_without_floats(self):
         for tensor, words in (
@@ -295,6 +309,49 @@ class StreamTest(unittest.TestCase):
         self.assertTrue(
             torch.equal(stream.state_dict()["memory"]["residual"], state["memory"]["residual"])
         )
+
+    def test_refuses_damaged_states_and_stays_as_it_was(self):
+        stream = Codec("topk:ratio=0.5|ef").stream()
+        stream.encode(gradient(20).view(4, 5), KEY)
+        state = stream.state_dict()
+        for damage in (
+            {"spec": 5},
+            {"spec": None},
+            {"shape": (-4, -5)},
+            {"shape": (4, -5)},
+            {"shape": (2**32, 2**32)},
+            {"shape": (2**62, 4, 20)},
+            {"shape": (2**16, 2**16)},
+            {"shape": (2**15, 2**15)},  # of 4 GiB, which the memory has not
+            {"shape": (2**70,)},
+            {"shape": "x"},
+            {"shape": ("x", 5)},
+            {"shape": 20},
+            {"messages": -1},
+            {"messages": 2**64},
+            {"messages": "x"},
+            {"messages": None},
+            {"memory": 5},
+            {"memory": None},
+            {"memory": {"residual": 5}},
+            {"memory": {"residual": torch.zeros(3)}},
+            {"memory": {"residual": torch.zeros(20, dtype=torch.int32)}},
+            {"memory": {"residual": torch.zeros(20, device="meta")}},
+            {"memory": {"residual": torch.full((20,), float("nan"))}},
+        ):
+            with self.subTest(damage), self.assertRaises(ValueError):
+                stream.load_state_dict(state | damage)
+        after = stream.state_dict()
+        self.assertEqual((after["shape"], after["messages"]), ((4, 5), 1))
+        self.assertTrue(torch.equal(after["memory"]["residual"], state["memory"]["residual"]))
+        stream.load_state_dict(state)
+
+    def test_says_that_its_memory_overflows(self):
+        stream = Codec("dgc:ratio=0.4").stream()
+        tensor = torch.full((5,), 1e38)
+        with self.assertRaisesRegex(NonFiniteError, "begin a new stream"):
+            for step in range(8):
+                stream.encode(tensor, step)
 
 
 class ThreadsTest(unittest.TestCase):

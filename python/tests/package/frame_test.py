@@ -20,6 +20,16 @@ def frame_of(n: int = 600, spec: str = "elastic:bits=4") -> Frame:
     return Codec(spec).encode(tensor, (1, 2, 3, 4))
 
 
+def resealed(data: bytes) -> bytes:
+    """A frame's bytes with the checksum, a CRC-32C at byte 12, that they ought to have."""
+    crc = 0xFFFFFFFF
+    for byte in data[:12] + bytes(4) + data[16:]:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return data[:12] + (crc ^ 0xFFFFFFFF).to_bytes(4, "little") + data[16:]
+
+
 class GoldenTest(unittest.TestCase):
     def test_frames_decode_to_their_values(self):
         import numpy
@@ -75,11 +85,21 @@ class BytesTest(unittest.TestCase):
                 Frame.from_bytes(wrong)
         self.assertTrue(issubclass(CorruptFrameError, ValueError))
 
+    def test_of_other_builds_are_refused(self):
+        data = bytes(frame_of())
+        other_version = data[:4] + bytes([data[4] ^ 1]) + data[5:]
+        with self.assertRaisesRegex(CorruptFrameError, "version check failed"):
+            Frame.from_bytes(other_version)
+        with self.assertRaisesRegex(CorruptFrameError, "no codec number 200"):
+            Frame.from_bytes(resealed(data[:5] + bytes([200]) + data[6:]))
+
     def test_that_claim_too_much_are_refused(self):
         data = bytes(frame_of(600))
         self.assertEqual(Frame.from_bytes(data, max_elements=600).elements, 600)
         with self.assertRaisesRegex(ValueError, "claims 600 values.*raise max_elements"):
             Frame.from_bytes(data, max_elements=599)
+        with self.assertRaisesRegex(ValueError, "claims 600 values.*raise max_elements"):
+            Frame.from_bytes(frame_of(600), max_elements=599)
         with self.assertRaises(TypeError):
             Frame.from_bytes(data, 599)  # by its name only
 
