@@ -18,8 +18,8 @@ double DecibelsAboveLimit(double nmse, double bits);
 
 // Returns the bits that subtractive dither of a standard normal value with this step takes with
 // an ideal entropy coder: h(X + U) - log step with U uniform over a step (Zamir and Feder, IEEE
-// IT 38, 1992). Its NMSE is step^2 / 12 exactly. step > 0, however
-// fine or coarse; the result is accurate to 1e-9 of itself.
+// IT 38, 1992). Its NMSE is step^2 / 12 exactly. step > 0, however fine or
+// coarse; the result is accurate to 1e-9 of itself.
 double DitherBits(double step);
 
 // The gap of any scalar quantiser with an ideal entropy coder as bits grow (Gish and Pierce,

@@ -40,8 +40,7 @@ Result<size_t> ElementsOf(const Shape& shape) {
   for (const int64_t size : shape) {
     if (static_cast<size_t>(size) > kMaxFrameElements / n) {
       return InvalidArgument(
-          "a frame holds at most 2^32 - 1 values, fewer than a tensor of this shape has; cut "
-          "it "
+          "a frame holds at most 2^32 - 1 values, and a tensor of this shape has more: cut it "
           "up");
     }
     n *= static_cast<size_t>(size);
