@@ -28,8 +28,8 @@ shell() {
 # Tests and the command line are left to the compiler's warnings: the headers of GoogleTest, CLI11
 # and JSON cost clang-tidy more than the code, and C has names of its own. Kernels are read for one
 # SIMD target: their source is the same for all. libstdc++ 12 calls a function of its own that the
-# linter's newer clang calls deprecated. Files are read sixteen at a time, as in a unity build, whose
-# units include sources as no other file should: most of a file's time would go into its headers.
+# linter's newer clang calls deprecated. Most of a file's time would go into its headers, so files are
+# read sixteen at a time, as in a unity build, whose units may include sources.
 clang_tidy() {
   cmake --preset core -B build/lint -DCMAKE_UNITY_BUILD=ON >/dev/null || return
   local log status

@@ -1,5 +1,5 @@
 """Rates, delays and losses as text, for the lab too. Each function returns None for text that
-is no such quantity, or one that cannot be emulated: what is not 0 would be rounded to it, or
+is no such quantity, or for one that cannot be emulated because it would be rounded to 0 or
 lab_switch would refuse it."""
 
 from __future__ import annotations

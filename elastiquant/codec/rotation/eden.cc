@@ -105,8 +105,8 @@ class EdenCodec : public Codec {
   std::string spec() const override {
     return "eden:bits=" + NumberText(static_cast<float>(rate_) / 256);
   }
-  // But for the remainder that eden.h tells of: like the errors of any unbiased codec, its own
-  // average out over workers and steps down to that.
+  // A small bias remains, as eden.h says. Users may treat the codec as unbiased all the same:
+  // its errors average out over workers and steps until only that bias is left.
   CodecClass codec_class() const override { return CodecClass::kUnbiased; }
   std::optional<double> NmseBound(size_t) const override { return std::nullopt; }
   size_t MaxFrameBytes(size_t n) const override {

@@ -1,12 +1,12 @@
 // EDEN's quantiser of rotated blocks (Vargaftik et al., ICML 2022): the Lloyd-Max quantiser of
 // a Gaussian, and a scale that makes each block come out with its own length along itself.
 //
-// What a block loses orthogonal to itself would average out over uniform rotations. Ours are
-// two rounds of signs and transform, which leave blocks of a few large values on too few
-// points, so that the codec is unbiased but for a remainder, which falls as blocks grow. Of a
-// block (1, .3, .3, .3, 0, ...) there remains at 1 bit .006 of its norm if it has 256
-// coordinates, -.0014 if it has 1024, and less than .001 if it has 4096; of the one of 256 it
-// is .014 at 1/4 bit and -.0016 at 4 bits.
+// Over uniformly random rotations the error orthogonal to a block would average out, and the
+// codec would be unbiased. Ours are two rounds of random signs and a transform, which take a
+// block of few large values to too few different points. A small bias remains, which falls as
+// blocks grow. For a block (1, .3, .3, .3, 0, ...) it is, along one direction and relative to
+// the block's norm, .006 at 1 bit in 256 coordinates, -.0014 in 1024, and less than .001 in
+// 4096. In 256 coordinates it is .014 at 1/4 bit and -.0016 at 4 bits.
 #pragma once
 
 #include <array>
