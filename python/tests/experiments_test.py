@@ -347,6 +347,16 @@ class LevelsTest(unittest.TestCase):
         pairs = dict(zip(words[::2], words[1::2], strict=True))
         self.assertEqual((pairs["--exchange"], pairs["--exact"]), ("all-gather", "none"))
 
+    def test_one_run_is_made_for_schemes_that_decode_to_the_same_values(self):
+        full = levels.Levels(None, Path("unused"), training.Choice(False, "cifar"))
+        runs = {s: full.one(full.networks[0], s, 1) for s in full.schemes}
+        self.assertEqual(len(set(runs.values())), len(runs) - 2)
+        for scheme in full.schemes:
+            same = levels.trained(scheme)
+            self.assertIn(same, full.schemes)
+            self.assertEqual(runs[same], runs[scheme])
+            self.assertEqual((same.levels, same.memory), (scheme.levels, scheme.memory))
+
     def test_the_table_and_the_plot_show_all_of_it(self):
         rows = self.rows(ORQ=1)
         result = {"rows": rows, "data": "generated", "quick": True, "left_out": []}

@@ -42,6 +42,14 @@ TEST(TernGrad, ValuesThatAreAllTheSameAreNotCut) {
   EXPECT_EQ(RoundTrip("terngrad", v), v);
 }
 
+// The testbed makes one run for both.
+TEST(TernGrad, WithoutClippingItIsElasticWithLevelsAtTheLargestValue) {
+  const std::vector<float> v = Gaussian(5000);
+  const uint64_t key = DeriveKey(1, 2, 0, 0).value;
+  EXPECT_EQ(RoundTrip("terngrad:clip=0", v, key),
+            RoundTrip("elastic:bits=2,levels=1,norm=linf,bucket=2048", v, key));
+}
+
 // Tensors of one value, of a few, and longer than the tiles that messages are cut into; the
 // first one is a thousand times as large as the others.
 const std::vector<TensorShape> kTernaryTensors{{10, 10}, {1, 1},  {1, 150},
