@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -53,6 +54,18 @@ struct WorldCase {
   int64_t delay = 0;
 };
 
+// As "choco_ring_delayed".
+std::string NameOfWorld(const testing::TestParamInfo<WorldCase>& info) {
+  std::string name;
+  for (const auto& [kind_name, kind] : GossipKinds()) {
+    if (kind == info.param.kind) name = kind_name;
+  }
+  const std::string graph = info.param.graph;
+  name += "_" + graph.substr(0, graph.find(':'));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + (info.param.delay > 0 ? "_delayed" : "");
+}
+
 class GossipWorlds : public testing::TestWithParam<WorldCase> {};
 INSTANTIATE_TEST_SUITE_P(
     All, GossipWorlds,
@@ -65,7 +78,8 @@ INSTANTIATE_TEST_SUITE_P(
                     WorldCase{GossipKind::kChoco, "ring", "dither:bits=1", .2, 1},
                     WorldCase{GossipKind::kPushSum, "exponential", "fp32"},
                     WorldCase{GossipKind::kNoLoCo, "random-pairs", "dither:bits=4"},
-                    WorldCase{GossipKind::kAdPsgd, "ring", "dither:bits=4"}));
+                    WorldCase{GossipKind::kAdPsgd, "ring", "dither:bits=4"}),
+    NameOfWorld);
 
 std::unique_ptr<GossipExchange> MakeExchange(Communicator* comm, const WorldCase& c) {
   const auto graph = Graph::Parse(c.graph, static_cast<size_t>(comm->world_size()), 3).value();
@@ -330,7 +344,8 @@ INSTANTIATE_TEST_SUITE_P(
                     WorldCase{GossipKind::kDeepSqueeze, "ring", "dither:bits=8"},
                     WorldCase{GossipKind::kPushSum, "exponential", "fp32"},
                     WorldCase{GossipKind::kNoLoCo, "random-pairs", "dither:bits=4"},
-                    WorldCase{GossipKind::kAdPsgd, "ring", "dither:bits=4"}));
+                    WorldCase{GossipKind::kAdPsgd, "ring", "dither:bits=4"}),
+    NameOfWorld);
 
 // The group of 6 breaks in the middle of rounds, goes on without two of its workers, and takes
 // them back.
