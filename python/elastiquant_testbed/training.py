@@ -172,8 +172,7 @@ class Experiment:
         if self.data == CIFAR:
             cifar.require(self.choice.data)
         runs = Runs(self.folder, wanted, self.choice, shown)
-        for name, told in self.known.items():
-            runs.outcomes[name] = Outcome(**told)
+        runs.outcomes |= self.known
         self._tell_known([*wanted, *shown])
         runs.make()
         runs.write(outcomes.path_of(self.name, self.out))
@@ -203,11 +202,13 @@ class Experiment:
         return any(f in self.known or is_complete(self.folder / f) for f in folders)
 
     @functools.cached_property
-    def known(self) -> dict[str, dict]:
-        """By the run's folder: outcomes of runs that were made before."""
+    def known(self) -> dict[str, Outcome]:
+        """By the run's folder: outcomes of runs that were made before. Raises TestbedError if
+        one has not the fields of an outcome."""
         if self.choice.known is None:
             return {}
-        return outcomes.read(outcomes.path_of(self.name, self.choice.known))
+        path = outcomes.path_of(self.name, self.choice.known)
+        return {name: _known(name, told, path) for name, told in outcomes.read(path).items()}
 
     def result(
         self, claims: list[Claim], runs: Runs, of: Sequence[Run] | None = None, **found: object
@@ -419,6 +420,16 @@ def _errors(run: Run, folder: Path) -> dict[str, float]:
                 raise TestbedError(f"{run.name}: error of {codec}: {result['error']}")
             found.setdefault(codec, []).append(result["nmse"])
     return {codec: statistics.fmean(errors) for codec, errors in found.items()}
+
+
+def _known(name: str, told: dict, path: Path) -> Outcome:
+    fields = set(told)
+    if {"summary", "steps"} <= fields <= set(Outcome._fields):
+        return Outcome(**told)
+    raise TestbedError(
+        f"{path}: what is there of the run {name} is not the outcome of a training: delete its "
+        "line, and the run is made again"
+    )
 
 
 def _read(folder: Path) -> Outcome:

@@ -193,6 +193,19 @@ class RunsTest(unittest.TestCase):
             with self.subTest(line), self.assertRaisesRegex(testbed.TestbedError, words):
                 outcomes.read(path)
 
+    def test_a_known_run_without_the_fields_of_an_outcome_is_named(self):
+        for told in (
+            {},
+            {"total": 1},
+            {"summary": {}},
+            {"summary": {}, "steps": [], "more": 1},
+        ):
+            outcomes.write(outcomes.path_of("table4", self.out), {"a run": told})
+            choice = training.Choice(True, known=self.out)
+            words = "table4.runs.jsonl: what is there of the run a run is not the outcome"
+            with self.subTest(told), self.assertRaisesRegex(testbed.TestbedError, words):
+                table4.Table4(None, self.out / "here", choice).run()
+
     def test_what_a_gpu_has_trained_in_the_same_folder_counts(self):
         images = self.out / "images"
         write_cifar(images)
