@@ -15,7 +15,7 @@
 #include "elastiquant/cli/npy.h"
 #include "elastiquant/exchange/exchange_choice.h"
 #include "elastiquant/exchange/gradient_reducer.h"
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
 namespace {

@@ -1,4 +1,4 @@
-// Worlds for tests over Gloo. Those in memory are in net/testing.h.
+// Worlds for tests over Gloo. Those in memory are in net/memory/testing.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "elastiquant/c10d/gloo_network.h"
 #include "elastiquant/c10d/tcp_store.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 

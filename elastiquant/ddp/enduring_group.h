@@ -1,5 +1,6 @@
 // The workers of an engine that may go on when one of them is lost: either one group for good,
-// which ends with its first loss, or a crew (net/crew.h), in which those that are left go on.
+// which ends with its first loss, or a crew (net/crew/crew.h), in which those that are left go
+// on.
 #pragma once
 
 #include <chrono>
@@ -10,7 +11,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 
 namespace elastiquant {
 

@@ -15,7 +15,7 @@
 
 #include "elastiquant/base/bytes.h"
 #include "elastiquant/layers/model_mean.h"
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "elastiquant/codec/frame.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -14,7 +14,7 @@
 #include "elastiquant/base/status.h"
 #include "elastiquant/ddp/ddp_engine.h"
 #include "elastiquant/ddp/ddp_plan.h"
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
 

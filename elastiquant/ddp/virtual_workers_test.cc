@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "elastiquant/ddp/engine_testing.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

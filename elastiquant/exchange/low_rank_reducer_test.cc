@@ -10,7 +10,7 @@
 #include "elastiquant/base/crc32c.h"
 #include "elastiquant/codec/frame.h"
 #include "elastiquant/codec/low_rank/matrix_testing.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "elastiquant/exchange/reducer_testing.h"
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
 namespace {

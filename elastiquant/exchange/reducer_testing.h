@@ -11,7 +11,7 @@
 
 #include "elastiquant/base/random.h"
 #include "elastiquant/exchange/gradient_reducer.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 

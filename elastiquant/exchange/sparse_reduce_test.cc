@@ -9,7 +9,7 @@
 #include "elastiquant/exchange/reducer_testing.h"
 #include "elastiquant/exchange/sparse_choice.h"
 #include "elastiquant/exchange/sparse_sum.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

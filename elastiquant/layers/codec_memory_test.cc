@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -73,8 +73,8 @@ class GossipExchange {
   // For tests: changes the last bit of one value of what a neighbour has shown this worker.
   Status Drift();
 
-  // For a group that goes on without those it has lost (net/crew.h). Keeps messages from here
-  // on, so that they can be sent again.
+  // For a group that goes on without those it has lost (net/crew/crew.h). Keeps messages from
+  // here on, so that they can be sent again.
   void KeepMessages();
   // Ends what is under way on the communicator, which has failed or is to become another one.
   void Leave();

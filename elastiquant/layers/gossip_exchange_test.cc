@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "elastiquant/net/changing_communicator.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/crew/changing_communicator.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

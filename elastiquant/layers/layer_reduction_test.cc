@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

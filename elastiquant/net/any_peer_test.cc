@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 #include "elastiquant/net/transport_contract.h"
 
 namespace elastiquant {

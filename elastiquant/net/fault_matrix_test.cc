@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/memory_network.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/memory_network.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

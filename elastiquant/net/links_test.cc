@@ -6,7 +6,7 @@
 #include <chrono>
 #include <vector>
 
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -1,5 +1,5 @@
-// What messages to the user call workers. In a group that has lost workers (net/crew.h) ranks
-// are no names: the third worker may be at rank 1.
+// What messages to the user call workers. In a group that has lost workers (net/crew/crew.h)
+// ranks are no names: the third worker may be at rank 1.
 #pragma once
 
 #include <cstddef>

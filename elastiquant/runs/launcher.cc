@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "elastiquant/c10d/tcp_store.h"
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 #include "elastiquant/net/store.h"
 #include "elastiquant/runs/forked_process.h"
 #include "elastiquant/runs/store_process.h"

@@ -27,7 +27,7 @@ struct LaunchOptions {
   std::chrono::milliseconds grace{3000};
   // How long the others may take to end after one worker has ended well.
   std::chrono::milliseconds linger{60000};
-  // Whether the run goes on when a worker is lost (net/crew.h). It is then started again,
+  // Whether the run goes on when a worker is lost (net/crew/crew.h). It is then started again,
   // `restarts` times at most, and the others are left alone until the crew says that the run
   // has ended.
   bool go_on = false;

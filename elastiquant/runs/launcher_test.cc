@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "elastiquant/c10d/tcp_store.h"
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 
 namespace elastiquant {
 namespace {

@@ -1,5 +1,6 @@
 // What a runner must be able to do for a run to go on when a worker is lost, and to take it
-// back (net/crew.h): its workers meet in rounds, between which they do not need each other.
+// back (net/crew/crew.h): its workers meet in rounds, between which they do not need each
+// other.
 #pragma once
 
 #include <cstdint>

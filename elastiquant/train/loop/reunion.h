@@ -1,5 +1,5 @@
-// What workers tell each other when they have formed a new group (net/crew.h), so that they go
-// on from the same place: the one that is furthest hands on the model that all share.
+// What workers tell each other when they have formed a new group (net/crew/crew.h), so that
+// they go on from the same place: the one that is furthest hands on the model that all share.
 #pragma once
 
 #include <cstdint>

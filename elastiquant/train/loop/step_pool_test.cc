@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "elastiquant/net/testing.h"
+#include "elastiquant/net/memory/testing.h"
 
 namespace elastiquant {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "elastiquant/c10d/tcp_store.h"
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 #include "elastiquant/train/loop/training_run.h"
 
 namespace elastiquant {

@@ -14,7 +14,7 @@
 #include "elastiquant/data/partition.h"
 #include "elastiquant/layers/agreement.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 #include "elastiquant/protocol/round_course.h"
 #include "elastiquant/runs/folder_lock.h"
 #include "elastiquant/runs/progress.h"

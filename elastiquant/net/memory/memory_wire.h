@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/net/memory_hosts.h"
+#include "elastiquant/net/memory/memory_hosts.h"
 #include "elastiquant/net/transport.h"
 
 namespace elastiquant {

@@ -1,4 +1,4 @@
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "elastiquant/base/contains.h"
-#include "elastiquant/net/changing_communicator.h"
-#include "elastiquant/net/crew_pulse.h"
+#include "elastiquant/net/crew/changing_communicator.h"
+#include "elastiquant/net/crew/crew_pulse.h"
 #include "elastiquant/net/liveness.h"
 #include "elastiquant/net/rendezvous.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 #include "elastiquant/net/store.h"
 
 namespace elastiquant {

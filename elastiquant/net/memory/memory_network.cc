@@ -1,9 +1,9 @@
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 #include <utility>
 
-#include "elastiquant/net/memory_hosts.h"
-#include "elastiquant/net/memory_store.h"
+#include "elastiquant/net/memory/memory_hosts.h"
+#include "elastiquant/net/memory/memory_store.h"
 
 namespace elastiquant {
 

@@ -1,4 +1,4 @@
-#include "elastiquant/net/changing_communicator.h"
+#include "elastiquant/net/crew/changing_communicator.h"
 
 #include <algorithm>
 #include <utility>

@@ -11,7 +11,7 @@
 
 #include "elastiquant/base/status.h"
 #include "elastiquant/net/communicator.h"
-#include "elastiquant/net/muster.h"
+#include "elastiquant/net/crew/muster.h"
 #include "elastiquant/net/store.h"
 
 namespace elastiquant {

@@ -1,4 +1,4 @@
-#include "elastiquant/net/memory_network.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastiquant/net/memory_wire.h"
+#include "elastiquant/net/memory/memory_wire.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "elastiquant/net/memory_wire.h"
+#include "elastiquant/net/memory/memory_wire.h"
 #include "elastiquant/net/network.h"
 
 namespace elastiquant {

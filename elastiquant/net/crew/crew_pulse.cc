@@ -1,4 +1,4 @@
-#include "elastiquant/net/crew_pulse.h"
+#include "elastiquant/net/crew/crew_pulse.h"
 
 #include <thread>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "elastiquant/net/memory_store.h"
+#include "elastiquant/net/memory/memory_store.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "elastiquant/net/muster.h"
+#include "elastiquant/net/crew/muster.h"
 
 #include <gtest/gtest.h>
 

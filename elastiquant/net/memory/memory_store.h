@@ -7,7 +7,7 @@
 #include <string>
 
 #include "elastiquant/base/status.h"
-#include "elastiquant/net/memory_hosts.h"
+#include "elastiquant/net/memory/memory_hosts.h"
 #include "elastiquant/net/store.h"
 
 namespace elastiquant {

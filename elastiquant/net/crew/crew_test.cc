@@ -1,4 +1,4 @@
-#include "elastiquant/net/crew.h"
+#include "elastiquant/net/crew/crew.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "elastiquant/net/crew_pulse.h"
-#include "elastiquant/net/memory_network.h"
-#include "elastiquant/net/muster.h"
+#include "elastiquant/net/crew/crew_pulse.h"
+#include "elastiquant/net/crew/muster.h"
+#include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
 namespace {
