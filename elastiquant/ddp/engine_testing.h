@@ -40,6 +40,22 @@ inline float Gradient(int rank, int step, size_t parameter, size_t i) {
                   static_cast<float>(i + 1) * .01f);
 }
 
+// The values of each parameter.
+inline std::vector<at::Tensor> ByParameter(const std::vector<at::Tensor>& buckets,
+                                           const Layout& layout) {
+  const std::vector<DdpParameter> parameters = Parameters("fp32");
+  std::vector<at::Tensor> values(parameters.size());
+  for (size_t d = 0; d < layout.size(); ++d) {
+    int64_t at = 0;
+    for (const size_t p : layout[d]) {
+      const auto size = static_cast<int64_t>(parameters[p].shape.elements);
+      values[p] = buckets[d].narrow(0, at, size);
+      at += size;
+    }
+  }
+  return values;
+}
+
 // A worker that trains as DDP would.
 class Worker {
  public:
