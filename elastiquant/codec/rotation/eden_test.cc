@@ -96,8 +96,9 @@ TEST(Eden, FractionsLieBetween) {
   }
 }
 
-// What one round of signs would send to few levels.
-TEST(Eden, SparseInputIsNotBiased) {
+// What one round of signs would send to few levels. So few draws do not show the small bias that
+// two rounds leave, which WhatRemainsOfSparseInputIsSmall bounds.
+TEST(Eden, SparseInputHasNoBiasThatFewDrawsShow) {
   std::vector<float> values(4096, 0.0f);
   values[17] = 3;
   values[1000] = -4;
