@@ -22,7 +22,8 @@ function(eq_install component)
   foreach(folder IN LISTS ARG_FOLDERS)
     install(DIRECTORY "elastiquant/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/elastiquant"
       COMPONENT ${component}
-      FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "*_test*.h" EXCLUDE)
+      FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "*_test*.h" EXCLUDE
+      PATTERN "testing.h" EXCLUDE PATTERN "*_contract.h" EXCLUDE)
   endforeach()
   install(EXPORT elastiquant_${component} NAMESPACE elastiquant::
     FILE elastiquant-${component}.cmake DESTINATION "${package_dir}" COMPONENT ${component})
