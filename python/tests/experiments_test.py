@@ -42,6 +42,7 @@ class DagcTest(unittest.TestCase):
         self.assertEqual(rows[dagc.DAGC_R]["rounds"], 4)
         self.assertAlmostEqual(rows[dagc.DAGC_A]["rounds"], 7)  # half of the fourth epoch
         self.assertEqual(dagc.sooner(list(rows.values()), dagc.DAGC_R), [50])
+        self.assertEqual(dagc.sooner_by_seed(list(rows.values()), dagc.DAGC_R), [[50]])
         whole = [
             {**row, "skew": its.skew, "ratio": its.ratio}
             for its in dagc.SETTINGS
