@@ -96,8 +96,8 @@ TEST(Eden, FractionsLieBetween) {
   }
 }
 
-// What one round of signs would send to few levels. So few draws do not show the small bias that
-// two rounds leave, which WhatRemainsOfSparseInputIsSmall bounds.
+// What one round of signs would send to few levels. So few draws do not show the small bias
+// that two rounds leave, which WhatRemainsOfSparseInputIsSmall bounds.
 TEST(Eden, SparseInputHasNoBiasThatFewDrawsShow) {
   std::vector<float> values(4096, 0.0f);
   values[17] = 3;
