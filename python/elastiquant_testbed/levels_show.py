@@ -99,7 +99,7 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         axes.axhline(full[0], color="#B0B0B0", linewidth=1, zorder=0)
         floor = full[0] - FAR_BELOW
     named = {}
-    below = collections.Counter()  # by level
+    below = collections.Counter()  # by pile
     for (name, clipped, memory), of in lines.items():
         # Side by side, as schemes of equal values would hide each other.
         aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
@@ -114,9 +114,11 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         named.setdefault(name, line)
         for x, value in zip(xs, values, strict=True):
             if value < floor:
-                # One above the other, where there are several.
-                height = floor + FAR_BELOW * (0.03 + 0.1 * below[round(x)])
-                below[round(x)] += 1
+                # One above the other, where there are several. The words of the first place
+                # reach to the second, so that these two have one pile.
+                pile = max(round(x), 1)
+                height = floor + FAR_BELOW * (0.03 + 0.08 * below[pile])
+                below[pile] += 1
                 said = f"{value:.0f} %" + ", clipped" * clipped + ", memory" * memory
                 _tell_at_the_edge(axes, round(x), height, said, styles[name]["color"])
     if math.isfinite(floor):
@@ -136,9 +138,11 @@ def _way(clipped: bool, memory: bool) -> dict[str, str]:
 
 def _tell_at_the_edge(axes, x: float, height: float, said: str, colour: str) -> None:
     """Writes a value that is too low for the panel near its lower edge, beside its place, where
-    marks of other values may be."""
+    marks of other values may be: before it, or in the first place, which has no room before it,
+    from the panel's edge."""
     said += " \N{DOWNWARDS ARROW}"
-    axes.text(x - 0.06, height, said, color=colour, ha="right", fontsize=8)
+    at, side = (x - 0.06, "right") if x else (-0.3, "left")
+    axes.text(at, height, said, color=colour, ha=side, fontsize=8)
 
 
 def _point(rows: list[dict]) -> str:
