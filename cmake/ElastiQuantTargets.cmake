@@ -82,7 +82,8 @@ function(eq_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  # Of a test's time most is spent on headers, so even more files make a unit.
+  # The compiler spends most of its time on the headers of a test, so a unit of tests has twice as
+  # many files as one of a library.
   set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 32)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main elastiquant_warnings)
   # What is tested is compiled as it ships. Under a sanitizer it takes more than half of a test's

@@ -1,6 +1,7 @@
 // Point-to-point messages between the workers of one job, with errors as values. This is all
 // that the floors above ask of a network: PyTorch's Gloo carries the messages in production
-// (c10d), and this process's own memory does in tests (memory/memory_network.h).
+// (c10d), and this process's own memory does in tests and between virtual workers
+// (memory/memory_network.h).
 #pragma once
 
 #include <chrono>
