@@ -117,11 +117,11 @@ class Levels(Experiment):
             for network in self.networks
             for scheme in self.schemes
         }
-        # Claims are about schemes without a memory, and one seed says more than none.
+        # Claims are about schemes without a memory, and are to stand on all seeds first.
         order = [
             of_row[seed]
-            for seed in range(self.seeds)
             for memory in (False, True)
+            for seed in range(self.seeds)
             for (_, scheme), of_row in wanted.items()
             if scheme.memory == memory
         ]
