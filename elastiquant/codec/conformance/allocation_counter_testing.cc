@@ -1,4 +1,4 @@
-#include "elastiquant/codec/allocation_counter_testing.h"
+#include "elastiquant/codec/conformance/allocation_counter_testing.h"
 
 #include <atomic>
 #include <cstdlib>
