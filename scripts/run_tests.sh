@@ -11,8 +11,9 @@ results=$(pwd)/build/$preset/tests.xml
 # Not build/$preset/tests, where CMake has what ctest is to run of the folder tests.
 rm -rf "$results" "build/$preset/test_results"
 # PyTorch's store asks the name server about each address that connects to it, even 127.0.0.1. When
-# an answer is lost, the C library asks again only after 5 s, and tests make hundreds of connections.
-export RES_OPTIONS="${RES_OPTIONS:-timeout:1}"
+# an answer is lost, the C library asks again after 5 s and waits as long again, and tests make
+# hundreds of connections. They need no name.
+export RES_OPTIONS="${RES_OPTIONS:-timeout:1 attempts:1}"
 # Two more than there are cores, because many tests wait for time-outs and processes that end.
 ctest --preset "$preset" --parallel "$(($(nproc) + 2))" --no-tests=error --output-junit "$results" "$@"
 status=$?
