@@ -148,7 +148,7 @@ def row_of(
     """Of the runs of a scheme, and those of full precision, whose gradients all schemes
     without a memory are measured on."""
     reached = [o.summary["test_accuracy"] for o in outcomes]
-    diverged = any(o.summary["skipped_steps"] for o in outcomes)
+    losses = [o.summary["epochs"][-1]["train_loss"] for o in outcomes]
     is_measured = scheme.levels and not scheme.memory
     errors = [o.summary["errors"][scheme.spec] for o in full if is_measured]
     return {
@@ -159,9 +159,20 @@ def row_of(
         "memory": scheme.memory,
         "codec": scheme.spec,
         "error": statistics.fmean(errors) if errors else None,
-        # Of numbers that are soon no longer finite the error says nothing.
-        "nmse": None if diverged else statistics.fmean(o.summary["nmse"] for o in outcomes),
+        # Where few values are nearly all of the gradient, the error says nothing.
+        "nmse": None
+        if any(map(diverged, outcomes))
+        else statistics.fmean(o.summary["nmse"] for o in outcomes),
+        "train_loss": None if None in losses else statistics.fmean(losses),
         "accuracy": statistics.fmean(reached),
         "accuracy_by_seed": reached,
         "steps": outcomes[0].summary["steps"],
     }
+
+
+def diverged(outcome: Outcome) -> bool:
+    """Whether numbers were no longer finite, or the loss of the last epoch is above that of the
+    first. What a network says may still be right then: it may only be too sure."""
+    losses = [epoch["train_loss"] for epoch in outcome.summary["epochs"]]
+    is_finite = not outcome.summary["skipped_steps"] and None not in losses
+    return not is_finite or losses[-1] > losses[0]

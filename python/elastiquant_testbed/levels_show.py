@@ -23,6 +23,7 @@ def text(result: dict) -> str:
             "yes" if r["memory"] else "",
             levels_claims.error_of(r),
             levels_claims.own_error_of(r),
+            "" if r["train_loss"] is None else f"{r['train_loss']:.3g}",
             words.accuracy(r),
             r["steps"],
         ]
@@ -33,9 +34,11 @@ def text(result: dict) -> str:
         "BinGrad's and ORQ's experiment",
         "The error is |g - decoded|^2 over |g|^2, of four gradients g of the run in full "
         "precision, the same for all schemes. The error in a scheme's own run is that of one "
-        "worker's frames; with a memory, g then includes what is remembered. Accuracies are "
-        "means over the seeds, with half of what these differ by.",
-        words.table([*heads, "accuracy %", "steps"], rows, words=2),
+        "worker's frames; with a memory, g then includes what is remembered. A scheme has "
+        "diverged there if with some seed its training loss rises, or is no longer finite. The "
+        "loss is that of the last epoch. Losses and accuracies are means over the seeds, the "
+        "latter with half of what these differ by.",
+        words.table([*heads, "loss", "accuracy %", "steps"], rows, words=2),
         result,
     )
 

@@ -270,7 +270,7 @@ class LevelsTest(unittest.TestCase):
             for scheme in levels.SCHEMES:
                 good = better.get(scheme.name.replace("-", "_"), 0)
                 told = {"test_accuracy": 50 + 9 * good, "nmse": 0.5, "steps": 9}
-                told["skipped_steps"] = 0
+                told |= {"skipped_steps": 0, "epochs": [{"train_loss": 2}, {"train_loss": 1}]}
                 outcomes = [training.Outcome(told, [])] * 2
                 full = training.Outcome({"errors": {scheme.spec: 0.1**good}}, [])
                 rows.append(levels.row_of(network, scheme, outcomes, [full]))
@@ -299,14 +299,22 @@ class LevelsTest(unittest.TestCase):
             self.assertTrue(claim.holds, claim)
 
     def test_a_scheme_that_diverges_has_no_error(self):
-        told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 3}
-        outcomes = [training.Outcome(told, [])]
+        told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 0}
+        good = training.Outcome(told | {"epochs": [{"train_loss": 2}, {"train_loss": 1}]}, [])
+        rising = training.Outcome(
+            told | {"epochs": [{"train_loss": 2}, {"train_loss": 5e9}]}, []
+        )
+        infinite = training.Outcome(
+            told | {"skipped_steps": 3, "epochs": [{"train_loss": None}]}, []
+        )
         scheme = levels.SCHEMES[1]
         full = training.Outcome({"errors": {scheme.spec: 0.25}}, [])
-        row = levels.row_of(levels.NETWORKS[0], scheme, outcomes, [full])
-        self.assertIsNone(row["nmse"])
-        self.assertEqual(levels_claims.own_error_of(row), "diverged")
-        self.assertEqual(levels_claims.error_of(row), "0.25")
+        for bad, loss in ((rising, 2.5e9), (infinite, None)):
+            row = levels.row_of(levels.NETWORKS[0], scheme, [good, bad], [full])
+            self.assertIsNone(row["nmse"])
+            self.assertEqual(levels_claims.own_error_of(row), "diverged")
+            self.assertEqual(levels_claims.error_of(row), "0.25")
+            self.assertEqual(row["train_loss"], loss and (loss * 2 + 1) / 2)
 
     def test_marks_and_words_tell_each_way_of_a_scheme_apart(self):
         ways = [(clipped, memory) for clipped in (False, True) for memory in (False, True)]
@@ -363,8 +371,8 @@ class LevelsTest(unittest.TestCase):
         result = {"rows": rows, "data": "generated", "quick": True, "left_out": []}
         result["checks"] = [claim._asdict() for claim in levels_claims.claims(rows)]
         text = levels_show.text(json.loads(json.dumps(result)))
-        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes |  | 0.1 | 0.5 | 59.00 ± 0.00 |", text)
-        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes |  | 0.5 | 59.00 ± 0.00 |", text)
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes |  | 0.1 | 0.5 | 1 | 59.00 ± 0.00 |", text)
+        self.assertIn("| VGG-11 | ORQ-9 | 9 | yes | yes |  | 0.5 | 1 | 59.00 ± 0.00 |", text)
         with tempfile.TemporaryDirectory() as folder:
             levels_show.draw(result, Path(folder) / "levels")
             self.assertGreater(os.path.getsize(Path(folder) / "levels.png"), 10000)

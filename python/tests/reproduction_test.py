@@ -60,6 +60,7 @@ def claims_of_all() -> dict[str, set[str]]:
 
 def rows_of_levels() -> list[dict]:
     summary = {"test_accuracy": 50.0, "nmse": 0.1, "steps": 9, "skipped_steps": 0}
+    summary["epochs"] = [{"train_loss": 1.0}]
     outcome = training.Outcome(summary, [])
     errors = dict.fromkeys((scheme.spec for scheme in levels.SCHEMES), 0.1)
     full = training.Outcome({"errors": errors}, [])
