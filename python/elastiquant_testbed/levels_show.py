@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import math
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         axes.axhline(full[0], color="#B0B0B0", linewidth=1, zorder=0)
         floor = full[0] - FAR_BELOW
     named = {}
-    below = collections.Counter()  # by pile
+    notes = _Notes()
     for (name, clipped, memory), of in lines.items():
         # Side by side, as schemes of equal values would hide each other.
         aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
@@ -117,13 +116,10 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
         named.setdefault(name, line)
         for x, value in zip(xs, values, strict=True):
             if value < floor:
-                # One above the other, where there are several. The words of the first place
-                # reach to the second, so that these two have one pile.
-                pile = max(round(x), 1)
-                height = floor + FAR_BELOW * (0.03 + 0.08 * below[pile])
-                below[pile] += 1
                 said = f"{value:.0f} %" + ", clipped" * clipped + ", memory" * memory
-                _tell_at_the_edge(axes, round(x), height, said, styles[name]["color"])
+                start, row = notes.add(round(x), said)
+                height = floor + FAR_BELOW * (0.03 + 0.07 * row)
+                _tell_at_the_edge(axes, start, height, said, styles[name]["color"])
     if math.isfinite(floor):
         axes.set_ylim(floor, max(r["accuracy"] for r in rows) + 1)
     axes.set_xticks(range(len(places)), places)
@@ -139,13 +135,33 @@ def _way(clipped: bool, memory: bool) -> dict[str, str]:
     return {**way, "markerfacecolor": "white"} if clipped else way
 
 
-def _tell_at_the_edge(axes, x: float, height: float, said: str, colour: str) -> None:
-    """Writes a value that is too low for the panel near its lower edge, beside its place, where
-    marks of other values may be: before it, or in the first place, which has no room before it,
-    from the panel's edge."""
-    said += " \N{DOWNWARDS ARROW}"
-    at, side = (x - 0.06, "right") if x else (-0.3, "left")
-    axes.text(at, height, said, color=colour, ha=side, fontsize=8)
+class _Notes:
+    """Where to write what is too low for a panel: before its place, where marks of other values
+    may be, and one above the other where words would meet."""
+
+    EDGE = -0.26  # of the panel, in places
+    LETTER = 0.095  # the width of a letter, in places
+
+    def __init__(self):
+        self._taken: list[tuple[int, float, float]] = []  # rows, from below, starts and ends
+
+    def add(self, place: int, said: str) -> tuple[float, int]:
+        """Its start, which is never before the edge, and its row."""
+        width = self.LETTER * (len(said) + len(_DOWN))
+        start = max(self.EDGE, place - 0.06 - width)
+        end = start + width
+        row = 0
+        while any(row == r and start < last and first < end for r, first, last in self._taken):
+            row += 1
+        self._taken.append((row, start, end))
+        return start, row
+
+
+_DOWN = " \N{DOWNWARDS ARROW}"
+
+
+def _tell_at_the_edge(axes, start: float, height: float, said: str, colour: str) -> None:
+    axes.text(start, height, said + _DOWN, color=colour, fontsize=8)
 
 
 def _point(rows: list[dict]) -> str:

@@ -329,6 +329,14 @@ class LevelsTest(unittest.TestCase):
         clipped = {"23 %, clipped", "23 %, clipped, memory"}
         self.assertEqual(said, {"23 %", "23 %, memory", *clipped})
 
+    def test_words_of_low_accuracies_do_not_meet(self):
+        notes = levels_show._Notes()
+        long = "10 %, clipped, memory"
+        self.assertEqual(notes.add(0, long), (notes.EDGE, 0))
+        self.assertEqual(notes.add(1, "9 %"), (1 - 0.06 - 5 * notes.LETTER, 1))
+        self.assertEqual(notes.add(1, long), (notes.EDGE, 2))
+        self.assertEqual([notes.add(place, "9 %")[1] for place in (2, 3, 3)], [1, 0, 1])
+
     def test_without_full_precision_there_are_no_errors_and_all_else_is_shown(self):
         rows = [row | {"error": None} for row in self.rows(ORQ=1) if row["levels"]]
         found = levels_claims.claims(rows)
