@@ -117,7 +117,7 @@ class Levels(Experiment):
             for network in self.networks
             for scheme in self.schemes
         }
-        # Claims are about schemes without a memory, and are to stand on all seeds first.
+        # Claims are about schemes without a memory, so all seeds of these come first.
         order = [
             of_row[seed]
             for memory in (False, True)
@@ -151,6 +151,10 @@ def row_of(
     losses = [o.summary["epochs"][-1]["train_loss"] for o in outcomes]
     is_measured = scheme.levels and not scheme.memory
     errors = [o.summary["errors"][scheme.spec] for o in full if is_measured]
+    # Of a run that diverges it says nothing: few values are nearly all of its gradients.
+    own_error = None
+    if not any(map(diverged, outcomes)):
+        own_error = statistics.fmean(o.summary["nmse"] for o in outcomes)
     return {
         "network": network.name,
         "scheme": scheme.name,
@@ -159,10 +163,7 @@ def row_of(
         "memory": scheme.memory,
         "codec": scheme.spec,
         "error": statistics.fmean(errors) if errors else None,
-        # Where few values are nearly all of the gradient, the error says nothing.
-        "nmse": None
-        if any(map(diverged, outcomes))
-        else statistics.fmean(o.summary["nmse"] for o in outcomes),
+        "nmse": own_error,
         "train_loss": None if None in losses else statistics.fmean(losses),
         "accuracy": statistics.fmean(reached),
         "accuracy_by_seed": reached,
@@ -172,7 +173,8 @@ def row_of(
 
 def diverged(outcome: Outcome) -> bool:
     """Whether numbers were no longer finite, or the loss of the last epoch is above that of the
-    first. What a network says may still be right then: it may only be too sure."""
+    first. The accuracy may still be good then, as a few confident mistakes make a large loss. A
+    run of one epoch cannot show a rise."""
     losses = [epoch["train_loss"] for epoch in outcome.summary["epochs"]]
     is_finite = not outcome.summary["skipped_steps"] and None not in losses
     return not is_finite or losses[-1] > losses[0]

@@ -10,6 +10,7 @@ from elastiquant_testbed import levels, levels_claims, words
 # Points below full precision under which an accuracy is told at the edge of its panel, so that
 # a scheme that fails does not squeeze all others together.
 FAR_BELOW = 12
+_DOWN = " \N{DOWNWARDS ARROW}"  # behind an accuracy at the edge
 
 
 def text(result: dict) -> str:
@@ -33,10 +34,10 @@ def text(result: dict) -> str:
         "BinGrad's and ORQ's experiment",
         "The error is |g - decoded|^2 over |g|^2, of four gradients g of the run in full "
         "precision, the same for all schemes. The error in a scheme's own run is that of one "
-        "worker's frames; with a memory, g then includes what is remembered. A scheme has "
-        "diverged there if with some seed its training loss rises, or is no longer finite. The "
-        "loss is that of the last epoch. Losses and accuracies are means over the seeds, the "
-        "latter with half of what these differ by.",
+        "worker's frames; with a memory, g then includes what is remembered. Its run has "
+        "diverged if with some seed the training loss rises from the first epoch to the last, "
+        "or is no longer finite. The loss is that of the last epoch. Losses and accuracies are "
+        "means over the seeds, the latter with half of what these differ by.",
         words.table([*heads, "loss", "accuracy %", "steps"], rows, words=2),
         result,
     )
@@ -139,14 +140,15 @@ class _Notes:
     """Where to write what is too low for a panel: before its place, where marks of other values
     may be, and one above the other where words would meet."""
 
-    EDGE = -0.26  # of the panel, in places
-    LETTER = 0.095  # the width of a letter, in places
+    EDGE = -0.26  # where a panel begins, in places
+    LETTER = 0.095  # the width of a letter on a panel of draw(), in places
 
     def __init__(self):
         self._taken: list[tuple[int, float, float]] = []  # rows, from below, starts and ends
 
     def add(self, place: int, said: str) -> tuple[float, int]:
-        """Its start, which is never before the edge, and its row."""
+        """Where the words begin, which is never before the edge, and their row, 0 being the
+        lowest."""
         width = self.LETTER * (len(said) + len(_DOWN))
         start = max(self.EDGE, place - 0.06 - width)
         end = start + width
@@ -155,9 +157,6 @@ class _Notes:
             row += 1
         self._taken.append((row, start, end))
         return start, row
-
-
-_DOWN = " \N{DOWNWARDS ARROW}"
 
 
 def _tell_at_the_edge(axes, start: float, height: float, said: str, colour: str) -> None:

@@ -19,6 +19,7 @@ namespace elastiquant {
 
 inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 
+// Around the widths of vectors, blocks and buckets.
 inline constexpr size_t kLengths[] = {0,   1,   2,   3,    7,    8,    15,   16,  17,
                                       31,  32,  33,  63,   64,   127,  129,  255, 511,
                                       512, 513, 999, 1025, 8191, 8193, 70001};
