@@ -366,8 +366,8 @@ TEST(CrewTest, TheWorkerThatHostsTheStoreIsTheLastToLeaveAGroupThatCannotConnect
   }
 }
 
-// Worker 2 reaches both. What it blames the group's end on may keep one of them out before that
-// one gives up, if it comes late to the meeting.
+// Worker 2 reaches both. It may go on without the one that it blames for the group's end, if
+// that one comes late to the meeting, or without the one that gives up.
 TEST(CrewTest, OneOfTwoThatCannotReachEachOtherLeaves) {
   CrewWorld world(4);
   world.ForbidReturn();

@@ -22,6 +22,14 @@ bool KnowsTheRun(Arrival arrival) {
   return arrival == Arrival::kBroken || arrival == Arrival::kBoundary;
 }
 
+// Whether a worker has given up because it could not connect to another. The one that was
+// blamed may be that other, which lives and is on its way: without it the path would cost two
+// workers.
+bool AnyGivesUp(const MusterView& view) {
+  return std::ranges::any_of(view.here,
+                             [](const auto& here) { return here.second == Arrival::kGivesUp; });
+}
+
 }  // namespace
 
 MusterOrder Muster::Look(const MusterView& view, milliseconds now) {
@@ -55,7 +63,8 @@ bool Muster::IsSilent(int worker, milliseconds now) const {
 // A newcomer of this name has come in the place of one that was lost.
 bool Muster::IsAwaited(int worker, const MusterView& view, milliseconds now) const {
   if (worker == options_.worker || view.here.contains(worker)) return false;
-  if (options_.lost.contains(worker) || now - *began_ > options_.limit) return false;
+  const bool counts_as_lost = options_.lost.contains(worker) && !AnyGivesUp(view);
+  if (counts_as_lost || now - *began_ > options_.limit) return false;
   return !IsSilent(worker, now);
 }
 

@@ -36,7 +36,8 @@ struct MusterOptions {
   int worker = 0;
   std::vector<int> group{};  // that was: its workers, those first that have been in it longest
   Arrival arrival = Arrival::kBroken;
-  std::set<int> lost{};  // that are not waited for
+  // Blamed for the group's end, and not waited for unless some worker gives up.
+  std::set<int> lost{};
   // A worker whose heart stands still for longer is not waited for.
   std::chrono::milliseconds patience{20000};
   // Nor is one that lives, but has not come for so long.

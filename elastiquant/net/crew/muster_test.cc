@@ -91,6 +91,21 @@ TEST(MusterTest, NobodyWaitsForOneThatHasGivenUp) {
   EXPECT_EQ(newcomer.Look(view, milliseconds(1)).kind, Order::kDespair);
 }
 
+// Two cannot connect to each other: one gives up, and the other comes late to the same meeting.
+TEST(MusterTest, WaitsForTheOneThatIsBlamedWhereAnotherGivesUp) {
+  MusterOptions options = OptionsOf(2, {0, 1, 2}, Arrival::kBroken);
+  options.lost = {1};
+  MusterView view{.here = {{0, Arrival::kGivesUp}, {2, Arrival::kBroken}},
+                  .hearts = {{1, "1"}}};
+  Muster silent(options);
+  EXPECT_EQ(silent.Look(view, milliseconds(0)).kind, Order::kWait);
+  EXPECT_EQ(silent.Look(view, 2 * kPatience).group, std::vector<int>{2});
+  Muster late(options);
+  EXPECT_EQ(late.Look(view, milliseconds(0)).kind, Order::kWait);
+  view.here[1] = Arrival::kBroken;
+  EXPECT_EQ(late.Look(view, milliseconds(1)).group, (std::vector<int>{1, 2}));
+}
+
 TEST(MusterTest, ReadsWhatItWrites) {
   EXPECT_EQ(ParseGroup(EncodeGroup({3, 0, 12})).value(), (std::vector<int>{3, 0, 12}));
   for (const char* bad : {"", "1,", "x", "1,1", "-1"})
