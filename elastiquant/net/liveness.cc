@@ -308,6 +308,10 @@ void Liveness::Convict(const std::string& blame) {
 // nothing any more; there is none when two wait for each other, for example.
 void Liveness::LetOthersLearn(std::optional<int> dead, bool linger) {
   if (!store_->Set(LearntKey(options_.rank), "1").ok() || !linger) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ++rounds_;  // the store has answered: what follows is no silence of its own
+  }
   std::vector<std::string> others;
   for (int r = 0; r < options_.world_size; ++r) {
     const Peer& peer = peers_[static_cast<size_t>(r)];
@@ -376,7 +380,9 @@ void Liveness::Settle(const Status& verdict) {
 
 void Liveness::Accuse(int rank, std::string why, bool lives) {
   std::lock_guard lock(mutex_);
-  if (accused_ >= 0) return;
+  // After the verdict waits end because of it, and no longer because of a peer. The beating
+  // thread may still be in its last round and would tell the others.
+  if (accused_ >= 0 || finished_) return;
   accused_ = rank;
   accused_lives_ = lives;
   accusation_ = std::move(why);
