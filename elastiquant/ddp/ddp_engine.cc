@@ -313,11 +313,11 @@ void DdpEngine::OnReduced(size_t bucket, bool is_mean) {
 void DdpEngine::Return(size_t bucket, bool is_mean) {
   reduction_->Return(bucket, is_mean);
   const size_t d = reduction_->plan().ddp_bucket[bucket];
-  const Future future = futures_.CountReturned(d);
   // The last one's future is for FinishStep: with it the step is over.
-  if (future && d + 1 < reduction_->layout().size()) {
-    future->markCompleted(reduction_->Depart(d));
-  }
+  if (!futures_.CountReturned(d) || d + 1 == reduction_->layout().size()) return;
+  at::Tensor mean = reduction_->Depart(d);
+  // Another thread may have ended the step with an error, which this one's future then has.
+  if (const Future future = futures_.Release(d)) future->markCompleted(std::move(mean));
 }
 
 void DdpEngine::Finish() {

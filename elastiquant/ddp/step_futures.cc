@@ -72,10 +72,9 @@ bool StepFutures::HasArrived(size_t index, Reduced part) {
   return false;
 }
 
-Future StepFutures::CountReturned(size_t index) {
+bool StepFutures::CountReturned(size_t index) {
   const std::lock_guard lock(mutex_);
-  if (!error_.ok() || --arrivals_[index].parts_left > 0) return nullptr;
-  return arrivals_[index].future;
+  return error_.ok() && --arrivals_[index].parts_left == 0;
 }
 
 Future StepFutures::Release(size_t index) {

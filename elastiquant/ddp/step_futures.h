@@ -40,9 +40,9 @@ class StepFutures {
   Result<std::vector<Reduced>> Arrive(size_t index, size_t parts);
   // Returns whether DDP's bucket `index` has arrived. If not, Arrive will return `part`.
   bool HasArrived(size_t index, Reduced part);
-  // Counts a bucket of ours that DDP's bucket `index` holds the mean of. Returns its future if
-  // it was the last one, or else null. It is null, too, when training has ended.
-  Future CountReturned(size_t index);
+  // Counts a bucket of ours that DDP's bucket `index` holds the mean of. Returns whether it was
+  // the last one, and false when training has ended.
+  bool CountReturned(size_t index);
   // Returns the future of DDP's bucket `index`, which its caller will complete whatever comes,
   // or null when training has ended.
   Future Release(size_t index);
