@@ -75,12 +75,14 @@ TEST(AnyPeer, ADeadlineHoldsForTheEmulatedLink) {
   options.link = LinkSpec{8e6, 0.2};
   RunWorld(options, [](Communicator& comm) {
     if (comm.rank() == 0) {
+      ASSERT_TRUE(comm.Barrier().ok());
       ASSERT_TRUE(comm.Send(1, 0, Bytes(1000))->Wait().ok());
       ASSERT_TRUE(comm.Barrier().ok());
       return;
     }
     const auto receive = comm.Receive(0, 0, 1000);
     const auto begin = Deadline::clock::now();
+    ASSERT_TRUE(comm.Barrier().ok());
     EXPECT_FALSE(receive->WaitUntil(begin + milliseconds(50)).value());
     EXPECT_TRUE(receive->WaitUntil(begin + std::chrono::seconds(60)).value());
     EXPECT_EQ(receive->Wait().value(), 1000u);

@@ -27,15 +27,9 @@ constexpr milliseconds kTimeout{1000};
 // Enough for a busy machine under a sanitizer; what is asked for is the time-out.
 constexpr milliseconds kGrace{20000};
 
-// The heart of worker 0 shares two cores with the threads of all the others. Under
-// ThreadSanitizer, and beside other tests, it misses more than one second among 32 of them,
-// although nobody froze it.
-milliseconds TimeoutFor([[maybe_unused]] int world) {
-#if defined(__SANITIZE_THREAD__)
-  if (world > 3) return 6 * kTimeout;
-#endif
-  return kTimeout;
-}
+// The heart of worker 0 shares two cores with the threads of all the others. Among 32 of them,
+// and beside other tests, it misses more than one second, although nobody froze it.
+milliseconds TimeoutFor(int world) { return world > 3 ? 6 * kTimeout : kTimeout; }
 
 const char* Name(Failure failure) {
   switch (failure) {
