@@ -159,6 +159,12 @@ Status DdpEngine::StartStep() {
 
 // `first`: the parameters of the step's first bucket.
 Status DdpEngine::Begin(const std::vector<size_t>& first) {
+  if (options_.needs_settings && !has_settings_) {
+    return InvalidArgument(
+        "a backward came with no forward of the model since compress(): call compress() first, "
+        "then model(x), and not model.forward(x), which leaves out what is read at each "
+        "forward");
+  }
   EQ_RETURN_IF_ERROR(clock_->BeginStep(
       *comm_, exact_, SentByAllReduce(static_cast<double>(gradient_bytes_), world_size_)));
   const std::string notice = clock_->TakeNotice();

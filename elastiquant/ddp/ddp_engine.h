@@ -48,6 +48,8 @@ struct DdpOptions {
   std::string exchange = "auto";                 // as ChooseExchange takes it
   std::map<std::string, std::string> down = {};  // by spec: the codec of means
   bool has_uncompressed = false;  // whether SetMetric may ask for uncompressed steps
+  // Whether a step fails if neither SetMetric nor SetUnits was ever called.
+  bool needs_settings = false;
   // Whether DDP may discard what comes of a parameter that no worker has used. RestoreMemory
   // must follow where it has.
   bool may_discard = false;
@@ -114,7 +116,10 @@ class DdpEngine {
   Status CheckState(const Sections& sections) const;
   // Sets the units of the parameters' gradients, as MemoryUnits::Set says. Must be called
   // between steps, with the same units on all workers.
-  Status SetUnits(std::vector<double> units) { return units_.Set(std::move(units)); }
+  Status SetUnits(std::vector<double> units) {
+    has_settings_ = true;
+    return units_.Set(std::move(units));
+  }
   // Sets the second moments by which gradients are compressed in the metric of an adaptive
   // optimiser (layers/metric.h), as MomentTensors::Set says. They are read in every step until
   // they are set again, and must have the same values on all workers, which each message
@@ -123,6 +128,7 @@ class DdpEngine {
   // too few steps to say anything. Steps that go by the user's own all-reduce still do. Must be
   // called between steps.
   Status SetMetric(std::vector<at::Tensor> moments, bool uncompressed = false) {
+    has_settings_ = true;
     uncompressed_ = uncompressed && options_.has_uncompressed;
     return moments_.Set(std::move(moments));
   }
@@ -189,6 +195,7 @@ class DdpEngine {
   bool streaming_ = false;           // whether this step's buckets are sent as they arrive
   std::vector<at::Tensor> waiting_;  // what came in a step that is not streaming
   Sections loaded_;                  // the memory, until there is a layout
+  bool has_settings_ = false;
   MemoryUnits units_;
   MomentTensors moments_;
   DdpLayout remembered_;  // that of the run that was stopped, for the first step

@@ -372,6 +372,8 @@ ReducerStats& ReducerStats::operator+=(const ReducerStats& other) {
   coordinates += other.coordinates;
   squared_error += other.squared_error;
   squared_norm += other.squared_norm;
+  squared_error_in_metric += other.squared_error_in_metric;
+  squared_norm_in_metric += other.squared_norm_in_metric;
   return *this;
 }
 

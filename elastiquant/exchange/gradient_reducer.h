@@ -99,6 +99,9 @@ struct ReducerStats {
   // what is remembered), in the steps that are measured.
   double squared_error = 0;
   double squared_norm = 0;  // of what these frames encode
+  // The parts of both that are of buckets in a metric (MarkReady). The rest is in other units.
+  double squared_error_in_metric = 0;
+  double squared_norm_in_metric = 0;
 
   ReducerStats& operator+=(const ReducerStats& other);
 };

@@ -34,6 +34,7 @@ class LowRankReducer final : public GradientReducer {
         factors_(buckets_.size()),
         q_index_(buckets_.size()),
         marked_(buckets_.size()),
+        metrics_(buckets_.size()),
         p_is_mean_(buckets_.size()),
         project_work_(options.threads),
         gather_work_(options.threads) {}
@@ -85,6 +86,9 @@ class LowRankReducer final : public GradientReducer {
   bool stop_ = false;
   uint64_t step_ = 0;
 
+  // By bucket, of this step. They are written before the inner reducer is told of the bucket,
+  // and read by its last stage.
+  std::vector<uint16_t> metrics_;
   std::vector<char> p_is_mean_;  // by bucket; the inner reducer's last stage alone uses it
   Workspace project_work_, gather_work_;
   ReduceTally tally_;
@@ -194,6 +198,7 @@ void LowRankReducer::RunProjections() {
       key = DeriveKey(options_.seed, step_, ~uint64_t{0}, marked.bucket);  // no worker's own
     }
     const auto [bucket, metric] = marked;
+    metrics_[bucket] = metric;
     const Stopwatch watch;
     factors_[bucket]->Project(key, project_work_);
     tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
@@ -236,7 +241,7 @@ void LowRankReducer::OnP(size_t bucket, bool is_mean) {
     tally_.AddSeconds(&ReducerStats::encode_seconds, watch);
     if (measuring()) {
       const FactorBucket::Error error = factors.Measure();
-      tally_.AddError(error.squared_error, error.squared_norm);
+      tally_.AddError(error.squared_error, error.squared_norm, metrics_[bucket]);
     }
   } else {
     std::ranges::fill(factors.q(), 0.0f);

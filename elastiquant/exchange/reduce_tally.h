@@ -1,6 +1,7 @@
 // The counts of a reduction, to which each stage adds on its own thread.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -23,10 +24,14 @@ class ReduceTally {
     std::lock_guard lock(mutex_);
     stats_.coordinates += coordinates;
   }
-  void AddError(double squared_error, double squared_norm) {
+  // `metric` is that of the bucket: GradientReducer::MarkReady.
+  void AddError(double squared_error, double squared_norm, uint16_t metric) {
     std::lock_guard lock(mutex_);
     stats_.squared_error += squared_error;
     stats_.squared_norm += squared_norm;
+    if (metric == 0) return;
+    stats_.squared_error_in_metric += squared_error;
+    stats_.squared_norm_in_metric += squared_norm;
   }
   // Notes a reason to skip the step. Of several reasons the first in SkipNotice's order stands,
   // on every worker.

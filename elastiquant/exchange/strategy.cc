@@ -97,7 +97,7 @@ Status Strategy::Measure(Chunk part, Phase phase, std::span<const float> values,
     input[i] = static_cast<float>(sent + lost);
     errors[i] = static_cast<float>(lost);
   }
-  if (phase == Phase::kContribute) shared_.tally.AddError(error, norm);
+  if (phase == Phase::kContribute) shared_.tally.AddError(error, norm, state_.metric);
   if (shared_.options.on_measured) {
     shared_.options.on_measured({state_.index, part, bounded(phase), input, errors, frame});
   }

@@ -134,6 +134,12 @@ Status LayerReduction::MarkReady(size_t bucket) {
 ReducerStats LayerReduction::TakeStats() {
   ReducerStats stats = reducer_->TakeStats();
   if (uncompressed_) stats += uncompressed_->TakeStats();
+  // Where there is a metric, buckets that lose nothing are not in it: in their own units they
+  // may count for more than all others.
+  if (stats.squared_norm_in_metric > 0) {
+    stats.squared_error = stats.squared_error_in_metric;
+    stats.squared_norm = stats.squared_norm_in_metric;
+  }
   return stats;
 }
 

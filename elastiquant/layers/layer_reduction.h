@@ -126,6 +126,7 @@ class LayerReduction {
   Status CheckMemory(const Sections& sections) const { return memory_->CheckAll(sections); }
   bool FlipMemory();  // as GradientReducer has it, after steps that compress
 
+  // Errors are of what was sent in a metric, if anything was, and else of all.
   ReducerStats TakeStats();
   Certificate& certificate() { return certificate_; }
 

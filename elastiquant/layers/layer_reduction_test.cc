@@ -140,6 +140,42 @@ TEST(LayerReductionLadder, WorkersHaveCodecsOfTheirOwn) {
   EXPECT_EQ(means[2], means[0]);
 }
 
+// What this worker's first step sends, with what goes exact made so much larger.
+ReducerStats StatsOfAStep(Communicator* comm, const std::string& codec, bool in_metric,
+                          float exact_scale) {
+  LayerWorker worker(comm, codec);
+  if (in_metric) worker.UseMetric();
+  worker.Fill(0);
+  EXPECT_TRUE(worker.layers->BeginStep(0).ok());
+  for (size_t b = 0; b < worker.gradients.size(); ++b) {
+    if (worker.plan.buckets[b].exact) {
+      for (float& g : worker.gradients[b]) g *= exact_scale;
+    }
+    EXPECT_TRUE(worker.layers->MarkReady(b).ok());
+  }
+  EXPECT_TRUE(worker.layers->Finish().ok());
+  return worker.layers->TakeStats();
+}
+
+// Exact buckets are in units of the gradient, and all others in those of the metric.
+TEST(LayerReductionStats, ErrorsUnderAMetricAreOfWhatIsSentInIt) {
+  for (const std::string codec : {"elastic:bits=2", "powersgd:rank=2|ef"}) {
+    RunWorld(WorldOptions(2), [&](Communicator& comm) {
+      const auto stats = [&](bool in_metric, float exact_scale) {
+        return StatsOfAStep(&comm, codec, in_metric, exact_scale);
+      };
+      const ReducerStats plain = stats(false, 1), large = stats(false, 1e6f);
+      EXPECT_GT(large.squared_norm, 1e6 * plain.squared_norm);
+      const ReducerStats in_metric = stats(true, 1), beside_large = stats(true, 1e6f);
+      EXPECT_GT(in_metric.squared_error, 0);
+      EXPECT_NEAR(beside_large.squared_norm, in_metric.squared_norm,
+                  1e-9 * in_metric.squared_norm);
+      EXPECT_NEAR(beside_large.squared_error, in_metric.squared_error,
+                  1e-9 * in_metric.squared_error);
+    });
+  }
+}
+
 class LayerReductionWorlds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, LayerReductionWorlds, testing::Values(1, 2, 3, 5, 16, 32),
                          WorldName);

@@ -81,7 +81,7 @@ std::shared_ptr<DdpEngine> MakeEngine(
     const std::vector<std::string>& orders, size_t bucket_elements, uint64_t seed, int threads,
     uint64_t measure_every, const py::object& all_reduce_by, bool shares_link,
     const std::string& exchange, const std::map<std::string, std::string>& down,
-    bool has_uncompressed, bool may_discard, py::function on_notice,
+    bool has_uncompressed, bool needs_settings, bool may_discard, py::function on_notice,
     const std::optional<py::function>& step_seconds) {
   CommunicatorOptions communicator = OptionsOf(meeting);
   DdpOptions options{.bucket_elements = bucket_elements,
@@ -93,6 +93,7 @@ std::shared_ptr<DdpEngine> MakeEngine(
                      .exchange = exchange,
                      .down = down,
                      .has_uncompressed = has_uncompressed,
+                     .needs_settings = needs_settings,
                      .may_discard = may_discard,
                      .step_seconds = SecondsFrom(step_seconds),
                      .on_notice = FromAnyThread(std::move(on_notice)),
@@ -195,7 +196,8 @@ void BindDdp(py::module_& module) {
              py::arg("orders"), py::arg("bucket_elements"), py::arg("seed"), py::arg("threads"),
              py::arg("measure_every"), py::arg("all_reduce_by"), py::arg("shares_link"),
              py::arg("exchange"), py::arg("down"), py::arg("has_uncompressed"),
-             py::arg("may_discard"), py::arg("on_notice"), py::arg("step_seconds"));
+             py::arg("needs_settings"), py::arg("may_discard"), py::arg("on_notice"),
+             py::arg("step_seconds"));
   engine.def(
       "register",
       [](const std::shared_ptr<DdpEngine>& e, const py::object& reducer,

@@ -21,6 +21,7 @@ class HookState:
         self._options = options
         self._compression: _compress.Compression | None = None
         self._model: weakref.ref[DistributedDataParallel] | None = None
+        self._parameters: set[int] = set()  # by id(), of that model
 
     @property
     def compression(self) -> _compress.Compression:
@@ -31,12 +32,14 @@ class HookState:
         return self._compression
 
     def _begin(self) -> None:
-        """Collective, in the first backward."""
+        """Collective, in the first backward of a model."""
+        self._compression = None  # that of a model that is gone has ended with it
         model = _model_with(self)
 
         def keep(engine: Any, reducer: Any, parameters: Any) -> None:
             # The hook uses the reducer, so the model keeps both, and they end together.
             model._elastiquant_hook = _Hook(engine.hook(reducer, parameters))
+            self._parameters = set(map(id, parameters))
 
         self._compression = _compress.attach(model, self._options, keep)
         self._compression._begin()  # as before a forward, because this step's is over
@@ -69,8 +72,9 @@ def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, 
     state. A script that has the DDP model at hand should call compress(), which needs no
     Python code within backward. The first backward does what compress() does, and is
     collective as that is; from then on state.compression is the handle. A pair serves one
-    model. The first backward finds that by the garbage collector, so gc.freeze() must not be
-    called between wrapping the model and the end of that backward.
+    model at a time: once that is gone it may be given to another, and begins anew. The first
+    backward finds the model by the garbage collector, so gc.freeze() must not be called between
+    wrapping it and the end of that backward.
 
     codec, options: as compress() takes them. `optimizer` may also be a function that returns
     the optimizer, or several, as there often is none yet when the pair is made; the first
@@ -87,9 +91,15 @@ def comm_hook(codec: str = "dither:bits=2", **options: Any) -> tuple[HookState, 
 
 
 def _run(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    if state._model is None:
+    model = state._model() if state._model is not None else None
+    if model is None:
         state._begin()
-    return state._model()._elastiquant_hook(bucket)
+        model = state._model()
+    if not state._parameters.issuperset(map(id, bucket.parameters())):
+        raise RuntimeError(
+            "this pair of comm_hook() compresses another model: make a pair for each model"
+        )
+    return model._elastiquant_hook(bucket)
 
 
 def _model_with(state: HookState) -> DistributedDataParallel:

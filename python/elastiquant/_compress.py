@@ -206,6 +206,8 @@ def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
     specs = _options.specs_of(names, parameters, o.codec, o.exact, o.policy)
     _options.check_numbers(o)
     optimizers = _metric.optimizers_of(o.optimizer)
+    for name, parameter in named:
+        _model.check_dense(parameter, f"the parameter {name!r}")
     metric = _metric.Metric(names, parameters, optimizers, o.metric, o.exact_steps)
     _between_steps.check(names, parameters, specs, optimizers)
     if o.link is not None:
@@ -246,6 +248,7 @@ def _engine(
         all_reduce_by=group if o.switch and o.link is None else None,
         shares_link=_group.backend_of(group, plan.parameters[0].device) in ("gloo", "mpi"),
         has_uncompressed=plan.metric.name == "adam",
+        needs_settings=plan.metric.name == "adam" or plan.remembers(),
         may_discard=plan.remembers() and _between_steps.may_discard(ddp),
         exchange=o.exchange,
         down={} if o.down is None else {_core.Codec(o.codec).spec: _core.Codec(o.down).spec},
@@ -329,7 +332,8 @@ class Compression(Session):
         """Writes stats() and layers() to a TensorBoard SummaryWriter, as elastiquant/*."""
         stats = self.stats()
         for name in ("ratio", "bits_per_coordinate", "nmse", "bytes_up", "bytes_down"):
-            writer.add_scalar(f"elastiquant/{name}", getattr(stats, name), step)
+            if (value := getattr(stats, name)) is not None:
+                writer.add_scalar(f"elastiquant/{name}", value, step)
         steps = max(stats.steps, 1)
         for name in ("encode_seconds", "wire_seconds", "wait_seconds", "decode_seconds"):
             writer.add_scalar(f"elastiquant/{name}_a_step", getattr(stats, name) / steps, step)

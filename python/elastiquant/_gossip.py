@@ -435,9 +435,7 @@ def _check(o: types.SimpleNamespace, named: list[tuple[str, torch.nn.Parameter]]
     if not named:
         raise ValueError("the model has no parameters to train")
     _model.check_parameters(named, "Gossip")
-    ours = {id(p) for _, p in named}
-    if not ours & {id(p) for group in o.optimizer.param_groups for p in group["params"]}:
-        raise ValueError("the optimizer trains no parameter of the model")
+    _options.check_trains(o.optimizer, [p for _, p in named], "optimizer")
     _options.check_types(o, str, "graph algorithm codec")
     _options.check_types(o, int, "every delay")
     _options.check_types(o, float, "step", or_none=True)

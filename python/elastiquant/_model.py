@@ -66,6 +66,21 @@ def untrained(module: torch.nn.Module) -> dict[str, tuple[torch.dtype, tuple[int
     return {f"{kind} {name_of(name)!r}": (t.dtype, tuple(t.shape)) for kind, name, t in tensors}
 
 
+# The types of gradients that are compressed.
+TRAINED = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_dense(
+    tensor: torch.Tensor, what: str, types: Sequence[torch.dtype] = TRAINED
+) -> None:
+    """Raises TypeError unless a tensor is dense and of one of the types: of others, the means
+    would lose digits, imaginary parts or what is behind the point."""
+    if tensor.layout != torch.strided or tensor.dtype not in types:
+        kind = "dense" if tensor.layout == torch.strided else "sparse"
+        names = ", ".join(str(t).removeprefix("torch.") for t in types)
+        raise TypeError(f"{what} must be dense, of {names}, not {kind}, of {tensor.dtype}")
+
+
 def check_parameters(named: list[tuple[str, torch.nn.Parameter]], kind: str) -> None:
     """Raises TypeError unless all are dense fp32; `kind` is the class that needs them so."""
     for name, p in named:

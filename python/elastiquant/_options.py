@@ -6,7 +6,7 @@ import fnmatch
 import math
 import numbers
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -68,6 +68,18 @@ def check_followed(model: Any, optimizer: Any, name: str, call: str) -> None:
         raise TypeError(
             f"{name} is a {type(optimizer).__name__}; it must be a torch.optim.Optimizer: "
             f"call {call}"
+        )
+
+
+def check_trains(
+    optimizer: torch.optim.Optimizer, parameters: Iterable[torch.nn.Parameter], name: str
+) -> None:
+    """Raises ValueError unless the optimiser has any of the parameters, as one has not that was
+    made for an earlier model. name: of the optimiser among the arguments."""
+    theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if theirs.isdisjoint(map(id, parameters)):
+        raise ValueError(
+            f"{name} trains no parameter of the model: make it of this model's parameters()"
         )
 
 

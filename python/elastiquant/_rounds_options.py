@@ -40,6 +40,7 @@ def check(
         _core._check_link(o.link)
     if not parameters:
         raise ValueError("the model has no parameters to train")
+    _options.check_trains(o.inner, parameters.values(), "inner")
     if not 0 <= o.mix < 1:
         raise ValueError(f"mix is {o.mix}; it must be in [0, 1)")
     if not (o.weight > 0 and math.isfinite(o.weight)):

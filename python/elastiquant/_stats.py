@@ -77,16 +77,19 @@ class Stats:
         return 32 * _ratio(self.bytes_up, self.fp32_bytes_up)
 
     @property
-    def nmse(self) -> float:
-        """The variance that encoding adds, relative to the gradient's squared norm."""
-        return self.squared_error / self.squared_norm if self.squared_norm else 0.0
+    def nmse(self) -> float | None:
+        """The variance that encoding adds, relative to the gradient's squared norm; under a
+        metric, of what is sent in it. None if nothing but zeros has been measured, as before
+        the first compressed step whose number measure_every divides."""
+        return self.squared_error / self.squared_norm if self.squared_norm else None
 
     def summary(self) -> str:
         """One line, as for tqdm's set_postfix_str."""
         per_step = 1 / max(self.steps, 1)
+        nmse = "-" if self.nmse is None else f"{self.nmse:.2g}"
         text = (
             f"{self.bytes_up * per_step / 1e3:.1f} kB up a step ({self.ratio:.1f}x fewer), "
-            f"wait {self.wait_seconds * per_step:.3f} s, nmse {self.nmse:.2g}"
+            f"wait {self.wait_seconds * per_step:.3f} s, nmse {nmse}"
         )
         if self.fp32_steps:
             text += f", {self.fp32_steps} of {self.steps} steps as fp32"

@@ -70,7 +70,7 @@ class VirtualWorkers(Measured):
         named = _model.trained(_model.inner_module(model))
         names, self._parameters = [name for name, _ in named], [p for _, p in named]
         for name, p in named:
-            _check_dense(p, f"the parameter {name!r}", _TRAINED)
+            _model.check_dense(p, f"the parameter {name!r}")
         specs = _options.specs_of(names, self._parameters, codec, exact, policy)
         for spec in set(specs):
             if _core.Codec(spec)._has_learning_rate:
@@ -137,7 +137,7 @@ class VirtualWorkers(Measured):
             self._rows = self.zeros()
         for name, p in zip(self._codecs, self._parameters, strict=True):
             if p.grad is not None:
-                _check_dense(p.grad, f"the gradient of {name!r}", _TRAINED)
+                _model.check_dense(p.grad, f"the gradient of {name!r}")
         row = self._rows[self._turns]
         for view, p in zip(self.views(row), self._parameters, strict=True):
             view.zero_() if p.grad is None else view.copy_(p.grad)
@@ -180,7 +180,7 @@ class VirtualWorkers(Measured):
         Raises ValueError for another shape, and TypeError for a tensor that is sparse or of no
         floating point.
         """
-        _check_dense(gradients, "gradients", (*_TRAINED, torch.float64))
+        _model.check_dense(gradients, "gradients", (*_model.TRAINED, torch.float64))
         if tuple(gradients.shape) != (self._workers, self.elements):
             raise ValueError(
                 f"gradients must have the shape {(self._workers, self.elements)}, one row for "
@@ -207,15 +207,3 @@ class VirtualWorkers(Measured):
         """Takes back what state_dict() gave, under the same codecs and number of workers.
         Raises CorruptFrameError, which names what differs."""
         self._engine.load_state([_state.unpack(state, w) for w in range(self._workers)])
-
-
-_TRAINED = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def _check_dense(tensor: torch.Tensor, what: str, types: tuple[torch.dtype, ...]) -> None:
-    """Raises TypeError unless a tensor is dense and of one of the types: of others, the means
-    would lose digits, imaginary parts or what is behind the point."""
-    if tensor.layout != torch.strided or tensor.dtype not in types:
-        kind = "dense" if tensor.layout == torch.strided else "sparse"
-        names = ", ".join(str(t).removeprefix("torch.") for t in types)
-        raise TypeError(f"{what} must be dense, of {names}, not {kind}, of {tensor.dtype}")

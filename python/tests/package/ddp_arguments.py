@@ -6,12 +6,14 @@ import torch
 import torch.distributed as dist
 from checking import check, compress, raises
 from ddp_training import (
+    batch,
     check_same_everywhere,
     make_ddp,
     make_model,
     train,
     weights,
 )
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 import elastiquant
@@ -84,6 +86,37 @@ def wrong_arguments_are_refused():
         compress(model, "dithr")
     compress(model)
     train(model, range(2))
+
+
+@check
+def parameters_of_other_types_are_refused():
+    for dtype in (torch.float64, torch.complex64):
+        model = nn.Linear(24, 5)
+        model.scale = nn.Parameter(torch.ones(3, dtype=dtype))
+        words = (
+            "the parameter 'scale' must be dense, of float32, float16, bfloat16, not dense, "
+        )
+        with raises(TypeError, f"{words}of {dtype}"):
+            compress(make_ddp(model))
+
+
+@check
+def a_backward_without_what_a_forward_prepares_is_refused():
+    def forward(model: nn.Module) -> torch.Tensor:
+        return model.forward(batch(0)[0]).square().mean()
+
+    for options in ({"codec": "topk|ef"}, {"optimizer": torch.optim.AdamW}):
+        model = make_ddp()
+        if "optimizer" in options:
+            options = {"optimizer": torch.optim.AdamW(model.parameters())}
+        compress(model, **options)
+        with raises(
+            RuntimeError, r"call compress\(\) first, then model\(x\), and not model.for"
+        ):
+            forward(model).backward()
+    model = make_ddp()
+    compress(model)  # nothing is to be prepared for plain gradients
+    forward(model).backward()
 
 
 @check

@@ -192,6 +192,26 @@ def a_pair_ends_with_its_model():
 
 
 @check
+def a_pair_serves_one_model_after_another_and_not_two_at_once():
+    state, hook = elastiquant.comm_hook("dither:bits=2", switch=False)
+    model, other = make_ddp(), make_ddp()
+    model.register_comm_hook(state, hook)
+    train(model, range(3))
+    other.register_comm_hook(state, hook)
+    with raises(RuntimeError, "compresses another model: make a pair for each"):
+        loss_of(other, 0).backward()
+    train(model, range(3, 6))  # none the worse
+    assert state.compression.stats().steps == 6
+    del model, other
+    gc.collect()
+    later = make_ddp()
+    later.register_comm_hook(state, hook)
+    train(later, range(4))
+    check_same_everywhere(weights(later))
+    assert state.compression.stats().steps == 4
+
+
+@check
 def a_nan_in_a_pair_is_a_nan_on_all():
     model = make_ddp()
     state, hook = elastiquant.comm_hook("dither:bits=2", switch=False)

@@ -314,6 +314,12 @@ def refuses_what_cannot_be():
             elastiquant.DiLoCo(model, inner, **options)
     with raises(ValueError, "'alq.* and LocalSGD does not let it"):
         elastiquant.LocalSGD(model, inner, codec="alq")
+    earlier = torch.optim.SGD(make_model().parameters(), lr=0.1)
+    for kind in (elastiquant.DiLoCo, elastiquant.LocalSGD):
+        with raises(
+            ValueError, "inner trains no parameter of the model: make it of this model"
+        ):
+            kind(model, earlier)
     with raises(RuntimeError, "call DiLoCo with different arguments: every is"):
         elastiquant.DiLoCo(model, inner, every=4 + dist.get_rank())
     outer = torch.optim.SGD(model.parameters(), lr=0.7 if dist.get_rank() == 0 else 0.5)

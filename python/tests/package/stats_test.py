@@ -67,7 +67,7 @@ class StatsTest(unittest.TestCase):
         self.assertEqual((half.ratio, half.bits_per_coordinate), (8.0, 2.0), "bf16 has less")
         self.assertEqual(half.fp32_ratio, 16.0)
         nothing = dataclasses.replace(STATS, bytes_up=0, squared_norm=0.0)
-        self.assertEqual((nothing.ratio, nothing.fp32_ratio, nothing.nmse), (1.0, 1.0, 0.0))
+        self.assertEqual((nothing.ratio, nothing.fp32_ratio, nothing.nmse), (1.0, 1.0, None))
         begun = dataclasses.replace(STATS, steps=0, fp32_bytes_up=0, uncompressed_bytes_up=0)
         for of in (nothing, begun):
             self.assertEqual((of.ratio, of.fp32_ratio, of.bits_per_coordinate), (1, 1, 32))
