@@ -8,6 +8,7 @@
 
 #include "elastiquant/base/contains.h"
 #include "elastiquant/base/json_number.h"
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/cli/analyze_input.h"
 #include "elastiquant/cli/codec_analysis.h"
 #include "elastiquant/cli/codec_bench.h"
@@ -211,7 +212,7 @@ Status Run(const AnalyzeOptions& options) {
                        {"threads", options.compute.threads},
                        {"target", CurrentSimdTarget()},
                        {"inputs", analyses}};
-  const std::string text = report.dump(2) + "\n";
+  const std::string text = JsonText(report, 2) + "\n";
   fmt::print("{}", options.json ? text : kLegend);
   if (options.plot.empty()) return Status::Ok();
   return DrawReport("elastiquant_rates", options.python, text, options.plot);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -42,6 +43,15 @@ TEST_F(AnalyzeTest, CoversEveryRegisteredCodec) {
     };
     EXPECT_TRUE(std::ranges::any_of(specs, same)) << name;
   }
+}
+
+TEST_F(AnalyzeTest, TakesFilesWhoseNamesAreNotUtf8) {
+  WriteInput(100);
+  const std::string named = File("in\xe9.npy");
+  std::filesystem::rename(File("in.npy"), named);
+  const Outcome run = Run("analyze --codec fp32 --draws 2 --json " + named);
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("in\xEF\xBF\xBD.npy"));
 }
 
 TEST_F(AnalyzeTest, RatesSweepWhatACodecTakes) {

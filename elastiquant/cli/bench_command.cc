@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "elastiquant/base/contains.h"
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/cli/codec_bench.h"
 #include "elastiquant/cli/codec_catalogue.h"
 #include "elastiquant/cli/command.h"
@@ -147,7 +148,7 @@ Status Measure(const BenchCommandOptions& options) {
                                            {"threads", options.compute.threads},
                                            {"target", CurrentSimdTarget()},
                                            {"results", results}};
-    fmt::print("{}\n", report.dump(2));
+    fmt::print("{}\n", JsonText(report, 2));
   }
   return Status::Ok();
 }

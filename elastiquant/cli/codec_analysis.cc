@@ -114,12 +114,13 @@ class ErrorStatistics {
   }
 
   void Add(std::span<const float> decoded) {
-    double squares = 0, along = 0, size = 0;
+    double squares = 0, along = 0, product = 0, size = 0;
     std::vector<double>& fold = folded_.emplace_back(folds_);
     for (size_t i = 0; i < values_.size(); ++i) {
       const double v = values_[i], q = decoded[i], e = q - v;
       squares += e * e;
       along += e * v;
+      product += q * v;
       size += q * q;
       sum_[i] += e;
       const bool turned = RandomBits(signs_, static_cast<uint32_t>(i)) >> 31 != 0;
@@ -127,9 +128,9 @@ class ErrorStatistics {
     }
     squares_.push_back(squares);
     along_.push_back(norm_ > 0 ? along / norm_ : 0);
-    const double product = std::sqrt(size * norm_);
+    const double norms = std::sqrt(size) * std::sqrt(norm_);
     // Two zero vectors are alike.
-    cosine_ += product > 0 ? (norm_ + along) / product : (size == norm_ ? 1 : 0);
+    cosine_ += norms > 0 ? product / norms : (size == norm_ ? 1 : 0);
   }
 
   void WriteTo(Analysis* analysis) const {

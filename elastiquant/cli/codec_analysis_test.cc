@@ -41,6 +41,11 @@ TEST(Analysis, OfALosslessCodecIsExact) {
   EXPECT_GT(a.decode_gigabytes_per_second, 0);
 }
 
+TEST(Analysis, TheCosineHoldsWhereTheDecodedVectorIsTiny) {
+  const Analysis a = AnalysisOf("fp16", std::vector<float>(5, 1e22f));  // 65504 each
+  EXPECT_DOUBLE_EQ(a.cosine, 1);
+}
+
 TEST(Analysis, FindsTheErrorAndTheEntropyOfACoin) {
   const size_t n = 100000;
   const Analysis a = AnalysisOf("qsgdv:bits=2,bucket=0", Halves(n));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "elastiquant/base/json_number.h"
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/protocol/gossip/doubt.h"
 #include "elastiquant/protocol/gossip/gossip.h"
@@ -173,7 +174,7 @@ void Print(const ordered_json& told) {
 Status Run(const GraphOptions& options) {
   EQ_ASSIGN_OR_RETURN(const ordered_json told, Describe(options));
   if (options.json) {
-    fmt::print("{}\n", told.dump(2));
+    fmt::print("{}\n", JsonText(told, 2));
   } else {
     Print(told);
   }

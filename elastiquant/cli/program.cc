@@ -35,6 +35,20 @@ std::vector<Command> MakeCommands(CLI::App& program) {
   return commands;
 }
 
+// Returns the word that stands where a command is to be, or "". CLI11 would only say that a
+// command is missing.
+std::string UnknownCommand(const CLI::App& program) {
+  const CLI::App* app = &program;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  const std::vector<std::string> rest = app->remaining();
+  if (rest.empty() || app->get_require_subcommand_min() == 0) return "";
+  std::string valid;
+  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+    valid += (valid.empty() ? "" : ", ") + command->get_name();
+  }
+  return "'" + rest[0] + "' is no command; valid are: " + valid;
+}
+
 // CLI11 has a number for each way to get the command line wrong; to a script they are one.
 int ExitOfParse(const CLI::App& program, const CLI::ParseError& error) {
   return program.exit(error) == 0 ? kExitDone : kExitUsage;
@@ -54,6 +68,11 @@ int ParseAndRun(int argc, char** argv) {
   for (const Command& command : commands) TakeDecimalNumbers(command.app);
   try {
     program.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    const std::string unknown = UnknownCommand(program);
+    if (unknown.empty()) return ExitOfParse(program, error);
+    std::fprintf(stderr, "elastiquant: %s\n", unknown.c_str());
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     return ExitOfParse(program, error);
   }

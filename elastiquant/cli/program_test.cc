@@ -52,6 +52,18 @@ TEST_F(ProgramTest, BadUsageIsExitCodeTwoWithWordsOnStderr) {
   }
 }
 
+TEST_F(ProgramTest, AWordThatIsNoCommandIsNamed) {
+  for (const auto& [arguments, words] :
+       {std::pair("trian --steps 3", "'trian' is no command; valid are: train, models, "),
+        std::pair("-v", "'-v' is no command"),
+        std::pair("data foo", "'foo' is no command; valid are: fetch, info"),
+        std::pair("data", "subcommand is required")}) {
+    const Outcome run = Run(arguments);
+    EXPECT_EQ(run.exit_code, kExitUsage) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(words)) << arguments;
+  }
+}
+
 TEST_F(ProgramTest, WholeNumbersAreDecimal) {
   const Outcome plain = Run("graph ring --nodes 10 --seed 7 --json");
   EXPECT_EQ(plain.exit_code, kExitDone) << plain.err;

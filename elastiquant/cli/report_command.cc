@@ -19,8 +19,9 @@ struct ReportOptions {
 };
 
 Status RunReport(const ReportOptions& options) {
-  std::vector<std::string> words = {"--out", options.out, "--per", options.per};
-  if (!options.title.empty()) words.insert(words.end(), {"--title", options.title});
+  // In one word, as a value may begin with a dash.
+  std::vector<std::string> words = {"--out=" + options.out, "--per=" + options.per};
+  if (!options.title.empty()) words.push_back("--title=" + options.title);
   if (options.no_plots) words.push_back("--no-plots");
   words.push_back("--");
   words.insert(words.end(), options.runs.begin(), options.runs.end());

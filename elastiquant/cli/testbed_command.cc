@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastiquant/cli/command.h"
@@ -25,15 +26,22 @@ struct TestbedOptions {
 
 Status RunTestbed(const TestbedOptions& options) {
   std::vector<std::string> words = {"run", options.experiment};
-  words.insert(words.end(), {"--out", options.out, "--data", options.data});
-  words.insert(words.end(), {"--precision", options.precision, "--device", options.device});
-  words.insert(words.end(), {"--jobs", std::to_string(options.jobs)});
-  const std::filesystem::path program = ThisProgram();
-  if (!program.empty()) words.insert(words.end(), {"--program", program.string()});
+  const std::pair<const char*, std::string> given[] = {
+      {"out", options.out},
+      {"data", options.data},
+      {"precision", options.precision},
+      {"device", options.device},
+      {"jobs", std::to_string(options.jobs)},
+      {"program", ThisProgram().string()},
+      {"minutes", options.minutes},
+      {"known", options.known},
+      {"testbed", options.testbed},
+  };
+  for (const auto& [option, value] : given) {
+    // In one word, as a value may begin with a dash.
+    if (!value.empty()) words.push_back("--" + std::string(option) + "=" + value);
+  }
   if (options.quick) words.push_back("--quick");
-  if (!options.minutes.empty()) words.insert(words.end(), {"--minutes", options.minutes});
-  if (!options.known.empty()) words.insert(words.end(), {"--known", options.known});
-  if (!options.testbed.empty()) words.insert(words.end(), {"--testbed", options.testbed});
   return RunPythonPackage("elastiquant_testbed", options.python, words);
 }
 

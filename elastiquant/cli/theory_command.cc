@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "elastiquant/base/json_number.h"
+#include "elastiquant/base/json_text.h"
 #include "elastiquant/cli/command.h"
 #include "elastiquant/cli/python_package.h"
 #include "elastiquant/cli/rates_report.h"
@@ -224,12 +225,13 @@ void PrintPrediction(const Prediction& p, const TheoryOptions& o) {
 Status Plot(const TheoryOptions& options, Json report) {
   EQ_ASSIGN_OR_RETURN(const std::vector<Curve> curves, MakeCurves(options.setting));
   report["curves"] = ToJson(curves);
-  return DrawReport("elastiquant_theory", options.python, report.dump(2) + "\n", options.plot);
+  return DrawReport("elastiquant_theory", options.python, JsonText(report, 2) + "\n",
+                    options.plot);
 }
 
 Status Show(const Result<Json>& found, bool json, void (*print)(const Json&)) {
   if (!found.ok()) return found.status();
-  json ? fmt::print("{}\n", found->dump(2)) : print(*found);
+  json ? fmt::print("{}\n", JsonText(*found, 2)) : print(*found);
   return {};
 }
 
@@ -285,7 +287,7 @@ Status Run(const CLI::App& app, const TheoryOptions& options) {
     json["prediction"] = ToJson(*prediction, options);
   }
   if (options.json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", JsonText(json, 2));
   } else {
     fmt::print("{}\n\n", report.spec);
     PrintVariance(report);

@@ -11,7 +11,7 @@ if not __package__:  # started by the folder's path, as `elastiquant report` doe
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from elastiquant_report import certificate, consensus, decisions, findings, shares, table
-from elastiquant_report.runs import Run, RunError, differences, load_runs
+from elastiquant_report.runs import Run, RunError, differences, load_runs, shown
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
 
@@ -67,9 +67,9 @@ def report(runs: list[Run], options: argparse.Namespace) -> str:
     written = [] if options.no_plots else _draw(runs, certificates, options.out)
     pngs = [path.name for path in written if path.suffix == ".png"]
     markdown.write_text(_markdown(options.title, words, tables, rows, pngs))
-    plots = "".join(f"\n{path}" for path in written if path.suffix == ".png")
+    plots = "".join(f"\n{shown(path)}" for path in written if path.suffix == ".png")
     texts = "\n\n".join(table.as_text(head, cells) for head, cells in tables)
-    return f"{texts}\n\n" + "\n".join(words) + f"\n\n{markdown}{plots}"
+    return f"{texts}\n\n" + "\n".join(words) + f"\n\n{shown(markdown)}{plots}"
 
 
 def _words(runs: list[Run], certificates: list[certificate.Certificate], per: str) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import math
 from pathlib import Path
 
-from elastiquant_report.runs import Run, RunError
+from elastiquant_report.runs import Run, RunError, lines_of
 from elastiquant_report.table import number
 
 VERDICTS = ("holds", "loose", "exceeded", "unbounded")
@@ -50,7 +50,7 @@ def _load(file: Path) -> list[dict]:
     if not file.exists():
         return []
     lines = []
-    for at, text in enumerate(file.read_text().splitlines(), start=1):
+    for at, text in enumerate(lines_of(file), start=1):
         try:
             line = json.loads(text)
             missing = [key for key in _NEEDED if key not in line]

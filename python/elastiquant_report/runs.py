@@ -114,7 +114,7 @@ def load_run(folder: Path) -> Run:
             f"{summary_file} is missing: the run has not ended, or ended in an error"
         )
     try:
-        summary = json.loads(summary_file.read_text())
+        summary = json.loads(summary_file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunError(f"{summary_file} is not valid JSON: {error}") from error
     if not isinstance(summary, dict):
@@ -131,7 +131,7 @@ def _load_steps(file: Path) -> list[dict]:
     if not file.exists():
         raise RunError(f"{file} is missing: it is written beside summary.json")
     steps = []
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    for number, line in enumerate(lines_of(file), start=1):
         try:
             step = json.loads(line)
             step["seconds"]["total"], step["bytes_up"]  # what the curves stand on
@@ -140,7 +140,22 @@ def _load_steps(file: Path) -> list[dict]:
                 f"{file}, line {number} is not a step's JSON object: {error}"
             ) from error
         steps.append(step)
+    if not steps:
+        raise RunError(f"{file} has no steps")
     return steps
+
+
+def lines_of(file: Path) -> list[str]:
+    """Raises RunError if the file is no text in UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is damaged: {error}") from error
+
+
+def shown(path: Path) -> str:
+    """The path as text; what is not UTF-8 in it becomes a question mark."""
+    return str(path).encode("utf-8", "replace").decode()
 
 
 def load_runs(folders: list[Path]) -> list[Run]:
@@ -277,7 +292,7 @@ def _labels(runs: list[Run]) -> list[str]:
 
 def _tails(folders: list[Path]) -> list[str]:
     """The shortest ends of the paths that tell them apart, with as many folders each."""
-    paths = [folder.resolve().parts for folder in folders]
+    paths = [Path(shown(folder.resolve())).parts for folder in folders]
     for count in range(1, max(map(len, paths)) + 1):
         tails = ["/".join(parts[-count:]) for parts in paths]
         if len(set(tails)) == len(set(paths)):

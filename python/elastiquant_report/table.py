@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from elastiquant_report.runs import PHASES, Run, baseline_index
+from elastiquant_report.runs import PHASES, Run, baseline_index, shown
 
 
 def rows(runs: list[Run]) -> list[dict]:
@@ -17,7 +17,7 @@ def rows(runs: list[Run]) -> list[dict]:
 
 def _row(run: Run, base: Run) -> dict:
     row = {
-        "run": str(run.folder),
+        "run": shown(run.folder),
         "label": run.label,
         "codec": run.codec,
         "model": run["model"],

@@ -17,7 +17,7 @@ from elastiquant_testbed import precisions, provenance, stopping, testbed
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.training import GENERATED, Choice
 
-EXIT_FAILURE = 1  # as elastiquant/cli/command.h has it
+EXIT_FAILURE, EXIT_USAGE = 1, 2  # as elastiquant/cli/command.h has them
 
 
 def minutes(text: str) -> float:
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
         show.draw(result, options.out / name)
     except (testbed.TestbedError, OSError) as error:
         print(f"elastiquant testbed: {error}", file=sys.stderr)
-        return EXIT_FAILURE
+        return EXIT_USAGE if isinstance(error, testbed.UsageError) else EXIT_FAILURE
     except KeyboardInterrupt:
         print("elastiquant testbed: stopped; what was measured is kept", file=sys.stderr)
         return EXIT_FAILURE

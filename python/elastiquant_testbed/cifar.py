@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastiquant_testbed.testbed import TestbedError
+from elastiquant_testbed.testbed import UsageError
 
 TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST = "test_batch.bin"
@@ -20,9 +20,9 @@ OF_A_CLASS = (("training", TRAIN, 5000), ("test", (TEST,), 1000))
 
 
 def require(folder: str) -> None:
-    """Raises TestbedError with what is wanted if the folder does not have it."""
+    """Raises UsageError with what is wanted if the folder does not have it."""
     if wrong := _wrong(Path(folder)):
-        raise TestbedError(
+        raise UsageError(
             f"--data {folder} is not CIFAR-10: {wrong}. It has to be in its "
             f"binary form: {TRAIN[0]} to {TRAIN[-1]} and {TEST}, which `elastiquant data fetch "
             "cifar10 DIR` downloads; without --data it trains on generated images"

@@ -13,7 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from elastiquant_testbed.testbed import Testbed, TestbedError, parse_delay, parse_loss
+from elastiquant_testbed.testbed import (
+    Testbed,
+    TestbedError,
+    UsageError,
+    parse_delay,
+    parse_loss,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAB = ROOT / "lab"
@@ -72,7 +78,7 @@ def trace(testbed: Testbed) -> list[tuple[float, float]]:
     try:
         return varying.parse(testbed.network.vary, testbed.path.parent)
     except lab("namespaces").LabError as error:
-        raise TestbedError(f"vary of the testbed's network: {error}") from error
+        raise UsageError(f"vary of the testbed's network: {error}") from error
 
 
 def run(words: list[object]) -> str:

@@ -52,7 +52,7 @@ from elastiquant_testbed.table3_steps import (
     paces,
     too_few,
 )
-from elastiquant_testbed.testbed import SOURCES, Testbed, TestbedError, load, parse_delay
+from elastiquant_testbed.testbed import SOURCES, Testbed, UsageError, load, parse_delay
 from elastiquant_testbed.training import GENERATED, Choice
 
 BYTES_OF_FRAME = 1448  # that TCP sends in a frame of Ethernet's size
@@ -231,19 +231,19 @@ def _refuse_what_has_no_effect(choice: Choice) -> None:
         "--jobs": choice.jobs > 1,
     }
     if without := [option for option, is_given in given.items() if is_given]:
-        raise TestbedError(
+        raise UsageError(
             f"table3 times steps and trains nothing: leave out {' and '.join(without)}, which "
             "would have no effect"
         )
 
 
 def _require_memory(testbed: Testbed, network: str) -> None:
-    """Raises TestbedError if a device has no room for the weights of the network, and as much
+    """Raises UsageError if a device has no room for the weights of the network, and as much
     again for each of gradients and momentum, as `train --compute` asks of classes."""
     needed = 3 * 4 * MODELS[network].coordinates / 2**30
     for device in testbed.devices:
         if device.memory_gb < needed:
-            raise TestbedError(
+            raise UsageError(
                 f"a {device.name} of the testbed has {device.memory_gb:g} GiB of memory, and "
                 f"{network} with its gradients and momentum takes {needed:.2f}: leave these "
                 "devices out, or give them more memory_gb"

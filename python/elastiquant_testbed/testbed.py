@@ -24,6 +24,10 @@ class TestbedError(Exception):
     """What stands in the way, in words for the user."""
 
 
+class UsageError(TestbedError):
+    """A given option or file is wrong, missing or not supported here."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Device:
     """What the file does not say of a device itself is that of its class."""
@@ -39,7 +43,7 @@ class Device:
         the class is not known."""
         lacks = [name for name in OF_CLASS if getattr(self, name) is None]
         if lacks and self.name not in classes:
-            raise TestbedError(
+            raise UsageError(
                 f"class {self.name!r} is not known; valid are: {', '.join(classes)}. Devices "
                 f"of another class need {', '.join(lacks)}, too"
             )
@@ -112,21 +116,21 @@ def load(path: Path) -> Testbed:
         with open(path, "rb") as file:
             return _read(tomllib.load(file), path)
     except (OSError, ValueError, TestbedError) as error:  # numbers may be too long for Python
-        raise TestbedError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _read(told: dict, path: Path) -> Testbed:
     devices, network = told.get("devices"), told.get("network", {})
     tables = isinstance(devices, list) and all(isinstance(of, dict) for of in devices)
     if not tables or not isinstance(network, dict):
-        raise TestbedError("a testbed has [[devices]], and [network]")
+        raise UsageError("a testbed has [[devices]], and [network]")
     _refuse_unknown(told, {"devices", "network", "compute"}, "a testbed")
     compute = told.get("compute", CLASSES)
     _one_of(compute, (PRINTED, CLASSES), "compute")
     each = tuple(device for table in devices for device in _devices(table))
     made = Testbed(each, _network(network), compute, path)
     if not 2 <= len(made.devices) <= MOST_DEVICES:
-        raise TestbedError(
+        raise UsageError(
             f"there are {len(made.devices) or 'no'} devices; it takes 2 to {MOST_DEVICES}"
         )
     _refuse_contradictions(made, "rate" in network)
@@ -137,12 +141,12 @@ def _devices(told: dict) -> list[Device]:
     """As many as a table of the file describes."""
     _refuse_unknown(told, {"class", "count", "rate", *OF_CLASS}, "[[devices]]")
     if "class" not in told:
-        raise TestbedError("each of [[devices]] needs a class")
+        raise UsageError("each of [[devices]] needs a class")
     count = told.get("count", 1)
     if type(count) is not int or count < 1:
-        raise TestbedError("a count of devices is a whole number above 0")
+        raise UsageError("a count of devices is a whole number above 0")
     if count > MOST_DEVICES:
-        raise TestbedError(f"there are {count} devices; it takes 2 to {MOST_DEVICES}")
+        raise UsageError(f"there are {count} devices; it takes 2 to {MOST_DEVICES}")
     own = {name: _number(told[name], name) for name in OF_CLASS if name in told}
     rate = _text(told.get("rate", ""), "rate of a device", "20mbit")
     if "rate" in told:
@@ -158,7 +162,7 @@ def _network(told: dict) -> Network:
         is_empty = field.name in told and value == field.default == ""
         if type(value) is not type(field.default) or is_empty:
             like = repr(field.default or "20mbit@10s,5mbit@5s")
-            raise TestbedError(f"{field.name} is {value!r}; it must be like {like}")
+            raise UsageError(f"{field.name} is {value!r}; it must be like {like}")
     network = Network(**told)
     _one_of(network.kind, KINDS, "kind")
     _one_of(network.crossings, (1, 2), "crossings")
@@ -175,19 +179,19 @@ def _refuse_contradictions(made: Testbed, has_rate: bool) -> None:
     network = made.network
     own_rates = any(device.rate for device in made.devices)
     if own_rates and network.kind == "air":
-        raise TestbedError('a device has a rate of its own only where kind = "links"')
+        raise UsageError('a device has a rate of its own only where kind = "links"')
     if network.kind == "links" and (network.crossings > 1 or parse_delay(network.overhead)):
-        raise TestbedError('overhead and crossings are of kind = "air": leave them out')
+        raise UsageError('overhead and crossings are of kind = "air": leave them out')
     if has_rate and all(device.rate for device in made.devices):
-        raise TestbedError("each device has a rate of its own: leave out that of [network]")
+        raise UsageError("each device has a rate of its own: leave out that of [network]")
     if network.vary and has_rate:
-        raise TestbedError("give rate or vary, not both: vary tells all rates")
+        raise UsageError("give rate or vary, not both: vary tells all rates")
     if network.vary and own_rates:
-        raise TestbedError("where the rate varies it is one for all: leave out that of devices")
+        raise UsageError("where the rate varies it is one for all: leave out that of devices")
     if network.rate == TO_FIT and own_rates:
-        raise TestbedError('rate = "fit" finds one for all: leave out that of devices')
+        raise UsageError('rate = "fit" finds one for all: leave out that of devices')
     if network.rate == TO_FIT and len(made.devices) < FITTED_ON:
-        raise TestbedError(
+        raise UsageError(
             f'rate = "fit" takes {FITTED_ON} devices, of which the rate is known how long it '
             f"has to take, and there are {len(made.devices)}: give a rate such as 20mbit"
         )
@@ -196,19 +200,19 @@ def _refuse_contradictions(made: Testbed, has_rate: bool) -> None:
 def _refuse_unknown(told: dict, known: set[str], where: str) -> None:
     """A word that nobody reads would be taken for one that counts."""
     if unknown := sorted(set(told) - known):
-        raise TestbedError(
+        raise UsageError(
             f"{unknown[0]} is not known; {where} may have: {', '.join(sorted(known))}"
         )
 
 
 def _one_of(value: object, valid: tuple[object, ...], name: str) -> None:
     if value not in valid:
-        raise TestbedError(f"{name} is {value!r}; valid are: {', '.join(map(str, valid))}")
+        raise UsageError(f"{name} is {value!r}; valid are: {', '.join(map(str, valid))}")
 
 
 def _text(value: object, name: str, like: str) -> str:
     if not isinstance(value, str):
-        raise TestbedError(f"{name} is {value!r}; it must be like {like!r}")
+        raise UsageError(f"{name} is {value!r}; it must be like {like!r}")
     return value
 
 
@@ -221,26 +225,26 @@ def _number(value: object, name: str) -> float:
     may_be_zero = name == "radio_watts"
     if not math.isfinite(number) or number < 0 or (number == 0 and not may_be_zero):
         wanted = "of 0 or more" if may_be_zero else "above 0"
-        raise TestbedError(f"{name} is {value!r}; it must be a number {wanted}")
+        raise UsageError(f"{name} is {value!r}; it must be a number {wanted}")
     return number
 
 
 def parse_rate(text: str) -> int:
     """Bits a second of a rate such as "20mbit"."""
     if (rate := units.rate(text)) is None:
-        raise TestbedError(f"rate: {text!r} is not a rate such as 20mbit or 1gbit")
+        raise UsageError(f"rate: {text!r} is not a rate such as 20mbit or 1gbit")
     return rate
 
 
 def parse_delay(text: str, name: str = "delay") -> int:
     """Microseconds of a delay such as "10ms"."""
     if (delay := units.delay(text)) is None:
-        raise TestbedError(f"{name}: {text!r} is not {units.DELAYS}")
+        raise UsageError(f"{name}: {text!r} is not {units.DELAYS}")
     return delay
 
 
 def parse_loss(text: str) -> float:
     """The part that "1%" is."""
     if (loss := units.loss(text)) is None:
-        raise TestbedError(f"loss: {text!r} is not {units.LOSSES}")
+        raise UsageError(f"loss: {text!r} is not {units.LOSSES}")
     return loss

@@ -32,7 +32,7 @@ from elastiquant_testbed import (
 )
 from elastiquant_testbed.checks import Claim
 from elastiquant_testbed.say import say
-from elastiquant_testbed.testbed import Testbed, TestbedError
+from elastiquant_testbed.testbed import Testbed, TestbedError, UsageError
 
 GENERATED, CIFAR = "generated", "CIFAR-10"
 # What an outcome has of a run's summary.json, of each of its epochs, and of lines of
@@ -140,16 +140,16 @@ class Experiment:
 
     def __init__(self, testbed: Testbed | None, out: Path, choice: Choice):
         if testbed is not None:
-            raise TestbedError(
+            raise UsageError(
                 f"{self.name} trains networks and times nothing: leave out --testbed, which "
                 "would have no effect"
             )
         self.choice, self.quick = choice, choice.quick
         self.out = out
         if choice.device != "cpu" and not self.trains_on_gpu:
-            raise TestbedError(f"{self.name} needs what only `train` has, which is for the CPU")
+            raise UsageError(f"{self.name} needs what only `train` has, which is for the CPU")
         if choice.device != "cpu" and choice.data == GENERATED:
-            raise TestbedError("on a GPU it trains on CIFAR-10 only: give its folder as --data")
+            raise UsageError("on a GPU it trains on CIFAR-10 only: give its folder as --data")
 
     @property
     def data(self) -> str:
@@ -361,9 +361,9 @@ def tell_known(path: Path, known: int, useful: int, advice: str) -> None:
     """Says how many of the known runs of a file need not be made; raises TestbedError, with
     the advice, if that is none."""
     if known == 0:
-        raise TestbedError(f"--known: there are no runs in {path}")
+        raise UsageError(f"--known: there are no runs in {path}")
     if useful == 0:
-        raise TestbedError(
+        raise UsageError(
             f"--known: none of the {known} runs of {path} has these options: {advice}"
         )
     say(f"{useful} of the {known} known runs are of these options")

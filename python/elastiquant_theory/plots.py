@@ -65,11 +65,13 @@ def headline(report: dict) -> str:
     def at(family: str) -> float:
         return next(p["worst_case"] for p in curves[family] if p["bits"] == 4)
 
+    if not at("elastic"):
+        return "At 4 bits elastic levels have no error here"
     words = f"At 4 bits elastic levels have {_ratio(at('uniform') / at('elastic'))} the worst"
     words = words.replace("the worst", "times less worst-case variance than uniform ones")
     if at("uniform") < at("elastic"):
         words = "Uniform and elastic levels in the worst case"
-    if "minimax" in curves:
+    if "minimax" in curves and at("minimax"):
         more = at("elastic") / at("minimax")
         words += f", and {_ratio(more)} times that of the best levels there can be"
     return words

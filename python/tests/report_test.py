@@ -143,7 +143,11 @@ class ReportTest(unittest.TestCase):
         summary = json.loads((lacking / "summary.json").read_text())
         del summary["bytes_up"], summary["seconds"]["wait"]
         (lacking / "summary.json").write_text(json.dumps(summary))
+        (write_run(self.folder / "stepless") / "metrics.jsonl").write_text("")
+        (write_run(self.folder / "torn") / "metrics.jsonl").write_bytes(b"{\xff}\n")
         for folder, words in (
+            ("stepless", "metrics.jsonl has no steps"),
+            ("torn", "metrics.jsonl is damaged: 'utf-8' codec"),
             ("nowhere", "no such folder"),
             ("empty", "summary.json is missing"),
             ("cut", "metrics.jsonl, line 120"),

@@ -239,7 +239,7 @@ class StartingTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.out = Path(holder.name)
 
-    def refused(self, out, *more, **environment):
+    def refused(self, out, *more, code=1, **environment):
         """What is said by a testbed that would run a program which is not there."""
         package = Path(training.__file__).parent
         words = [sys.executable, "-B", package, "run", "table4", "--quick", *more]
@@ -247,7 +247,7 @@ class StartingTest(unittest.TestCase):
         done = subprocess.run(
             words, capture_output=True, text=True, env={**os.environ, **environment}
         )
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, code)
         self.assertNotIn("Traceback", done.stderr)
         return done.stderr
 
@@ -264,7 +264,7 @@ class StartingTest(unittest.TestCase):
         self.assertFalse((self.out / "runs").exists())
 
     def test_a_testbed_that_would_have_no_effect_is_refused(self):
-        said = self.refused(self.out / "runs", "--testbed", SOURCES)
+        said = self.refused(self.out / "runs", "--testbed", SOURCES, code=2)
         self.assertIn("table4 trains networks and times nothing: leave out --testbed", said)
 
     def test_minutes_that_are_no_number_are_refused(self):
@@ -391,6 +391,22 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--minutes: nan is not a number of minutes", done.stderr)
         self.assertNotIn("argument --minutes", done.stderr)  # as Python would say it
+
+    def test_what_is_wrong_with_files_and_options_is_wrong_usage(self):
+        broken = self.out / "broken.toml"
+        broken.write_text("[[devices]]\nclass = ")
+        for words, why in (
+            (["table4", "--data", self.out], "is not CIFAR-10"),
+            (["table3", "--testbed", broken], "broken.toml"),
+            (["table3", "--precision", "bf16"], "leave out --precision"),
+            (["table4", "--known", self.out], "there are no runs in"),
+            (["levels", "--data=-none"], "--data -none is not CIFAR-10"),
+        ):
+            run = [os.environ["ELASTIQUANT_PROGRAM"], "testbed", "run", *words]
+            run += ["--quick", "--out", self.out / "out"]
+            done = subprocess.run([str(w) for w in run], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(why, done.stderr)
 
     def test_the_classes_of_the_sources_are_known(self):
         described = testbed.load(SOURCES).with_classes(emulation.classes())

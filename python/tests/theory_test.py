@@ -45,6 +45,14 @@ class HeadlineTest(unittest.TestCase):
     def test_it_claims_no_advantage_that_is_not_there(self):
         self.assertNotIn("less", plots.headline(report(uniform=1)))
 
+    def test_of_one_value_there_is_no_error_to_compare(self):
+        none = {
+            "bucket": 1,
+            "norm_order": 2,
+            "curves": [curve("uniform", 0), curve("elastic", 0)],
+        }
+        self.assertEqual(plots.headline(none), "At 4 bits elastic levels have no error here")
+
     def test_norms_have_names(self):
         self.assertEqual(plots.norm_name({"norm_order": "infinity"}), "L∞")
         self.assertEqual(plots.norm_name({"norm_order": 1.5}), "L1.5")
