@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elastiquant/net/communicator.h"
+#include "elastiquant/net/forwarding_testing.h"
 #include "elastiquant/net/memory/testing.h"
 #include "elastiquant/net/network.h"
 #include "elastiquant/net/store.h"
@@ -25,54 +26,34 @@ struct Silence {
   std::latch over{1};
 };
 
-class SilentStore final : public Store {
+class SilentStore final : public ForwardingStore {
  public:
   SilentStore(std::unique_ptr<Store> store, std::shared_ptr<Silence> silence)
-      : store_(std::move(store)), silence_(std::move(silence)) {}
+      : ForwardingStore(std::move(store)), silence_(std::move(silence)) {}
 
-  void SetPatience(milliseconds patience) override { store_->SetPatience(patience); }
-  Status Set(const std::string& key, const std::string& value) override {
-    return store_->Set(key, value);
-  }
   Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) override {
     if (silence_->began) silence_->over.wait();
-    return store_->Get(keys);
-  }
-  Result<bool> Exists(const std::string& key) override { return store_->Exists(key); }
-  Result<int64_t> Increment(const std::string& key) override { return store_->Increment(key); }
-  Result<std::string> CompareSet(const std::string& key, const std::string& expected,
-                                 const std::string& desired) override {
-    return store_->CompareSet(key, expected, desired);
-  }
-  Result<bool> WaitFor(const std::vector<std::string>& keys, milliseconds limit) override {
-    return store_->WaitFor(keys, limit);
+    return ForwardingStore::Get(keys);
   }
 
  private:
-  const std::unique_ptr<Store> store_;
   const std::shared_ptr<Silence> silence_;
 };
 
-class NetworkOfASilentStore final : public Network {
+class NetworkOfASilentStore final : public ForwardingNetwork {
  public:
   NetworkOfASilentStore(std::shared_ptr<Network> network, std::shared_ptr<Silence> silence)
-      : network_(std::move(network)), silence_(std::move(silence)) {}
+      : ForwardingNetwork(std::move(network)), silence_(std::move(silence)) {}
 
-  Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port, Reach reach) override {
-    return network_->HostStore(port, reach);
-  }
   Result<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
                                               const std::string& prefix,
                                               milliseconds timeout) override {
-    EQ_ASSIGN_OR_RETURN(auto store, network_->ConnectStore(host, port, prefix, timeout));
+    EQ_ASSIGN_OR_RETURN(auto store,
+                        ForwardingNetwork::ConnectStore(host, port, prefix, timeout));
     return std::unique_ptr<Store>(std::make_unique<SilentStore>(std::move(store), silence_));
-  }
-  Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
-    return network_->Connect(options);
   }
 
  private:
-  const std::shared_ptr<Network> network_;
   const std::shared_ptr<Silence> silence_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "elastiquant/net/crew/crew_pulse.h"
 #include "elastiquant/net/crew/muster.h"
+#include "elastiquant/net/forwarding_testing.h"
 #include "elastiquant/net/memory/memory_network.h"
 
 namespace elastiquant {
@@ -23,26 +24,17 @@ namespace {
 using std::chrono::milliseconds;
 
 // A network on which groups of some size cannot connect, although all reach the store.
-class PathlessNetwork final : public Network {
+class PathlessNetwork final : public ForwardingNetwork {
  public:
   PathlessNetwork(std::shared_ptr<Network> network, const std::atomic<int>* size)
-      : network_(std::move(network)), size_(size) {}
+      : ForwardingNetwork(std::move(network)), size_(size) {}
 
-  Result<std::unique_ptr<StoreHost>> HostStore(uint16_t port, Reach reach) override {
-    return network_->HostStore(port, reach);
-  }
-  Result<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
-                                              const std::string& prefix,
-                                              milliseconds timeout) override {
-    return network_->ConnectStore(host, port, prefix, timeout);
-  }
   Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
     if (options.world_size == *size_) return Unavailable("there is no path");
-    return network_->Connect(options);
+    return ForwardingNetwork::Connect(options);
   }
 
  private:
-  const std::shared_ptr<Network> network_;
   const std::atomic<int>* const size_;
 };
 
@@ -424,33 +416,17 @@ TEST(CrewTest, AStoreThatStandsStillIsNotWaitedForWithoutLimit) {
 }
 
 // Counts how often it is asked whether a key exists.
-class CountingStore final : public Store {
+class CountingStore final : public ForwardingStore {
  public:
-  explicit CountingStore(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+  using ForwardingStore::ForwardingStore;
 
-  void SetPatience(milliseconds patience) override { store_->SetPatience(patience); }
-  Status Set(const std::string& key, const std::string& value) override {
-    return store_->Set(key, value);
-  }
-  Result<std::vector<std::string>> Get(const std::vector<std::string>& keys) override {
-    return store_->Get(keys);
-  }
   Result<bool> Exists(const std::string& key) override {
     ++asked_;
-    return store_->Exists(key);
-  }
-  Result<int64_t> Increment(const std::string& key) override { return store_->Increment(key); }
-  Result<std::string> CompareSet(const std::string& key, const std::string& expected,
-                                 const std::string& desired) override {
-    return store_->CompareSet(key, expected, desired);
-  }
-  Result<bool> WaitFor(const std::vector<std::string>& keys, milliseconds timeout) override {
-    return store_->WaitFor(keys, timeout);
+    return ForwardingStore::Exists(key);
   }
   int asked() const { return asked_; }
 
  private:
-  const std::unique_ptr<Store> store_;
   int asked_ = 0;
 };
 
