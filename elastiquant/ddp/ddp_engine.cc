@@ -322,7 +322,7 @@ void DdpEngine::Return(size_t bucket, bool is_mean) {
   // The last one's future is for FinishStep: with it the step is over.
   if (!futures_.CountReturned(d) || d + 1 == reduction_->layout().size()) return;
   at::Tensor mean = reduction_->Depart(d);
-  // Another thread may have ended the step with an error, which this one's future then has.
+  // If another thread has ended the step with an error, the future has that error already.
   if (const Future future = futures_.Release(d)) future->markCompleted(std::move(mean));
 }
 

@@ -195,7 +195,7 @@ class DdpEngine {
   bool streaming_ = false;           // whether this step's buckets are sent as they arrive
   std::vector<at::Tensor> waiting_;  // what came in a step that is not streaming
   Sections loaded_;                  // the memory, until there is a layout
-  bool has_settings_ = false;
+  bool has_settings_ = false;        // whether SetMetric or SetUnits has been called
   MemoryUnits units_;
   MomentTensors moments_;
   DdpLayout remembered_;  // that of the run that was stopped, for the first step

@@ -310,7 +310,7 @@ void Liveness::LetOthersLearn(std::optional<int> dead, bool linger) {
   if (!store_->Set(LearntKey(options_.rank), "1").ok() || !linger) return;
   {
     const std::lock_guard lock(mutex_);
-    ++rounds_;  // the store has answered: what follows is no silence of its own
+    ++rounds_;  // the store has answered, so the wait below must not count as its silence
   }
   std::vector<std::string> others;
   for (int r = 0; r < options_.world_size; ++r) {
@@ -380,8 +380,8 @@ void Liveness::Settle(const Status& verdict) {
 
 void Liveness::Accuse(int rank, std::string why, bool lives) {
   std::lock_guard lock(mutex_);
-  // After the verdict waits end because of it, and no longer because of a peer. The beating
-  // thread may still be in its last round and would tell the others.
+  // Once there is a verdict, waits end because of it and not because of a peer. The beating
+  // thread may still be in its last round, in which it would publish the accusation.
   if (accused_ >= 0 || finished_) return;
   accused_ = rank;
   accused_lives_ = lives;

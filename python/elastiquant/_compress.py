@@ -110,11 +110,11 @@ def compress(
     Every worker gets the same bits. Where a worker has a NaN or infinity, the gradient is NaN
     on all, as without compression, so that GradScaler and clipping work.
 
-    Errors: TypeError for a model that is not DDP, for a parameter whose gradients are not
-    compressed (fp64, complex) and for an argument of another type,
-    ValueError for a bad argument or spec and for a model under DDP's Python reducer,
-    RuntimeError if the model has a hook already, or if workers differ in their arguments or one
-    of them cannot go on, which it names. In training, a lost worker raises
+    Errors: TypeError for a model that is not DDP, for a parameter of a type that cannot be
+    compressed (fp64, complex) and for an argument of another type, ValueError for a bad
+    argument or spec and for a model under DDP's Python reducer, RuntimeError if the model has a
+    hook already, or if workers differ in their arguments or one of them cannot go on, which it
+    names. In training, a lost worker raises
     torch.distributed.DistBackendError, which names it and says why, from backward() on all
     others, within `timeout`; a stuck one within `stall_timeout`.
     """

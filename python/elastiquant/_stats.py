@@ -79,8 +79,8 @@ class Stats:
     @property
     def nmse(self) -> float | None:
         """The variance that encoding adds, relative to the gradient's squared norm; under a
-        metric, of what is sent in it. None if nothing but zeros has been measured, as before
-        the first compressed step whose number measure_every divides."""
+        metric, of what is sent in it. None if no compressed step has been measured yet
+        (compress(measure_every=...)), or only gradients of zeros."""
         return self.squared_error / self.squared_norm if self.squared_norm else None
 
     def summary(self) -> str:

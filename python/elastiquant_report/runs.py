@@ -146,7 +146,7 @@ def _load_steps(file: Path) -> list[dict]:
 
 
 def lines_of(file: Path) -> list[str]:
-    """Raises RunError if the file is no text in UTF-8."""
+    """The lines of a file. Raises RunError if it is not text in UTF-8."""
     try:
         return file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

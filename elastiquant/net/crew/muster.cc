@@ -22,9 +22,9 @@ bool KnowsTheRun(Arrival arrival) {
   return arrival == Arrival::kBroken || arrival == Arrival::kBoundary;
 }
 
-// Whether a worker has given up because it could not connect to another. The one that was
-// blamed may be that other, which lives and is on its way: without it the path would cost two
-// workers.
+// Whether a worker has given up because it could not connect to another one. The worker that is
+// blamed may be that other one. It is then alive and about to come, and going on without it
+// would lose two workers to one broken path.
 bool AnyGivesUp(const MusterView& view) {
   return std::ranges::any_of(view.here,
                              [](const auto& here) { return here.second == Arrival::kGivesUp; });
