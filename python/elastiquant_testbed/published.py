@@ -45,3 +45,12 @@ TABLE_3: dict[tuple[str, str, int], Minutes] = {
     ("ResNet-50", "E", 4): Minutes(126.59, 18.66, 103.93, 249.18),
     ("ResNet-50", "E", 7): Minutes(119.93, 19.99, 78.62, 218.54),
 }
+
+
+def speedup(network: str, scheme: str, devices: int) -> float | None:
+    """Sp: by how many minutes an epoch is longer than on the next lower printed number of
+    devices. None where there is none, or nothing is printed."""
+    here = TABLE_3.get((network, scheme, devices))
+    if here is None or devices == DEVICES[0]:
+        return None
+    return here.T - TABLE_3[network, scheme, DEVICES[DEVICES.index(devices) - 1]].T

@@ -91,7 +91,8 @@ def counts(found: list[Row]) -> str:
     readings = [row for row in found if row.reading]
     printed = [row for row in found if not row.reading]
     return (
-        f"Of {len(found)} claims {len(printed)} are as printed: {_by_state(printed)}.\n"
+        f"Of {len(found)} claims {len(printed)} are printed in their sources: "
+        f"{_by_state(printed)}.\n"
         f"The other {len(readings)} are our reading of vaguer words: {_by_state(readings)}."
     )
 

@@ -111,7 +111,8 @@ class Table3:
 
     def cell(self, serial: Wanted) -> dict:
         """Seconds of an epoch, and the joules that a device's radio spends in it on sending, in
-        the mean. T_overlapped is None until that was measured."""
+        the mean. T_overlapped and nmse_overlapped are None until a real run was measured, whose
+        frames are those of buckets."""
         network, scheme, devices, _ = serial
         steps = self.steps.scale(network).steps(network, devices)
         parts = {
@@ -121,10 +122,12 @@ class Table3:
         }
         cell = {"network": network, "scheme": scheme, "devices": devices, **parts}
         overlapped = serial._replace(overlapped=True)
-        really = self.steps.of(overlapped)["total"] if self.steps.has(overlapped) else None
-        cell |= {"T": sum(parts.values()), "T_overlapped": really and steps * really}
+        really = self.steps.of(overlapped) if self.steps.has(overlapped) else {}
+        total, error = really.get("total"), really.get("nmse")
+        cell |= {"T": sum(parts.values()), "T_overlapped": total and steps * total}
         frame = self.steps.of(serial)
         cell |= {"steps": steps, "bytes_up": steps * frame["bytes_up"], "nmse": frame["nmse"]}
+        cell["nmse_overlapped"] = error
         cell["radio_joules"] = self.radio_joules(cell["bytes_up"], devices)
         printed = published.TABLE_3.get((network, scheme, devices))
         if printed:
@@ -154,6 +157,7 @@ class Table3:
         if Wanted(*FIT_STEP_COST) not in there:
             raise too_few()
         cells = [self.cell(step) for step in there]
+        add_speedups(cells)
         others = {STEP_COST: None, MORE_STEPS: None}
         if self.steps.is_to_fit:  # of other air nothing is printed that could be fitted
             others = {STEP_COST: add_step_cost(cells), MORE_STEPS: add_more_steps(cells)}
@@ -248,6 +252,17 @@ def _require_memory(testbed: Testbed, network: str) -> None:
                 f"{network} with its gradients and momentum takes {needed:.2f}: leave these "
                 "devices out, or give them more memory_gb"
             )
+
+
+def add_speedups(cells: list[dict]) -> None:
+    """Gives cells what the printed table calls Sp: by how many seconds an epoch is longer than
+    on the next lower number of devices that there is a cell of, below 0 where it is shorter.
+    None on the lowest."""
+    times = {(c["network"], c["scheme"], c["devices"]): c["T"] for c in cells}
+    for cell in cells:
+        *key, devices = cell["network"], cell["scheme"], cell["devices"]
+        fewer = [n for *other, n in times if other == key and n < devices]
+        cell["Sp"] = cell["T"] - times[*key, max(fewer)] if fewer else None
 
 
 def judged(result: dict) -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from elastiquant_testbed import words
+from elastiquant_testbed import published, words
 from elastiquant_testbed.table3_readings import MORE_STEPS, STEP_COST
 from elastiquant_testbed.table3_steps import FIT_WITHIN
 
@@ -15,9 +15,11 @@ NOTES = """\
 Minutes of an epoch, ours and in brackets as printed: computing (Cp, which is given), encoding
 (En), transmission (Tx) and their sum (T). "T overlapped" is what a real run takes, in which
 encoding and sending overlap with computing. The column after each of the two says how many
-times as long SGD takes. A cell is empty where nothing was measured. NMSE is the error of a
-frame, |g - decoded|^2 over |g|^2. The last column has the joules that a device's radio spends
-on sending in an epoch, in the mean over the devices, at the watts of their class
+times as long SGD takes. Sp, as printed, is by how much T is longer than on the next lower
+number of devices. A cell is empty where nothing was measured. NMSE is the error of what a
+worker sends, |g - decoded|^2 over |g|^2: serially the whole gradient is one frame, and
+overlapped each bucket of layers is one. The last column has the joules that a device's radio
+spends on sending in an epoch, in the mean over the devices, at the watts of their class
 (`elastiquant devices`), which are assumed.
 """
 
@@ -71,23 +73,37 @@ def _minutes(cell: dict, part: str) -> str:
 
 
 def _cells(cells: list[dict]) -> str:
-    heads = ["network", "scheme", "devices", *PARTS, "T", "SGD / T"]
-    heads += ["T overlapped", "SGD / T overlapped", "NMSE", "radio, J"]
+    heads = ["network", "scheme", "devices", *PARTS, "T", "Sp", "SGD / T"]
+    heads += ["T overlapped", "SGD / T overlapped", "NMSE", "NMSE overlapped", "radio, J"]
     rows = []
     sums = {(c["network"], c["devices"]): c for c in cells if c["scheme"] == "SGD"}
     for c in cells:
         base = sums.get((c["network"], c["devices"]), {})
         row = [c["network"], c["scheme"], c["devices"]]
         row += [_minutes(c, part) for part in (*PARTS, "T")]
-        row.append(_gain(base, c, "T"))
+        row += [_speedup(c), _gain(base, c, "T")]
         if base and "published" in c:
             row[-1] += f" ({_gain(base['published'], c['published'], 'T')})"
         really = c["T_overlapped"]
         row += ["" if really is None else f"{really / 60:.1f}", _gain(base, c, "T_overlapped")]
-        row.append("0" if c["nmse"] is None else f"{c['nmse']:.3g}")
+        row += [_error(c, "nmse"), "" if really is None else _error(c, "nmse_overlapped")]
         row.append(f"{c['radio_joules']:.0f}")
         rows.append(row)
     return words.table(heads, rows, words=2)
+
+
+def _speedup(cell: dict) -> str:
+    """Minutes, ours and in brackets as printed; empty on the lowest number of devices."""
+    if cell["Sp"] is None:
+        return ""
+    printed = published.speedup(cell["network"], cell["scheme"], cell["devices"])
+    ours = f"{cell['Sp'] / 60:+.1f}"
+    return ours if printed is None else f"{ours} ({printed:+.1f})"
+
+
+def _error(cell: dict, name: str) -> str:
+    """Of codecs that lose nothing none is measured."""
+    return "0" if cell[name] is None else f"{cell[name]:.3g}"
 
 
 def _gain(base: dict, cell: dict, what: str) -> str:
@@ -174,7 +190,7 @@ def _claims(result: dict) -> str:
     """Those of the first reading decide; the others stand beside them."""
     if not result["checks"]:
         return words.claims([])
-    names = {STEP_COST: "with a cost of each step", MORE_STEPS: "and with more steps"}
+    names = {STEP_COST: "with a cost of each step", MORE_STEPS: "with more steps as well"}
     others = {told: result[name]["checks"] for name, told in names.items() if result[name]}
     checks = result["checks"]
     rows = [
@@ -182,7 +198,7 @@ def _claims(result: dict) -> str:
         + [f"{words.holds(also)}: {also['seen']}" for also in alike]
         for check, *alike in zip(checks, *others.values(), strict=True)
     ]
-    held = [f"{sum(check['holds'] for check in checks)} of {len(checks)} hold"]
+    held = [f"{sum(check['holds'] for check in checks)} of {len(checks)} claims hold"]
     held += [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
     head = f"What the printed table says beside its numbers: {', '.join(held)}.\n\n"
     heads = ["claim", "holds", "seen", *others]

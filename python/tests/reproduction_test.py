@@ -144,9 +144,9 @@ class SummaryTest(unittest.TestCase):
         found += [row(summary.UNTESTABLE, False), row(summary.NOT_RUN, True)]
         self.assertEqual(
             summary.counts(found),
-            "Of 4 claims 2 are as printed: 1 reproduced, 0 not reproduced, 0 not run in full, "
-            "1 cannot be tested.\nThe other 2 are our reading of vaguer words: "
-            "0 reproduced, 1 not reproduced, 1 not run in full, 0 cannot be tested.",
+            "Of 4 claims 2 are printed in their sources: 1 reproduced, 0 not reproduced, "
+            "0 not run in full, 1 cannot be tested.\nThe other 2 are our reading of vaguer "
+            "words: 0 reproduced, 1 not reproduced, 1 not run in full, 0 cannot be tested.",
         )
         readings = {r.claim for r in summary.rows(stored.load()) if r.reading}
         self.assertIn("DAGC-A never needs more rounds than uniform ratios", readings)

@@ -60,6 +60,24 @@ class ClaimsTest(unittest.TestCase):
             },
         )
 
+    def test_sp_is_the_change_from_the_next_lower_number_of_devices(self):
+        printed = {
+            ("ResNet-34", "SGD"): (-2.9, 11.09),
+            ("ResNet-34", "8-bit"): (-10.98, 1.41),
+            ("ResNet-34", "4-bit"): (-10.47, -3.31),
+            ("ResNet-34", "E"): (-10.89, -4.14),
+            ("ResNet-50", "SGD"): (33.31, 117.27),
+            ("ResNet-50", "8-bit"): (-78.62, -8.02),  # the first is off by .02
+            ("ResNet-50", "4-bit"): (-103.94, -25.32),
+            ("ResNet-50", "E"): (-113.27, -30.64),
+        }
+        for key, changes in printed.items():
+            self.assertIsNone(published.speedup(*key, 2))
+            for devices, change in zip((4, 7), changes, strict=True):
+                found = published.speedup(*key, devices)
+                self.assertAlmostEqual(found, change, delta=0.021, msg=f"{key}, {devices}")
+        self.assertIsNone(published.speedup("ResNet-34", "E", 18))
+
     def test_a_claim_fails_where_its_numbers_do(self):
         cells = published_cells()
         cells["ResNet-34", "E", 7]["T"] *= 2
@@ -69,6 +87,8 @@ class ClaimsTest(unittest.TestCase):
             {
                 "ResNet-34: E gets faster with each step in devices",
                 "ResNet-34: E takes the least time on 2, 4 and 7 devices",
+                "ResNet-34: SGD takes 1.09, 1.52 and 2.59 times as long as E on 2, 4 and 7 "
+                "devices, within 10 %",
                 "ResNet-34: SGD takes 2.5 times as long as E on 7 devices, or more",
                 "ResNet-34: E takes 4 minutes less on 7 devices than on 4, or more",
             },
@@ -227,7 +247,7 @@ class Table3Test(unittest.TestCase):
             factor = times if key[0] == "ResNet-50" else 1
             for part, by in (("Cp", 1), ("En", factor), ("Tx", factor)):
                 self.assertAlmostEqual(after[part], by * before[part], places=6)
-        self.assertIn("and with more steps", table3_show.text(result))
+        self.assertIn("with more steps as well", table3_show.text(result))
         quick, _ = self.run_fake()
         self.assertIsNone(quick["with_more_steps"])
         self.assertNotIn("more steps", table3_show.text(quick))
@@ -288,6 +308,30 @@ class Table3Test(unittest.TestCase):
             self.assertIn(words, text)
         table3_show.draw(result, self.out / "table3")
         self.assertGreater(os.path.getsize(self.out / "table3-resnet-34.png"), 10000)
+
+    def test_sp_stands_beside_the_printed_one(self):
+        result, _ = self.run_fake(quick=False)
+        cells = {(c["network"], c["scheme"], c["devices"]): c for c in result["cells"]}
+        for network, scheme, few, many in (
+            ("ResNet-34", "SGD", 2, 4),
+            ("ResNet-34", "SGD", 4, 7),
+            ("ResNet-50", "dither 1", 7, 18),
+        ):
+            more, less = cells[network, scheme, many], cells[network, scheme, few]
+            self.assertAlmostEqual(more["Sp"], more["T"] - less["T"])
+        self.assertIsNone(cells["ResNet-34", "E", 2]["Sp"])
+        rows = table3_show.text(result).splitlines()
+        row = next(row for row in rows if row.startswith("| ResNet-34 | SGD | 7 |"))
+        self.assertRegex(row, r"\| [+-][0-9.]+ \(\+11\.1\) \|")
+
+    def test_errors_of_buckets_stand_beside_those_of_one_frame(self):
+        result, _ = self.run_fake()
+        cell = next(c for c in result["cells"] if (c["scheme"], c["devices"]) == ("E", 7))
+        self.assertEqual((cell["nmse"], cell["nmse_overlapped"]), (0.1, 0.1))
+        cell["nmse"], cell["nmse_overlapped"] = 0.025, 0.55
+        lines = table3_show.text(result).splitlines()
+        row = next(line for line in lines if line.startswith("| ResNet-34 | E | 7 |"))
+        self.assertIn("| 0.025 | 0.55 |", row)
 
     def test_real_runs_stand_beside_the_serial_accounting_where_they_were_made(self):
         result, _ = self.run_fake()
