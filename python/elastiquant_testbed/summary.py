@@ -56,7 +56,7 @@ def _state(claim: str, result: dict | None) -> tuple[str, str]:
     """By what an experiment has found, and what it saw."""
     checks = {check["claim"]: check for check in result["checks"]} if result else {}
     if claim not in checks:
-        return NOT_RUN, "not all of its runs are there"
+        return NOT_RUN, "not all that it needs was measured"
     check = checks[claim]
     if check["holds"] is None:
         return NOT_RUN, check["seen"]

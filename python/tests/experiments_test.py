@@ -203,7 +203,8 @@ class Table4Test(unittest.TestCase):
 class CurvesTest(unittest.TestCase):
     def series(self, loss, accuracy, variance, seconds=1.0):
         """Of two epochs, in the first of which nothing is learnt."""
-        told = {"loss": [2.0, loss], "accuracy": [10.0, accuracy], "variance": [variance]}
+        told = {"loss": [2.0, loss], "accuracy": [10.0, accuracy]}
+        told |= {"variance": [variance], "variance_steps": [500]}
         return told | {"seconds": [seconds, 2 * seconds]}
 
     def test_claims_are_about_4_bits_and_qsgd(self):
@@ -223,6 +224,35 @@ class CurvesTest(unittest.TestCase):
                 "4-bit reaches an accuracy a point below FP-SGD's last one sooner than FP-SGD",
             ],
         )
+
+    def test_variances_are_compared_at_the_steps_that_all_have(self):
+        series = {
+            "FP-SGD": self.series(1.0, 90.0, 1.0),
+            "QSGD": self.series(1.1, 87.0, 2.0),
+            "QSGD-V": self.series(1.05, 89.0, 1.5),
+            "4-bit": self.series(1.05, 89.5, 1.8),
+        }
+        # Of a later step, when variances are larger, QSGD has no estimate that is finite.
+        for scheme in ("QSGD-V", "4-bit"):
+            series[scheme] |= {"variance": [1.8, 9.0], "variance_steps": [500, 1000]}
+        claims = {c.claim: c for c in curves.claims(series)}
+        claim = claims["4-bit has 4 to 22 % less variance than QSGD"]
+        self.assertEqual((claim.holds, claim.seen), (True, "-10.0 %; against QSGD-V +0.0 %"))
+
+    def test_a_scheme_whose_loss_is_not_finite_is_shown_and_not_judged(self):
+        series = {s: self.series(1.0, 90.0, 1.0) for s in ("FP-SGD", "QSGD", "QSGD-V", "4-bit")}
+        for of in series.values():
+            of |= {"steps": [10, 20], "bytes": [400, 800]}
+            of |= {"variance_exact": [1.0]}
+        series["QSGD"]["loss"] = [2.0, None]
+        self.assertEqual(curves.claims(series), [])
+        result = {"series": series, "data": "generated", "quick": True, "left_out": []}
+        self.assertIn("| QSGD |  | 90.00 |", curves.text(result | {"checks": []}))
+        with tempfile.TemporaryDirectory() as folder:
+            curves.draw(result, Path(folder) / "curves")
+            points = (Path(folder) / "curves.csv").read_text()
+        self.assertIn("QSGD,loss,10,", points)
+        self.assertNotIn("QSGD,loss,20,", points)
 
     def test_seconds_are_told_until_an_accuracy_is_there(self):
         of = {"seconds": [10, 20, 30], "accuracy": [50, 70, 60]}
@@ -246,8 +276,9 @@ class CurvesTest(unittest.TestCase):
             for scheme in curves.SCHEMES
         }
         found = curves.claims(series)
-        self.assertEqual(len(found), 7)
-        self.assertFalse(any("variance" in claim.claim for claim in found))
+        of_variance = [claim for claim in found if "variance" in claim.claim]
+        self.assertEqual({claim.holds for claim in of_variance}, {None})
+        self.assertEqual((len(found), len(of_variance)), (13, 3))
         result = {"series": series, "data": "generated", "quick": True, "left_out": []}
         result["checks"] = [claim._asdict() for claim in found]
         self.assertIn("| QSGD | 1.0000 | 50.00 |  |  | 1 |", curves.text(result))

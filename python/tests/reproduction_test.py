@@ -40,7 +40,7 @@ def claims_of_all() -> dict[str, set[str]]:
         {"network": table4.NAMES[c.network], "scheme": c.scheme, "devices": c.devices}
         for c in table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
     ]
-    line = {"loss": [1.0], "accuracy": [1.0], "variance": [1.0], "seconds": [1.0]}
+    line = dict.fromkeys(("loss", "accuracy", "variance", "variance_steps", "seconds"), [1.0])
     rounds = [
         {"skew": 1, "ratio": 1, "scheme": s, "rounds": 1, "rounds_by_seed": [1]}
         for s in dagc.SCHEMES
@@ -163,7 +163,8 @@ class SummaryTest(unittest.TestCase):
         full = {"quick": False, "data": "CIFAR-10"}
         self.assertEqual(self.state(**full), (summary.REPRODUCED, "9 of 9"))
         self.assertEqual(
-            self.state(**full, checks=[]), (summary.NOT_RUN, "not all of its runs are there")
+            self.state(**full, checks=[]),
+            (summary.NOT_RUN, "not all that it needs was measured"),
         )
         wrong = {"claim": "DAGC-A never needs more rounds than uniform ratios", "holds": False}
         wrong["seen"] = "8 of 9"
