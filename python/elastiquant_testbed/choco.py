@@ -9,12 +9,12 @@ gossip step that the program searches for, and few epochs (in the result). The p
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from elastiquant_testbed.checks import Claim
-from elastiquant_testbed.seeds import in_common
+from elastiquant_testbed.seeds import count, in_common, mean
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
@@ -96,7 +96,7 @@ class Choco(Experiment):
         # Rows of one device alone can be compared.
         found: dict[str, list[dict]] = {
             device: [
-                row_of(scheme, there)
+                row_of(scheme, there) | {"seeds": runs.seeds(self.of(scheme, device))}
                 for scheme in self.schemes
                 if (there := runs.present(self.of(scheme, device)))
             ]
@@ -119,14 +119,14 @@ class Choco(Experiment):
 
 
 def row_of(scheme: Scheme, outcomes: list[Outcome]) -> dict:
-    """Of a scheme's runs. One that diverges in one of them has no accuracy."""
+    """Of a scheme's runs. One that diverges in one of them has no mean accuracy."""
     summaries = [o.summary for o in outcomes]
     diverged = next((s["diverged"] for s in summaries if "diverged" in s), None)
-    reached = [] if diverged else [s["test_accuracy"] for s in summaries]
+    reached = [None if "diverged" in s else s["test_accuracy"] for s in summaries]
     return {
         "algorithm": scheme.algorithm,
         "codec": scheme.name,
-        "accuracy": statistics.fmean(reached) if reached else None,
+        "accuracy": mean(reached),
         "accuracy_by_seed": reached,
         "diverged": diverged,
         "published": scheme.printed,
@@ -150,33 +150,37 @@ class Rows:
     def of(self, algorithm: str, codec: str) -> dict | None:
         return self.by.get((algorithm, codec))
 
+    def both(self, one: tuple[str, str], other: tuple[str, str]) -> list[dict]:
+        """Over the seeds that both have; empty if there are none."""
+        rows = [self.of(*one), self.of(*other)]
+        return [] if None in rows else in_common(rows)
+
     def near(self, one: tuple[str, str], other: tuple[str, str], points: float) -> Claim | None:
-        a, b = self.of(*one), self.of(*other)
-        if a is None or b is None:
+        if not (there := self.both(one, other)):
             return None
-        holds = not (a["diverged"] or b["diverged"])
-        if holds:
-            a, b = in_common([a, b])
-            holds = a["accuracy"] >= b["accuracy"] - points
-        return Claim(
-            f"{name_of(a)} is within {points:g} point{'s' * (points != 1)} of {name_of(b)}",
-            holds,
-            f"{_reached(a)} and {_reached(b)}",
-        )
+        a, b = there
+        words = f"{name_of(a)} is within {points:g} point{'s' * (points != 1)} of {name_of(b)}"
+        return _compared(words, a, b, lambda reached, least: reached >= least - points, False)
 
     def falls(self, one: tuple[str, str], other: tuple[str, str]) -> Claim | None:
-        a, b = self.of(*one), self.of(*other)
-        if a is None or b is None or b["diverged"]:
+        if not (there := self.both(one, other)):
             return None
-        holds = bool(a["diverged"])
-        if not holds:
-            a, b = in_common([a, b])
-            holds = a["accuracy"] < b["accuracy"] - FELL
-        return Claim(
-            f"{name_of(a)} diverges, or ends {FELL:g} points below {name_of(b)}",
-            holds,
-            f"{_reached(a)} and {_reached(b)}",
-        )
+        a, b = there
+        words = f"{name_of(a)} diverges, or ends {FELL:g} points below {name_of(b)}"
+        return _compared(words, a, b, lambda reached, least: reached < least - FELL, True)
+
+
+def _compared(
+    claim: str, one: dict, other: dict, of: Callable[[float, float], bool], diverged: bool
+) -> Claim:
+    """What `of` says of the accuracies of two rows, or `diverged` if the first one has none.
+    Not judged where the second one has none."""
+    seen = f"{_reached(one)} and {_reached(other)} ({count(one)})"
+    if other["accuracy"] is None:
+        return Claim(claim, None, f"{seen}: what it is compared with diverges")
+    if one["accuracy"] is None:
+        return Claim(claim, diverged, seen)
+    return Claim(claim, of(one["accuracy"], other["accuracy"]), seen)
 
 
 def claims(rows: list[dict]) -> list[Claim]:
@@ -209,4 +213,4 @@ def name_of(row: dict) -> str:
 
 
 def _reached(row: dict) -> str:
-    return "diverges" if row["diverged"] else f"{row['accuracy']:.2f} %"
+    return "diverges" if row["accuracy"] is None else f"{row['accuracy']:.2f} %"

@@ -128,6 +128,7 @@ class Levels(Experiment):
         runs = self.make(list(dict.fromkeys(order)))
         rows = [
             row_of(network, scheme, there, runs.present(wanted[network, FULL]))
+            | {"seeds": runs.seeds(of_row)}
             for (network, scheme), of_row in wanted.items()
             if (there := runs.present(of_row))
         ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
-from elastiquant_testbed.seeds import in_common
+from elastiquant_testbed.seeds import DISAGREE, agreed, in_common
 
 LEVELS = (3, 5, 9)
 Key = tuple[str, int, bool]  # scheme, levels, clipped
@@ -45,33 +45,45 @@ class Rows:
     def less_error(self, claim: str, *groups: list[Key]) -> Claim | None:
         if any(row["error"] is None for row in self._there(groups)):
             return None
-        return self._ordered(claim, groups, lambda row: -row["error"], error_of)
+        return self._ordered(claim, groups, lambda row: [-row["error"]], error_of)
 
     def more_accurate(self, claim: str, *groups: list[Key]) -> Claim | None:
         def told(row: dict) -> str:
             return words.accuracy(row) + " %"
 
-        return self._ordered(claim, groups, lambda row: row["accuracy"], told)
+        return self._ordered(claim, groups, lambda row: row["accuracy_by_seed"], told)
 
     def _ordered(
         self,
         claim: str,
         groups: tuple[list[Key], ...],
-        merit: Callable[[dict], float],
+        merits: Callable[[dict], list[float]],
         told: Callable[[dict], str],
     ) -> Claim | None:
-        """Each scheme of a group is better than all of the next group, over the seeds that all
-        of them have. None, if one of them was not run."""
+        """Each scheme of a group is better than all of the next group by each of its merits,
+        of which there is one, or one for each of the seeds that all of them have. None, if one
+        of them was not run; not judged, if the seeds disagree."""
         if len(self._there(groups)) < sum(map(len, groups)):
             return None
-        there = iter(in_common(self._there(groups)))
-        rows = [[next(there) for _ in group] for group in groups]
-        merits = [[merit(row) for row in group] for group in rows]
-        holds = all(min(better) > max(worse) for better, worse in itertools.pairwise(merits))
+        if not (there := in_common(self._there(groups))):
+            return None
+        one_by_one = iter(there)
+        rows = [[next(one_by_one) for _ in group] for group in groups]
+        holds = agreed(
+            {
+                _falls([[merits(row)[of] for row in group] for group in rows])
+                for of in range(len(merits(there[0])))
+            }
+        )
         seen = "; ".join(
             ", ".join(f"{name_of(row)} {told(row)}" for row in group) for group in rows
         )
+        seen += f": {DISAGREE}" if holds is None else ""
         return Claim(f"{self.network}: {claim}", holds, seen)
+
+
+def _falls(groups: list[list[float]]) -> bool:
+    return all(min(better) > max(worse) for better, worse in itertools.pairwise(groups))
 
 
 def claims(rows: list[dict]) -> list[Claim]:

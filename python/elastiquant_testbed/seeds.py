@@ -6,12 +6,34 @@ import statistics
 
 
 def in_common(rows: list[dict]) -> list[dict]:
-    """The rows with the accuracies of those seeds that all of them have. Schemes are run with
-    one seed after the other, so these are the first ones."""
-    least = min(len(row["accuracy_by_seed"]) for row in rows)
-    return [_of_first(least, row) for row in rows]
+    """The rows with the accuracies of those seeds that all of them have; no rows if there is no
+    such seed. An accuracy is None where the run of a seed diverged, and then so is the mean."""
+    shared = set.intersection(*(set(_seeds(row)) for row in rows)) if rows else set()
+    return [_of_seeds(sorted(shared), row) for row in rows] if shared else []
 
 
-def _of_first(seeds: int, row: dict) -> dict:
-    reached = row["accuracy_by_seed"][:seeds]
-    return row | {"accuracy_by_seed": reached, "accuracy": statistics.fmean(reached)}
+def _seeds(row: dict) -> list[int]:
+    return row.get("seeds", list(range(1, len(row["accuracy_by_seed"]) + 1)))
+
+
+def _of_seeds(seeds: list[int], row: dict) -> dict:
+    by_seed = dict(zip(_seeds(row), row["accuracy_by_seed"], strict=True))
+    reached = [by_seed[seed] for seed in seeds]
+    return row | {"seeds": seeds, "accuracy_by_seed": reached, "accuracy": mean(reached)}
+
+
+def mean(reached: list[float | None]) -> float | None:
+    return None if None in reached else statistics.fmean(reached)
+
+
+def count(row: dict) -> str:
+    seeds = len(row["accuracy_by_seed"])
+    return f"{seeds} seed{'s' * (seeds > 1)}"
+
+
+DISAGREE = "the seeds disagree"
+
+
+def agreed(verdicts: set[bool]) -> bool | None:
+    """What all seeds say; None if they disagree, as then their mean says little."""
+    return verdicts.pop() if len(verdicts) == 1 else None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim, falls
-from elastiquant_testbed.seeds import in_common
+from elastiquant_testbed.seeds import DISAGREE, agreed, count, in_common
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
@@ -117,7 +117,8 @@ class Table4(Experiment):
             device = there[0] if there else self.choice.device
             shown += self.of(cell, device)
             if there:
-                cells.append(self.row(cell, device, runs.present(self.of(cell, device))))
+                row = self.row(cell, device, runs.present(self.of(cell, device)))
+                cells.append(row | {"seeds": runs.seeds(self.of(cell, device))})
         result = self.result(claims(cells), runs, shown, cells=cells)
         trained_on = {cell["trained_on"] for cell in cells}
         return {**result, "device": next(d for d in DEVICES if d in trained_on)}
@@ -200,8 +201,8 @@ def claims(cells: list[dict]) -> list[Claim]:
 
 class Cells:
     """By network, scheme and devices. A claim is None where its cells are not there, or differ
-    in their epochs; it is not judged where these are few. It is about the seeds that all of its
-    cells have."""
+    in their epochs; it is not judged where these are few, or where some were trained on a GPU
+    and others were not. It is about the seeds that all of its cells have."""
 
     def __init__(self, cells: list[dict]):
         self.by = {(c["network"], c["scheme"], c["devices"]): c for c in cells}
@@ -216,7 +217,10 @@ class Cells:
             return None
         values = [c["accuracy"] for c in there]
         words = " > ".join(f"{scheme} on {n}" for scheme, n in keys)
-        return _judged(f"{network}: {words}", falls(values), _per_cent(values), there)
+        by_seed = zip(*(c["accuracy_by_seed"] for c in there), strict=True)
+        holds = agreed({falls(of_seed) for of_seed in by_seed})
+        seen = _per_cent(values) + (f": {DISAGREE}" if holds is None else "")
+        return _judged(f"{network}: {words}", holds, seen, there)
 
     def apart(
         self, network: str, one: tuple[str, int], other: tuple[str, int], printed: float
@@ -255,11 +259,14 @@ class Cells:
         return _judged("ResNet-20: TernGrad does not converge", reached < 20, seen, there)
 
 
-def _judged(claim: str, holds: bool, seen: str, cells: list[dict]) -> Claim:
+def _judged(claim: str, holds: bool | None, seen: str, cells: list[dict]) -> Claim:
     """With the epochs and seeds that it rests on, and judged if these epochs are enough."""
-    epochs, count = cells[0]["epochs"], len(cells[0]["accuracy_by_seed"])
-    length = f"{epochs} epochs, {count} seed{'s' * (count > 1)}"
-    return Claim(claim, holds if epochs >= AT_LENGTH else None, f"{seen} ({length})")
+    epochs = cells[0]["epochs"]
+    length = f"{epochs} epochs, {count(cells[0])}"
+    alike = len({c.get("trained_on") for c in cells}) == 1
+    length += "" if alike else ", on a GPU and on CPUs"
+    can_be_judged = alike and epochs >= AT_LENGTH
+    return Claim(claim, holds if can_be_judged else None, f"{seen} ({length})")
 
 
 def _per_cent(values: list[float]) -> str:

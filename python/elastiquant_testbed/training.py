@@ -285,6 +285,10 @@ class Runs:
         """Of those that are there."""
         return [self.outcome(run) for run in runs if self.has(run)]
 
+    def seeds(self, runs: list[Run]) -> list[int]:
+        """Of those that are there, in the order of their outcomes."""
+        return [run.seed for run in runs if self.has(run)]
+
     def make(self) -> None:
         """Trains what is not there. Raises TestbedError with what the trainer says."""
         missing = [run for run in self.wanted if not self.has(run)]

@@ -56,12 +56,34 @@ class ClaimsTest(unittest.TestCase):
         self.assertEqual(len(claims), 4)
         self.assertFalse(any("8 bits" in claim for claim in claims))
 
-    def test_where_what_it_is_compared_with_diverges_nothing_is_near(self):
-        rows = printed_rows(choco=0.0)
-        near = [c for c in choco.claims(rows) if "is within" in c.claim]
-        self.assertEqual([c.claim for c in near if c.holds], [])
-        falls = [c.claim for c in choco.claims(rows) if "diverges" in c.claim]
-        self.assertEqual(falls, [])
+    def test_where_what_it_is_compared_with_diverges_nothing_is_judged(self):
+        claims = choco.claims(printed_rows(choco=0.0))
+        (against_all_reduce,) = (c for c in claims if "of all-reduce" in c.claim)
+        self.assertIs(against_all_reduce.holds, False)
+        others = [c for c in claims if c is not against_all_reduce]
+        self.assertEqual({c.holds for c in others}, {None})
+        self.assertIn("what it is compared with diverges", others[0].seen)
+
+    def test_a_seed_that_the_other_lacks_says_nothing(self):
+        rows = printed_rows()
+        by = {(r["algorithm"], r["codec"]): r for r in rows}
+        eight, four = by[choco.EIGHT_BITS], by["choco", "QSGD, 4 bits"]
+        eight |= {"seeds": [1, 2], "accuracy_by_seed": [60.5, 75.0]}
+        four |= {"seeds": [2], "accuracy_by_seed": [60.0]}
+        claims = {c.claim: c for c in choco.claims(rows)}
+        near = claims["CHOCO, QSGD, 4 bits is within 1 point of CHOCO, QSGD, 8 bits"]
+        self.assertEqual((near.holds, near.seen), (False, "60.00 % and 75.00 % (1 seed)"))
+        ecd = by["ecd", "QSGD, 8 bits"]
+        ecd |= {"seeds": [1, 3], "accuracy_by_seed": [60.0, None], "accuracy": None}
+        claims = {c.claim: c for c in choco.claims(rows)}
+        self.assertIs(
+            claims[
+                "ECD, QSGD, 8 bits diverges, or ends 20 points below CHOCO, QSGD, 8 bits"
+            ].holds,
+            False,
+        )
+        four["seeds"] = [4]
+        self.assertNotIn(near.claim, {c.claim for c in choco.claims(rows)})
 
     def test_one_seed_that_diverges_leaves_no_accuracy(self):
         row = choco.row_of(choco.SCHEMES[1], [outcome(90), outcome(None)])

@@ -159,6 +159,22 @@ class Table4Test(unittest.TestCase):
         cells[0]["epochs"] = 6  # of FP-SGD, in an order and in a difference
         self.assertEqual(len(table4.claims(cells)), claims - 2)
 
+    def test_cells_of_a_gpu_and_of_cpus_are_shown_and_not_judged(self):
+        cells = [{**cell, "trained_on": "cpu"} for cell in self.cells()]
+        cells[0]["trained_on"] = "cuda"  # of FP-SGD, in an order and in a difference
+        unjudged = [c for c in table4.claims(cells) if c.holds is None]
+        self.assertEqual(len(unjudged), 2)
+        self.assertIn("1 seed, on a GPU and on CPUs)", unjudged[0].seen)
+
+    def test_an_order_that_the_seeds_contradict_is_not_judged(self):
+        cells = self.cells()
+        for cell in cells:
+            cell["accuracy_by_seed"] = [cell["accuracy"], cell["accuracy"]]
+        cells[1]["accuracy_by_seed"] = [60.0, 95.0]  # of 4-bit, the last of its order
+        (order,) = (c for c in table4.claims(cells) if "ResNet-20: FP-SGD on 2 >" in c.claim)
+        self.assertIsNone(order.holds)
+        self.assertIn("the seeds disagree (", order.seen)
+
     def test_cells_are_compared_over_the_seeds_that_all_have(self):
         cells = self.cells()
         more = [{**c, "accuracy_by_seed": [c["accuracy"], 0.0]} for c in cells[1:]]
@@ -328,6 +344,17 @@ class LevelsTest(unittest.TestCase):
                 row["accuracy_by_seed"] = row["accuracy_by_seed"][:1]
         for claim in levels_claims.claims(rows):
             self.assertTrue(claim.holds, claim)
+
+    def test_an_order_of_means_that_the_seeds_contradict_is_not_judged(self):
+        rows = self.rows(ORQ=1, BinGrad_b=2, BinGrad_pb=1)
+        for row in rows:
+            if row["scheme"] == "ORQ":
+                row |= {"accuracy_by_seed": [70.0, 49.0], "accuracy": 59.5}
+        claims = [c for c in levels_claims.claims(rows) if "more accurate" in c.claim]
+        of_orq = [c for c in claims if "ORQ" in c.claim]
+        self.assertEqual({c.holds for c in of_orq}, {None})
+        self.assertTrue(of_orq[0].seen.endswith(": the seeds disagree"))
+        self.assertEqual({c.holds for c in claims if c not in of_orq}, {True})
 
     def test_a_scheme_that_diverges_has_no_error(self):
         told = {"test_accuracy": 10, "nmse": 1e-9, "steps": 9, "skipped_steps": 0}

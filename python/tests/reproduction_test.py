@@ -40,7 +40,8 @@ def claims_of_all() -> dict[str, set[str]]:
         {"network": table4.NAMES[c.network], "scheme": c.scheme, "devices": c.devices}
         for c in table4.RESNET_20 + table4.RESNET_18 + table4.RESNET_110
     ]
-    line = dict.fromkeys(("loss", "accuracy", "variance", "variance_steps", "seconds"), [1.0])
+    named = ("loss", "accuracy", "variance", "variance_steps", "seconds")
+    line = {name: [1.0] for name in named}
     rounds = [
         {"skew": 1, "ratio": 1, "scheme": s, "rounds": 1, "rounds_by_seed": [1]}
         for s in dagc.SCHEMES
