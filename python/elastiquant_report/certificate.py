@@ -53,12 +53,15 @@ def _load(file: Path) -> list[dict]:
     for at, text in enumerate(lines_of(file), start=1):
         try:
             line = json.loads(text)
-            missing = [key for key in _NEEDED if key not in line]
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise RunError(f"{file}, line {at} is not a JSON object: {error}") from error
-        if missing:
+        if not isinstance(line, dict):
+            raise RunError(f"{file}, line {at} is not a JSON object")
+        if missing := [key for key in _NEEDED if key not in line]:
             raise RunError(f"{file}, line {at} lacks {', '.join(missing)}")
         lines.append(line)
+    if lines and all(line["layer"] for line in lines):
+        raise RunError(f"{file} has no line of all layers together: it is not whole")
     return lines
 
 

@@ -8,8 +8,8 @@ from elastiquant_report.runs import MOST_LINES, Run
 
 
 def measured(runs: list[Run]) -> list[Run]:
-    """Runs whose workers have models of their own."""
-    return [run for run in runs if any("own_accuracy" in e for e in run["epochs"] or [])]
+    """Runs whose workers have models of their own, and were evaluated."""
+    return [run for run in runs if series(run)]
 
 
 def series(run: Run) -> list[tuple[int, float, list[float], float]]:
@@ -18,8 +18,8 @@ def series(run: Run) -> list[tuple[int, float, list[float], float]]:
     models' distance from the mean."""
     return [
         (e["epoch"], e["test_accuracy"], _there(e["own_accuracy"]), e["consensus_distance"])
-        for e in run["epochs"]
-        if "own_accuracy" in e and e["test_accuracy"] is not None
+        for e in run.epochs
+        if e["test_accuracy"] is not None and _there(e.get("own_accuracy") or [])
     ]
 
 
@@ -38,7 +38,12 @@ def _title(runs: list[Run]) -> str:
     gains = sorted(gain(run) for run in runs)
     if gains[-1] < 0.1:
         return "In the end the mean of all models is no better than the workers' own"
-    least = f"{max(0.0, gains[0]):.1f} to " if len(runs) > 1 else ""
+    if gains[0] < 0:
+        return (
+            f"Against the workers' own the mean of all models is {-gains[0]:.1f} points worse "
+            f"to {gains[-1]:.1f} better"
+        )
+    least = f"{gains[0]:.1f} to " if len(runs) > 1 else ""
     points = f"{least}{gains[-1]:.1f} points"
     return f"The mean of all models is better than the workers' own by {points}"
 

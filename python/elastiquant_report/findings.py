@@ -55,9 +55,12 @@ def speed(runs: list[Run]) -> str:
 
 def size(runs: list[Run]) -> str:
     base, others = _others(runs)
-    if not others or not base.bytes_per_step:
+    sending = [run for run in others if run.bytes_per_step]
+    if not sending or not base.bytes_per_step:
         return f"Each worker sends {base.bytes_per_step / 1e6:.2f} MB a step"
-    best = max(others, key=lambda run: _fewer(base, run))
+    best = max(sending, key=lambda run: _fewer(base, run))
+    if _fewer(base, best) < 1.05:
+        return f"No run sends fewer bytes than {base.label}"
     words = _accuracy_words(base, best)
     return f"{best.label} sends {_fewer(base, best):.1f}× fewer bytes than {base.label}{words}"
 
@@ -79,7 +82,7 @@ def conclusion(runs: list[Run]) -> str:
         return speed(runs) + "."
     best = max(others, key=lambda run: _speed_up(base, run))
     fewer = _fewer(base, best)
-    sends = "" if math.isnan(fewer) else f"each worker sends {fewer:.1f}× fewer bytes, and "
+    sends = f"each worker sends {fewer:.1f}× fewer bytes, and " if fewer > 1 else ""
     return (
         f"{speed(runs)}: {sends}a step takes {best.per_step('total'):.3f} s instead of "
         f"{base.per_step('total'):.3f} s."

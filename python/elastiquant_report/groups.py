@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from elastiquant_report import findings
-from elastiquant_report.runs import Run, RunError, differences
+from elastiquant_report.runs import Run, RunError, differences, shown
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Group:
         return list(links)
 
     @property
-    def rates(self) -> str:
-        return " and ".join(findings.rate_of(link) for link in self.links)
+    def rate(self) -> str:
+        return findings.rate_of(self.links[0])
 
     @property
     def slug(self) -> str:
@@ -84,7 +84,7 @@ def _with_spread(values: list[float], form: str) -> str:
 # link and those over one must have in common.
 _HARMLESS = {"seed", "machine", "data", "--threads", "--eval-every", "--measure-every"}
 _HARMLESS |= {"--checkpoint-every", "--timeout"}
-_OF_TIMING = {"steps", "link"}
+_OF_TIMING = {"steps"}
 _IN_COMMON = {"algorithm", "batch", "partition"}
 
 
@@ -98,6 +98,25 @@ def _check_alike(row: Row) -> None:
         raise RunError(
             f"the runs of {row.codec} differ in {'; '.join(dict.fromkeys(unlike))}, so that "
             "they have no mean: put those of each setting into a document of its own"
+        )
+
+
+def _check_seeds(row: Row) -> None:
+    """Raises RunError if two runs are of one seed, and would count as two."""
+    seeds = [run["seed"] for run in row.accuracy_runs if run["seed"] is not None]
+    if len(set(seeds)) < len(seeds):
+        folders = ", ".join(shown(run.folder) for run in row.accuracy_runs)
+        raise RunError(
+            f"several runs of {row.codec} have the same seed ({folders}): leave out all but one"
+        )
+
+
+def _check_link(group: Group) -> None:
+    """Raises RunError if seconds over several links would be compared."""
+    if len(group.links) > 1:
+        raise RunError(
+            f"runs of {group.model} on {group.workers} workers are over several links "
+            f"({', '.join(group.links)}): put those of each link into a document of its own"
         )
 
 
@@ -120,5 +139,7 @@ def group_runs(runs: list[Run]) -> list[Group]:
     for group in groups.values():
         for row in group.rows:
             _check_alike(row)
+            _check_seeds(row)
+        _check_link(group)
         group.rows.sort(key=lambda row: -row.any_run["bits_per_coordinate"])
     return list(groups.values())

@@ -98,7 +98,7 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
     fastest = min(rows, key=lambda row: row.seconds_per_step("total"))
     factor = group.base.seconds_per_step("total") / fastest.seconds_per_step("total")
     names = [row.accuracy_runs[0].label for row in (fastest, group.base)]
-    title = f"{names[0]} trains {factor:.1f}× faster than {names[1]} over {group.rates}"
+    title = f"{names[0]} trains {factor:.1f}× faster than {names[1]} over {group.rate}"
     quantity = "Steps × measured time of a step"
     return plots.curves(runs, folder / f"{group.slug}-time", title, quantity, xs, name)
 
@@ -106,8 +106,8 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
 def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]] | None) -> str:
     parts = [machine(runs)]
     for group in group_runs(runs):
-        links = " and ".join(group.links)
-        over = f" Seconds are per epoch, over a link of {links}." if links else ""
+        link = "".join(group.links)
+        over = f" Seconds are per epoch, over a link of {link}." if link else ""
         parts.append(f"### {group.model} on {group.data}, {group.workers} workers")
         parts.append(f"KB are those that one worker sends.{over}\n\n{group_table(group)}")
         folder = out.with_suffix("")
@@ -124,7 +124,15 @@ def render_families(runs: list[Run], out: Path, plots: bool) -> str:
     """Many codecs at one budget; links do not matter here."""
     parts = [machine(runs)]
     for group in group_runs(runs):
+        for row in group.rows:
+            told = [run for run in row.accuracy_runs if run["test_accuracy"] is not None]
+            row.accuracy_runs = told
         group.rows = [row for row in group.rows if row.accuracy_runs]
+        if not group.rows:
+            raise RunError(
+                f"no run of {group.model} on {group.workers} workers tells an accuracy without "
+                "a link"
+            )
         parts.append(families.families_table(group))
         drawn = families.draw_families(group, out.with_suffix("")) if plots else []
         for png in [path for path in drawn if path.suffix == ".png"]:

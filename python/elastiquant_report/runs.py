@@ -66,6 +66,11 @@ class Run:
         return (self.summary.get("partition") or {}).get("spec", "iid")
 
     @property
+    def epochs(self) -> list[dict]:
+        """Of those that were evaluated."""
+        return self.summary.get("epochs") or []
+
+    @property
     def steps_per_epoch(self) -> int | None:
         return self.summary.get("steps_per_epoch")
 
@@ -91,7 +96,7 @@ class Run:
         own: dict[int, float] = {}
         for step in self.steps:
             own[step.get("epoch")] = own.get(step.get("epoch"), 0) + step["bytes_up"]
-        mean = {e["epoch"]: e.get("bytes_up") for e in self.summary.get("epochs", [])}
+        mean = {e["epoch"]: e.get("bytes_up") for e in self.epochs}
         share = {e: mean[e] / sent for e, sent in own.items() if sent and mean.get(e)}
         return list(
             accumulate(s["bytes_up"] * share.get(s.get("epoch"), 1.0) for s in self.steps)
@@ -100,9 +105,7 @@ class Run:
     def epoch_ends(self) -> list[tuple[int, dict]]:
         """(index of the epoch's last step, the epoch's entry in the summary)."""
         last = {s.get("epoch"): i for i, s in enumerate(self.steps)}
-        return [
-            (last[e["epoch"]], e) for e in self.summary.get("epochs", []) if e["epoch"] in last
-        ]
+        return [(last[e["epoch"]], e) for e in self.epochs if e["epoch"] in last]
 
 
 def load_run(folder: Path) -> Run:
@@ -120,8 +123,9 @@ def load_run(folder: Path) -> Run:
     if not isinstance(summary, dict):
         raise RunError(f"{summary_file} is no JSON object")
     missing = [key for key in _NEEDED if key not in summary]
-    seconds = summary.get("seconds") or {}
-    missing += [f"seconds.{p}" for p in PHASES if seconds.get(p) is None]
+    seconds = summary.get("seconds")
+    phases = seconds if isinstance(seconds, dict) else {}
+    missing += [f"seconds.{p}" for p in PHASES if phases.get(p) is None]
     if missing:
         raise RunError(f"{summary_file} lacks {', '.join(missing)}")
     return Run(folder, summary, _load_steps(folder / "metrics.jsonl"))

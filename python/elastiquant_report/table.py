@@ -110,7 +110,8 @@ def as_markdown(head: list[str], cells: list[list[str]]) -> str:
 
 def as_csv(table: list[dict]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+    names = dict.fromkeys(name for row in table for name in row)  # not all runs tell as much
+    writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue()

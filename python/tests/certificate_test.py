@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from elastiquant_report import certificate
+from elastiquant_report import certificate, table
 from elastiquant_report.runs import RunError, load_runs
 from synthetic_runs import write_certificate, write_comparison, write_run
 
@@ -40,6 +40,33 @@ class CertificateTest(unittest.TestCase):
         self.assertEqual(row["bound / NMSE"], "5×")
         self.assertIn("in all 9 layers", certificate.finding([one]))
         self.assertIn("in 3 the bound is more than 10 times", certificate.finding([one]))
+
+    def test_damaged_files_are_named(self):
+        run = write_certificate(write_run(self.folder / "run", "qsgd:bits=4", 4.07))
+        file = run / "certificate.jsonl"
+        whole = file.read_text()
+        layers = [line for line in whole.splitlines() if '"layer": ""' not in line]
+        for text, words in (
+            (whole + '"text"\n', "line 9 is not a JSON object"),
+            (whole + "{\n", "line 9 is not a JSON object"),
+            (whole + "{}\n", "line 9 lacks epoch, layer"),
+            ("\n".join(layers) + "\n", "no line of all layers together"),
+        ):
+            file.write_text(text)
+            with self.subTest(words), self.assertRaisesRegex(RunError, words):
+                self.load(run)
+
+    def test_runs_that_tell_more_than_others_make_one_table(self):
+        runs = [
+            write_certificate(write_run(self.folder / name, "qsgd:bits=4", 4.07))
+            for name in "ab"
+        ]
+        file = runs[1] / "certificate.jsonl"
+        lines = [json.loads(line) | {"more": 1} for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        rows = table.as_csv(certificate.rows(self.load(*runs))).splitlines()
+        self.assertTrue(rows[0].endswith(",more"))
+        self.assertTrue(rows[1].endswith(",") and rows[-1].endswith(",1"))
 
     def test_warns_of_what_exceeds_its_bound(self):
         run = write_certificate(write_run(self.folder / "run", "qsgd:bits=4", 4.07), bad="fc")

@@ -143,6 +143,9 @@ class ReportTest(unittest.TestCase):
         summary = json.loads((lacking / "summary.json").read_text())
         del summary["bytes_up"], summary["seconds"]["wait"]
         (lacking / "summary.json").write_text(json.dumps(summary))
+        summary["seconds"] = 3.5
+        odd = write_run(self.folder / "odd")
+        (odd / "summary.json").write_text(json.dumps(summary | {"bytes_up": 1}))
         (write_run(self.folder / "stepless") / "metrics.jsonl").write_text("")
         (write_run(self.folder / "torn") / "metrics.jsonl").write_bytes(b"{\xff}\n")
         for folder, words in (
@@ -152,6 +155,7 @@ class ReportTest(unittest.TestCase):
             ("empty", "summary.json is missing"),
             ("cut", "metrics.jsonl, line 120"),
             ("lacking", "lacks bytes_up, seconds.wait"),
+            ("odd", "lacks seconds.compute, seconds.encode"),
         ):
             done = self.report([good, self.folder / folder])
             self.assertEqual(done.returncode, 2, folder)
@@ -238,6 +242,41 @@ class NumbersTest(unittest.TestCase):
         self.assertAlmostEqual(
             four["wait_seconds_per_epoch"], 30 * four["wait_seconds_per_step"]
         )
+
+    def changed(self, name, codec, bits, **summary):
+        """A run whose summary tells something else."""
+        folder = write_run(self.folder / name, codec, bits)
+        told = json.loads((folder / "summary.json").read_text()) | summary
+        (folder / "summary.json").write_text(json.dumps(told))
+        return folder
+
+    def test_only_what_sends_fewer_bytes_is_said_to(self):
+        base = self.changed("base", "fp32", 32)
+        silent = self.changed("silent", "signsgd", 1, bytes_up=0)
+        four = self.changed("four", "qsgd:bits=4", 4)
+        more = self.changed("more", "qsgd:bits=8|rans", 64)
+        self.assertIn(" MB a step", findings.size(load_runs([base, silent])))
+        self.assertIn("qsgd:bits=4 sends 8.0×", findings.size(load_runs([base, silent, four])))
+        self.assertEqual(
+            findings.size(load_runs([base, more])), "No run sends fewer bytes than fp32"
+        )
+        self.assertNotIn("fewer bytes", findings.conclusion(load_runs([base, more])))
+
+    def test_a_mean_that_is_worse_than_the_own_models_is_said_to_be(self):
+        def apart(name, points):
+            entry = {"epoch": 4, "test_accuracy": 80.0, "consensus_distance": 0.1}
+            entry["own_accuracy"] = [80.0 - points, None]
+            return self.changed(name, "fp32", 32, epochs=[entry], algorithm="dpsgd")
+
+        runs = load_runs([apart("worse", -3.0), apart("better", 1.2)])
+        self.assertEqual(
+            consensus._title(runs),
+            "Against the workers' own the mean of all models is 3.0 points worse to 1.2 better",
+        )
+        entry = {"epoch": 4, "test_accuracy": 80.0, "own_accuracy": [None, None]}
+        none = self.changed("none", "fp32", 32, epochs=[entry])
+        unknown = self.changed("unknown", "fp32", 32, epochs=None)
+        self.assertEqual(consensus.measured(load_runs([none, unknown])), [])
 
     def test_the_baseline_is_fp32_wherever_it_stands(self):
         folders = write_comparison(self.folder)

@@ -67,6 +67,31 @@ class ResultsTest(unittest.TestCase):
             self.assertEqual(code, 2)
             self.assertRegex(said, "runs of qsgd:bits=4 differ in .*(algorithm|--lr)")
 
+    def test_a_run_that_is_given_twice_is_refused(self):
+        runs = [
+            write_run(self.folder / "a", link=None),
+            write_run(self.folder / "b", link=None),
+        ]
+        code, said = self.run_it(*runs, "--no-plots")
+        self.assertEqual(code, 2)
+        self.assertRegex(said, "several runs of fp32 have the same seed .*/a, .*/b")
+
+    def test_seconds_over_several_links_are_not_compared(self):
+        slow = write_run(self.folder / "slow", link="5mbit")
+        fast = write_run(self.folder / "fast", "qsgd:bits=4", 4.1)
+        code, said = self.run_it(slow, fast, "--no-plots")
+        self.assertEqual(code, 2)
+        self.assertIn("over several links (5mbit, 20mbit,10ms)", said)
+        code, said = self.run_it(slow, write_run(self.folder / "again"), "--no-plots")
+        self.assertEqual(code, 2)
+        self.assertIn("runs of fp32 differ in link (5mbit, 20mbit,10ms)", said)
+
+    def test_families_without_an_accuracy_are_refused(self):
+        self.out.write_text(f"{results.FAMILIES_BEGIN}\n{results.FAMILIES_END}\n")
+        code, said = self.run_it("--families", write_run(self.folder / "a"))
+        self.assertEqual(code, 2)
+        self.assertIn("no run of resnet20 on 4 workers tells an accuracy", said)
+
     def test_families_stand_at_marks_of_their_own(self):
         runs = [
             write_run(self.folder / "a", link=None, accuracy=90, seed=1),
