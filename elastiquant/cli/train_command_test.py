@@ -76,6 +76,7 @@ class TrainCommandTest(ReferenceTest):
             with self.subTest(codec=codec):
                 plain, measured = self.out() / "plain", self.out() / "measured"
                 same = {"model": model, "codec": codec, "momentum": momentum}
+                same["dump_gradients"] = "4"
                 for out, every in ((plain, 0), (measured, 4)):
                     done = train(out, "--overwrite", measure_variance=every, **same)
                     self.assertEqual(done.returncode, 0, done.stderr)
@@ -83,6 +84,8 @@ class TrainCommandTest(ReferenceTest):
                     summary(measured)["weights_hash"], summary(plain)["weights_hash"]
                 )
                 self.assertEqual(summary(measured)["bytes_up"], summary(plain)["bytes_up"])
+                dumped = [out / "gradients/gradient-000004.npy" for out in (plain, measured)]
+                self.assertEqual(*(file.read_bytes() for file in dumped))
                 lines = (measured / "metrics.jsonl").read_text().splitlines()
                 found = [json.loads(line).get("variance") for line in lines]
                 self.assertEqual([i for i, v in enumerate(found) if v is not None], [3, 7, 11])
@@ -183,6 +186,17 @@ class TrainCommandTest(ReferenceTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         left = [file.name for file in self.out().glob("checkpoint-*")]
         self.assertEqual(left, ["checkpoint-2.safetensors"])
+
+    def test_a_run_that_has_ended_is_not_replaced_unasked(self):
+        out = self.out() / "ended"
+        self.assertEqual(train(out, checkpoint_every=0).returncode, 0)
+        before = (out / "metrics.jsonl").read_bytes()
+        again = train(out, checkpoint_every=0)
+        self.assertEqual(again.returncode, 2, again.stderr)
+        self.assertIn("holds a run that has ended; replace it by --overwrite", again.stderr)
+        self.assertEqual((out / "metrics.jsonl").read_bytes(), before)
+        replaced = train(out, "--overwrite", checkpoint_every=0, steps=2)
+        self.assertEqual(replaced.returncode, 0, replaced.stderr)
 
     def test_resuming_with_other_options_says_which(self):
         broken = train(self.reference, "--resume", lr=0.5)

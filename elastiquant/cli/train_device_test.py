@@ -5,6 +5,7 @@ usage: train_device_test.py PROGRAM [unittest arguments]
 
 import unittest
 
+import numpy as np
 import train_testing
 from train_testing import SMALL, lines, summary
 
@@ -57,6 +58,33 @@ class DeviceTest(train_testing.TrainTest):
         self.assertEqual([line["loss"] for line in lines(out)], [None] * 4)
         for line in lines(out):
             self.assertGreaterEqual(line["seconds"]["total"], 0.02)
+
+    def test_what_workers_tell_each_other_decides_in_a_replay_too(self):
+        recorded = self.trained("recorded", dump_gradients="1,2,3,4,5,6")
+        replay = {"compute": "1ms", "replay": recorded / "gradients", "steps": 8}
+        for name, options, expected in (
+            (
+                "feddq",
+                {"codec": "dither", "bits_policy": "feddq:resolution=1e-4"},
+                ["bits"] * 8,
+            ),
+            # Workers agree on a threshold once they have told each other two steps.
+            (
+                "dagc-a",
+                {"codec": None, "algorithm": "dagc-a"},
+                ["ratios"] * 2 + ["thresholds"] * 6,
+            ),
+        ):
+            with self.subTest(name):
+                out = self.trained(name, **replay, **options)
+                decisions = [line["decisions"] for line in lines(out)]
+                self.assertEqual([next(iter(decision)) for decision in decisions], expected)
+                values = [np.ravel(next(iter(decision.values()))) for decision in decisions]
+                self.assertGreater(np.min([v.min() for v in values]), 0)
+                self.assertGreater(len({tuple(v) for v in values[2:]}), 1)
+        broken = self.train("loss", codec="dither", bits_policy="dadaquant", **replay)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("follows the loss", broken.stderr)
 
     def test_a_worker_that_cannot_keep_up_says_so(self):
         said = self.train("late", compute="1us,200ms", steps=50).stderr

@@ -102,6 +102,15 @@ class TrainMishapTest(ReferenceTest):
         self.assertEqual(told["skipped_steps"], 2)
         self.assertIs(told["replicas_identical"], True)
 
+    def test_adam_at_one_bit_trains_though_its_only_exact_step_was_skipped(self):
+        options = {"algorithm": "onebit-adam:freeze=1", "optimizer": "adamw", "lr": 1e-3}
+        options |= {"codec": "efsign|ef:lr=outside", "momentum": None}
+        done = train(self.out(), inject="nan@step=0,rank=1", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        skipped, exact, compressed = metrics(self.out())[:3]
+        self.assertTrue(skipped["skipped"])
+        self.assertGreater(exact["bytes_up"], 4 * compressed["bytes_up"])
+
     def test_a_lazy_step_with_nan_is_skipped_by_all(self):
         done = train(self.out(), inject="nan@step=2,rank=0", algorithm="laq", codec=None)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -116,6 +116,13 @@ class PolicyTest(train_testing.TrainTest):
         fixed = summary(self.folder / "fixed")
         self.assertAlmostEqual(fixed["bits_per_coordinate"], 3, delta=0.1)
 
+    def test_a_run_does_not_go_on_with_other_buckets_than_its_policy_has(self):
+        out = self.trained("whole", bits_policy="noise", checkpoint_every=4)
+        broken = self.train("whole", "--resume", bits_policy="noise", bucket_kib=1)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertIn("--bits-policy remembers its buckets", broken.stderr)
+        self.assertTrue((out / "summary.json").exists())
+
     def test_less_noise_is_allowed_for_more_bits(self):
         fine = summary(self.trained("fine", bits_policy="noise:kappa=0.01"))
         coarse = summary(self.trained("coarse", bits_policy="noise:kappa=1"))

@@ -9,6 +9,7 @@
 
 #include <csetjmp>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -39,10 +40,16 @@ struct Decoding {
   int eighths = 8;
   bool header_only = false;
   bool smooth = true;  // colours across the borders of squares
+  std::optional<JpegSize> expected = {};
+
+  bool IsWanted(const RgbImage& image) const {
+    return !header_only &&
+           (!expected || (image.width == expected->width && image.height == expected->height));
+  }
 };
 
-// The parts that may jump out. Nothing here has a destructor, since longjmp runs none;
-// `pixels` belongs to the caller.
+// The parts that may jump out. Decodes no pixels of an image that is not wanted. Nothing here
+// has a destructor, since longjmp runs none; `pixels` belongs to the caller.
 bool Decode(std::span<const uint8_t> bytes, const Decoding& how, ErrorTrap* trap,
             RgbImage* image) {
   jpeg_decompress_struct info;
@@ -63,7 +70,7 @@ bool Decode(std::span<const uint8_t> bytes, const Decoding& how, ErrorTrap* trap
   jpeg_calc_output_dimensions(&info);
   image->width = info.output_width;
   image->height = info.output_height;
-  if (how.header_only) {
+  if (!how.IsWanted(*image)) {
     jpeg_destroy_decompress(&info);
     return true;
   }
@@ -100,7 +107,11 @@ Status DecodeBytes(std::span<const uint8_t> bytes, const std::string& name, cons
     return CorruptData(name + " cannot be decoded: " + trap.message + " (file of " +
                        std::to_string(bytes.size()) + " bytes)");
   }
-  return Status::Ok();
+  if (how.header_only || how.IsWanted(*image)) return Status::Ok();
+  return CorruptData(name + " has " + std::to_string(image->width) + "x" +
+                     std::to_string(image->height) + " pixels, not " +
+                     std::to_string(how.expected->width) + "x" +
+                     std::to_string(how.expected->height));
 }
 
 Status DecodeFile(const std::filesystem::path& path, const Decoding& how, RgbImage* image) {
@@ -154,9 +165,10 @@ Result<RgbImage> DecodeJpeg(const std::filesystem::path& path, int eighths) {
   return image;
 }
 
-Result<RgbImage> DecodeJpegBytes(std::span<const uint8_t> bytes, const std::string& name) {
+Result<RgbImage> DecodeJpegBytes(std::span<const uint8_t> bytes, const std::string& name,
+                                 JpegSize expected) {
   RgbImage image;
-  EQ_RETURN_IF_ERROR(DecodeBytes(bytes, name, {.smooth = false}, &image));
+  EQ_RETURN_IF_ERROR(DecodeBytes(bytes, name, {.smooth = false, .expected = expected}, &image));
   CmykToRgb(&image);
   return image;
 }

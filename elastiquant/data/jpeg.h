@@ -32,8 +32,11 @@ Result<JpegSize> ReadJpegSize(const std::filesystem::path& path);
 Result<RgbImage> DecodeJpeg(const std::filesystem::path& path, int eighths = 8);
 
 // The same of the bytes of a file, which the errors call `name`. Each square of 16x16 pixels is
-// decoded by itself: colours are not smoothed across its border, as DecodeJpeg does.
-Result<RgbImage> DecodeJpegBytes(std::span<const uint8_t> bytes, const std::string& name);
+// decoded by itself: colours are not smoothed across its border, as DecodeJpeg does. Fails with
+// CorruptData, too, if the header tells another size than `expected`, before there is room for
+// any pixel: a few bytes from the network could claim gigabytes.
+Result<RgbImage> DecodeJpegBytes(std::span<const uint8_t> bytes, const std::string& name,
+                                 JpegSize expected);
 
 // Encodes pixels that lie as [y][x][channel], where there are 1 or 3 channels, with Huffman
 // tables made for them and colours at half the resolution. 1 <= quality <= 100, as libjpeg has

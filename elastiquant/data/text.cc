@@ -20,11 +20,15 @@ constexpr size_t kTestPart = 10;  // one in so many bytes
 
 Status Append(const fs::path& file, std::string* text) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) return NotFound("cannot read " + file.string());
+  std::error_code error;
+  const uintmax_t size = fs::file_size(file, error);
+  if (!in || error) return NotFound("cannot read " + file.string());
+  if (size > kMostBytes || text->size() + size > kMostBytes) {
+    return InvalidArgument("more than a GiB of text: give " + file.parent_path().string() +
+                           " in parts");
+  }
   text->append(std::istreambuf_iterator<char>(in), {});
-  if (text->size() <= kMostBytes) return {};
-  return InvalidArgument("more than a GiB of text: give " + file.parent_path().string() +
-                         " in parts");
+  return {};
 }
 
 Result<std::vector<fs::path>> FilesOf(const fs::path& source) {

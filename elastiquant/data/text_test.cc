@@ -105,6 +105,10 @@ TEST_F(TextTest, WhatCannotBeReadIsNamed) {
   EXPECT_THAT(error(folder_.string(), 8), HasSubstr("\"generated-text\""));
   Put("short", "nine text");
   EXPECT_THAT(error((folder_ / "short").string(), 8), HasSubstr("one sample needs 9"));
+  Put("large", "");
+  std::filesystem::resize_file(folder_ / "large", (uintmax_t{1} << 30) + 1);  // takes no room
+  EXPECT_THAT(error((folder_ / "large").string(), 8), HasSubstr("more than a GiB of text"));
+  std::filesystem::remove(folder_ / "large");
   EXPECT_THAT(error("generated", 8), HasSubstr("cannot be trained on the images"));
   EXPECT_THAT(error("generated-text", 0), HasSubstr("for language models"));
 }

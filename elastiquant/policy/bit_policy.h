@@ -21,9 +21,8 @@ inline constexpr double kBitStep = .25;
 
 // What is seen of one layer, or of one group of layers that travels together, in a round.
 struct LayerObservation {
-  double coordinates = 0;  // how many it has
-  double own_square = 0;   // |g_i|^2 of this worker's gradient
-  double own_range = 0;    // its largest coordinate less its smallest
+  double own_square = 0;  // |g_i|^2 of this worker's gradient
+  double own_range = 0;   // its largest coordinate less its smallest
   // With the weights p of the mean: sum p_i |g_i|^2 over the workers, |sum p_i g_i|^2 as it was
   // received, and the variance that compression gave the latter, as far as it is known.
   double mean_of_squares = 0;

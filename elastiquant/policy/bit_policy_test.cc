@@ -177,6 +177,16 @@ TEST(DqSgdTest, FollowsTheNormAndTheRoundsThatAreLeft) {
   EXPECT_THAT(late->Bits(), Each(Rounded(std::log2(15) + 1)));  // 7 / alpha^(2 / 2)
 }
 
+// Where the gain of a long run is no longer finite.
+TEST(DqSgdTest, AZeroGradientLateInALongRunTakesTheFewestBits) {
+  const auto policy = Make("dq-sgd:start=4,alpha=0.5,least=1,most=6");
+  for (int n = 0; n < 2100; ++n) policy->Observe(Gradients({9, 16}));
+  EXPECT_THAT(policy->Bits(), Each(6));
+  policy->Observe(Gradients({0, 0}));
+  EXPECT_THAT(policy->Bits(), Each(1));
+  EXPECT_THAT(policy->SaveState(), Each(testing::Truly([](double v) { return v - v == 0; })));
+}
+
 TEST(AqgTest, TakesTheFewestBitsOfTheListWhoseErrorIsAllowed) {
   const auto policy = Make("aqg:bits=1/3/5,memory=2");
   EXPECT_THAT(policy->Bits(), Each(5));

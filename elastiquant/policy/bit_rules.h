@@ -41,8 +41,6 @@ class PolicyKeys {
   Status error_;
 };
 
-std::string BitText(double value);  // the shortest text that reads back as the number
-
 // Whether the numbers of a state are as many as they should be, and finite.
 inline bool IsState(std::span<const double> state, size_t size) {
   if (state.size() != size) return false;

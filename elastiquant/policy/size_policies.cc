@@ -68,7 +68,9 @@ class DqSgd : public BitPolicy {
     const double gain = std::pow(alpha_, -static_cast<double>(round_) / 2);
     ++round_;
     if (factor_ == 0 && norm > 0) factor_ = LevelsOfBits(start_) / norm;
-    bits_ = std::min(BitsOfLevels(factor_ * gain * norm), kMostBitsAsked);
+    // The gain of a long run may be infinite, which times a norm of 0 would be a NaN.
+    const double levels = norm > 0 ? factor_ * gain * norm : 0;
+    bits_ = std::min(BitsOfLevels(levels), kMostBitsAsked);
   }
 
   const double start_, alpha_;

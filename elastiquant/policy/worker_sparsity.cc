@@ -78,10 +78,6 @@ Status SetSparsityKey(const std::string& owner, const std::string& key,
 
 }  // namespace
 
-bool NamesSparsity(std::string_view text) {
-  return SparsityKinds().contains(text.substr(0, text.find(':')));
-}
-
 Result<Sparsity> ParseSparsity(std::string_view text) {
   EQ_ASSIGN_OR_RETURN(const Spec spec, ParseSpec(text));
   const auto kind = SparsityKinds().find(spec.codec.name);

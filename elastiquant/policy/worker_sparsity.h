@@ -36,8 +36,6 @@ struct Sparsity {
 // "accordion:least=0.01,most=0.1,change=0.5"; all take "bits" as codec topk does. Fails with
 // kInvalidArgument, which lists what is valid.
 Result<Sparsity> ParseSparsity(std::string_view text);
-// Returns whether the text before ':' is one of these names.
-bool NamesSparsity(std::string_view text);
 
 // Returns the codec of a worker that sends a share of its coordinates, in (0, 1], such as
 // "topk:ratio=0.1,bits=16|ef".

@@ -196,7 +196,8 @@ Result<MetricsLog> MetricsLog::Open(const std::filesystem::path& file, int64_t s
   if (std::ifstream old(file); old && steps_done > 0) {
     for (std::string line; std::getline(old, line);) {
       const json record = json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!record.is_object() || record.value("step", int64_t{0}) > steps_done) break;
+      const auto step = record.is_object() ? record.find("step") : record.end();
+      if (step == record.end() || !step->is_number_integer() || *step > steps_done) break;
       kept += line + "\n";
     }
   }

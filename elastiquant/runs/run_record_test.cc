@@ -131,6 +131,18 @@ TEST(RunRecordTest, ALongerRunGoesOnWithItsLastEpoch) {
   EXPECT_EQ(longer.epoch().steps, 0);
 }
 
+TEST(RunRecordTest, AResumedLogEndsBeforeALineThatHasNoStep) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("eq_metrics_odd_" + std::to_string(getpid()) + ".jsonl");
+  for (const char* odd : {"{}", "{\"step\":\"2\"}", "{\"step\":2.5}", "[2]"}) {
+    std::ofstream(file) << "{\"step\":1}\n" << odd << "\n{\"step\":3}\n";
+    ASSERT_TRUE(MetricsLog::Open(file, 3).ok());
+    std::ifstream in(file);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "{\"step\":1}\n") << odd;
+  }
+  std::filesystem::remove(file);
+}
+
 TEST(RunRecordTest, AResumedLogCutsOffWhatWasLost) {
   const auto file = std::filesystem::temp_directory_path() /
                     ("eq_metrics_" + std::to_string(getpid()) + ".jsonl");

@@ -115,7 +115,7 @@ std::map<std::string_view, Parameter> ParametersOf(Algorithm& a) {
       a.top = 32;
       a.bits = 32;
       return {{"decay", {.share = &a.decay}},
-              {"block", {.count = &a.block}},
+              {"block", {.count = &a.block, .most = 4096}},
               {"top", {.count = &a.top}},
               {"bits", {.count = &a.bits}}};
   }

@@ -52,6 +52,7 @@ TEST(Algorithm, ErrorsListWhatIsValid) {
   EXPECT_THAT(error_of("demo:side=3"), HasSubstr("it has bits, block, decay, top"));
   EXPECT_THAT(error_of("ddp:block=3"), HasSubstr("it has none"));
   EXPECT_THAT(error_of("demo:top=0"), HasSubstr("whole numbers from 1 on"));
+  EXPECT_THAT(error_of("demo:block=4097"), HasSubstr("whole numbers from 1 to 4096"));
   EXPECT_THAT(error_of("demo:decay=1"), HasSubstr("numbers in [0, 1)"));
   EXPECT_THAT(error_of("diloco:eager=2"), HasSubstr("whole numbers from 0 to 1"));
   EXPECT_THAT(error_of("diloco:lr=0"), HasSubstr("numbers above 0"));

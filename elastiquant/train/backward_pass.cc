@@ -100,7 +100,7 @@ void BackwardPass::Compute(const Batch& batch) {
 // In the order in which backward would fill the buckets. Each worker meets all recorded
 // gradients in turn, and neighbours different ones.
 void BackwardPass::Replay() {
-  std::ranges::fill(gradients_->scalars(), 0.0F);
+  std::ranges::fill(gradients_->scalars().first(kScalars), 0.0F);
   images_ = batch_ * comm_->world_size();
   const std::vector<PlannedBucket>& buckets = gradients_->plan().buckets;
   const auto index = static_cast<uint64_t>(step_ + worker_);

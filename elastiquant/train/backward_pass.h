@@ -74,6 +74,9 @@ class BackwardPass {
   bool IsDue(FaultKind kind) const;
   Result<std::string> NonFiniteLayer(const std::string& otherwise);
 
+  // Returns the loss of the pass, or once it was exchanged the mean over the workers; 0 of a
+  // replayed step, which has none.
+  double loss() const { return static_cast<double>(gradients_->scalars()[0]); }
   // Returns the record of the step, with the scalars as they are now. Replayed steps have
   // neither loss nor accuracy.
   StepRecord Record(double learning_rate, bool skipped);

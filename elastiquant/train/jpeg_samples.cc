@@ -61,11 +61,10 @@ class JpegCodec final : public SampleCodec {
       if (!reader.Read(&length) || !reader.ReadSpan(length, &picture)) {
         return CorruptData("pictures end early");
       }
-      EQ_ASSIGN_OR_RETURN(const RgbImage image, DecodeJpegBytes(picture, "a picture"));
-      if (image.width != static_cast<int64_t>(padded_) ||
-          image.height != static_cast<int64_t>(padded_ * count)) {
-        return CorruptData("a picture has another size than its samples");
-      }
+      const JpegSize expected{static_cast<int64_t>(padded_),
+                              static_cast<int64_t>(padded_ * count)};
+      EQ_ASSIGN_OR_RETURN(const RgbImage image,
+                          DecodeJpegBytes(picture, "a picture of samples", expected));
       const size_t size = shape().bytes();
       CutOut(image, images.subspan(first * size, count * size));
     }

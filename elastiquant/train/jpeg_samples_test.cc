@@ -108,6 +108,23 @@ TEST(JpegSamplesTest, DamagedPicturesAreRefused) {
   EXPECT_FALSE(codec->Decode(ids, coded, decoded).ok());
 }
 
+// The size stands behind the marker of a frame, two bytes for each side.
+TEST(JpegSamplesTest, APictureThatClaimsToBeHugeIsRefusedBeforeThereIsRoomForIt) {
+  const ImageShape shape{16, 3};
+  const auto codec = MakeJpegCodec(50, shape);
+  const std::vector<uint64_t> ids(1);
+  std::vector<uint8_t> coded = codec->Encode(ids, SmoothImages(shape, 1)).value();
+  const uint8_t marker[] = {0xFF, 0xC0};
+  const auto frame = std::ranges::search(coded, marker).begin();
+  ASSERT_NE(frame, coded.end());
+  std::fill_n(frame + 5, 4, uint8_t{0xFA});
+  std::vector<uint8_t> decoded(shape.bytes());
+  const Status status = codec->Decode(ids, coded, decoded);
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(),
+              testing::HasSubstr("a picture of samples has 64250x64250 pixels, not 16x16"));
+}
+
 TEST(JpegSamplesTest, SpecsAreChecked) {
   const ImageShape shape{16, 3};
   EXPECT_EQ(MakeSampleCodec("jpeg", shape, 0).value()->spec(), "jpeg:quality=50");

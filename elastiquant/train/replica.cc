@@ -113,7 +113,11 @@ Status Replica::AverageBuffers(Communicator& comm, const std::vector<double>& we
     const double share =
         weights.empty() ? 1.0 / comm.world_size() : weights[static_cast<size_t>(rank)] / all;
     std::vector<uint8_t> theirs = own;
-    EQ_RETURN_IF_ERROR(comm.Broadcast(rank, theirs));
+    const Status received = comm.Broadcast(rank, theirs);
+    if (!received.ok()) {  // the worker may go on without the lost one
+      Scatter(own, buffers_);
+      return received;
+    }
     Scatter(theirs, buffers_);
     for (size_t b = 0; b < buffers_.size(); ++b) {
       const at::Tensor values = buffers_[b].tensor.to(at::kDouble);

@@ -171,6 +171,10 @@ Status ValidateCompute(const TrainOptions& o) {
   }
   if (o.replay.empty()) return Status::Ok();
   if (o.steps == 0) return InvalidArgument("--replay looks at no data: give --steps");
+  if (o.bits_policy.starts_with("adaquantfl") || o.bits_policy.starts_with("dadaquant")) {
+    return InvalidArgument("--bits-policy " + o.bits_policy +
+                           " follows the loss, and --replay has none: take another policy");
+  }
   if (o.resume || !o.init.empty() || o.checkpoint_every > 0) {
     return InvalidArgument(
         "--replay trains nothing: leave out --resume, --init and --checkpoint-every");

@@ -22,6 +22,7 @@ using nlohmann::json;
 namespace {
 
 constexpr char kBucketKib[] = "--bucket-kib";
+constexpr char kSummaryFile[] = "summary.json";
 
 // Texts of a checkpoint.
 constexpr char kProgress[] = "progress";
@@ -35,19 +36,24 @@ Status MakeRunFolder(const TrainOptions& options) {
   fs::create_directories(options.out, error);
   if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
   if (options.resume || options.overwrite) return Status::Ok();
-  if (ListOlderCheckpoints(options.out).empty() && ListCheckpoints(options.out).empty()) {
-    return Status::Ok();
+  if (!ListOlderCheckpoints(options.out).empty() || !ListCheckpoints(options.out).empty()) {
+    return InvalidArgument(options.out +
+                           " holds checkpoints of a run; go on with it by --resume, replace it "
+                           "by --overwrite, or give another --out");
   }
-  return InvalidArgument(options.out +
-                         " holds checkpoints of a run; go on with it by --resume, replace it "
-                         "by --overwrite, or give another --out");
+  if (fs::exists(fs::path(options.out) / kSummaryFile, error)) {
+    return InvalidArgument(options.out +
+                           " holds a run that has ended; replace it by --overwrite, or give "
+                           "another --out");
+  }
+  return Status::Ok();
 }
 
 void ClearRunFolder(const TrainOptions& options) {
   RemoveCheckpoints(options.out);
   RemoveGradientDumps(fs::path(options.out) / kGradientFolder);
   std::error_code ignored;
-  fs::remove(fs::path(options.out) / "summary.json", ignored);
+  fs::remove(fs::path(options.out) / kSummaryFile, ignored);
 }
 
 namespace {
@@ -69,6 +75,10 @@ Status CheckOptions(const TrainOptions& options, const json& saved, json before,
                     const json& now, Progress* progress) {
   if (const json was = std::exchange(before[kBucketKib], now[kBucketKib]);
       was != now[kBucketKib]) {
+    if (!options.bits_policy.empty()) {
+      return InvalidArgument("the run in " + options.out + " had --bucket-kib " + was.dump() +
+                             ", and --bits-policy remembers its buckets: give it as it was");
+    }
     progress->Note("warning: the run had --bucket-kib " + was.dump() + " and goes on with " +
                    now[kBucketKib].dump() +
                    ": other numbers round its gradients than would have without a break");

@@ -36,7 +36,11 @@ class OneBitAdam final : public Optimizer {
     state_.push_back({kOptimizerPrefix + std::string("steps"), steps_});
   }
 
-  void BeginStep(int64_t step, double) override { exact_ = algorithm_.IsExact(step); }
+  // Step 0 is exact, but it may have been skipped because of a NaN, and without second moments
+  // nothing would move. All workers count the same steps.
+  void BeginStep(int64_t step, double) override {
+    exact_ = algorithm_.IsExact(step) || steps_.data_ptr<float>()[1] == 0;
+  }
   bool sends_exactly() const override { return exact_; }
   bool sends_gradients() const override { return exact_; }
 
@@ -54,8 +58,8 @@ class OneBitAdam final : public Optimizer {
     auto* steps = steps_.data_ptr<float>();
     steps[0] += 1;
     if (exact_) steps[1] += 1;
-    // Both means begin at zero, which is corrected as Adam does. Step 0 is exact, so that the
-    // second moments have been updated at least once.
+    // Both means begin at zero, which is corrected as Adam does. The first step that is made is
+    // exact, so that the second moments have been updated at least once.
     const double first = 1 - std::pow(beta1_, steps[0]);
     const double second = 1 - std::pow(beta2_, steps[1]);
     for (const Member& m : members_) Move(m, learning_rate, first, second);

@@ -153,7 +153,9 @@ Status AllReduceRunner::LoadMemory(const Checkpoint& checkpoint) {
 // On the thread that runs backward. The reducer may overwrite the bucket once it is told.
 Status AllReduceRunner::OnReady(size_t bucket) {
   const PlannedBucket& planned = plan().buckets[bucket];
-  if (dumping_) dump_->Capture(planned, gradients().bucket(bucket));
+  if (dumping_ && !measures_variance_) {
+    dump_->Capture(planned, gradients().bucket(bucket));
+  }
   for (const BucketSlot& slot : planned.slots) replica_->optimizer().Prepare(slot.parameter);
   return layers_->MarkReady(bucket);
 }
@@ -171,7 +173,7 @@ Status AllReduceRunner::EndOwn(const StepOutcome& outcome, double learning_rate,
   if (!own_) return {};
   EQ_ASSIGN_OR_RETURN(record->decisions,
                       own_->EndRound(own_scalars(),
-                                     {.loss = record->loss,
+                                     {.loss = pass_->loss(),
                                       .learning_rate = learning_rate,
                                       .is_void = outcome.skipped || uncompressed_},
                                      layers_.get()));

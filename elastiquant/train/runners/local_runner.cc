@@ -217,7 +217,7 @@ Status LocalRunner::MakeStep(int64_t step, double learning_rate, TrainLoader& lo
   EQ_ASSIGN_OR_RETURN(const bool made, pass_->TrainAlone(step, learning_rate, batch));
   made_ = {pass_->Record(learning_rate, !made), watch};
   if (made) {
-    losses_ += made_->record.loss;
+    losses_ += pass_->loss();
     ++steps_;
   }
   course_->Enter(step + 1, step + 1 == total_steps_);
