@@ -153,7 +153,7 @@ def _above(row: dict, fp32: dict) -> float:
 
 def table(args: argparse.Namespace, rows: list[dict]) -> str:
     heads = ["scheme", "bits a value", "MB sent", *(f"lr {r:g}" for r in args.rates)]
-    heads += ["best", "of fp32", *(f"s at {link}" for link in args.links)]
+    heads += ["best", "against fp32", *(f"s at {link}" for link in args.links)]
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
     for row in rows:
         factor = SCHEMES[row["scheme"]].rate

@@ -120,7 +120,7 @@ def table(
     base = rows[0]
     heads = ["scheme", "bits a value and step", "MB sent", "times fewer"]
     heads += [f"lr {rate:g}" for rate in rates]
-    heads += ["best loss", "of fp32", *(["accuracy"] if accuracy else [])]
+    heads += ["best loss", "against fp32", *(["accuracy"] if accuracy else [])]
     heads += [f"s at {link}" for link in links]
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
     beaten_by_none = frontier(rows)
