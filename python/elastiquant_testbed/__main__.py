@@ -13,7 +13,7 @@ from pathlib import Path
 if not __package__:  # started by the folder's path, as `elastiquant testbed` does
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from elastiquant_testbed import precisions, provenance, stopping, testbed
+from elastiquant_testbed import files, precisions, provenance, stopping, testbed
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.training import GENERATED, Choice
 
@@ -97,13 +97,14 @@ def main(arguments: list[str] | None = None) -> int:
             device=options.device,
             jobs=max(1, options.jobs),
         )
-        result = make(described, options.out, choice).run()
-        result |= provenance.of(name, result)
-        (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        text = show.text(result)
-        (options.out / f"{name}.md").write_text(text)
-        print(text, end="")
-        show.draw(result, options.out / name)
+        with files.alone(options.out, name):
+            result = make(described, options.out, choice).run()
+            result |= provenance.of(name, result)
+            files.replace(options.out / f"{name}.json", json.dumps(result, indent=1) + "\n")
+            text = show.text(result)
+            files.replace(options.out / f"{name}.md", text)
+            print(text, end="")
+            show.draw(result, options.out / name)
     except (testbed.TestbedError, OSError) as error:
         print(f"elastiquant testbed: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, testbed.UsageError) else EXIT_FAILURE

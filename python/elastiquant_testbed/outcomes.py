@@ -7,9 +7,9 @@ what was run on one machine need not be run again on another.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+from elastiquant_testbed import files
 from elastiquant_testbed.testbed import TestbedError
 
 
@@ -37,11 +37,8 @@ def _outcome(line: bytes, where: str) -> tuple[str, dict]:
 
 
 def write(path: Path, told: dict[str, dict]) -> None:
-    """Replaces the file in one move, so that who is killed leaves the old one or the new."""
     lines = [json.dumps({"run": name, **outcome}) + "\n" for name, outcome in told.items()]
-    new = path.with_name(path.name + ".new")
-    new.write_text("".join(lines))
-    os.replace(new, path)
+    files.replace(path, "".join(lines))
 
 
 def add(target: Path, told: dict[str, dict]) -> None:

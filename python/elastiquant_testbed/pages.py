@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from elastiquant_testbed import curves, judging, provenance, stored, summary
+from elastiquant_testbed import curves, files, judging, provenance, stored, summary
 from elastiquant_testbed.experiments import EXPERIMENTS, require_plots
 from elastiquant_testbed.testbed import TestbedError
 
@@ -69,8 +68,7 @@ def judge_again(folder: Path = stored.FOLDER) -> dict[str, dict]:
     for name, result in stored.load(folder).items():
         results[name] = judging.judged(name, result)
         if results[name] != result:
-            path = folder / f"{name}.json"
-            path.write_text(json.dumps(results[name], indent=1) + "\n")
+            stored.write(name, results[name], folder)
     return results
 
 
@@ -85,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
             require_plots()  # before anything is stored
             print(f"stored: {', '.join(stored.take(options.runs)) or 'nothing'}")
         results = judge_again()
-        PAGE.write_text(render(PAGE.read_text(), results))
+        files.replace(PAGE, render(PAGE.read_text(), results))
         if "curves" in results:
             curves.write_csv(results["curves"]["series"], POINTS)
     except TestbedError as error:

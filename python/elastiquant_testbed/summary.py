@@ -60,8 +60,8 @@ def _state(claim: str, result: dict | None) -> tuple[str, str]:
     check = checks[claim]
     if check["holds"] is None:
         return NOT_RUN, check["seen"]
-    if not stored.tells_accuracy(result):
-        return NOT_RUN, f"quick or on generated images, which tells little: {check['seen']}"
+    if lacks := stored.lacks(result):
+        return NOT_RUN, f"{' and '.join(sorted(lacks))}, which tells little: {check['seen']}"
     return REPRODUCED if check["holds"] else FAILED, check["seen"]
 
 

@@ -198,11 +198,15 @@ def _claims(result: dict) -> str:
         + [f"{words.holds(also)}: {also['seen']}" for also in alike]
         for check, *alike in zip(checks, *others.values(), strict=True)
     ]
-    held = [f"{sum(check['holds'] for check in checks)} of {len(checks)} claims hold"]
-    held += [f"{sum(c['holds'] for c in of)} {told}" for told, of in others.items()]
+    held = [f"{_held(checks)} of {len(checks)} claims hold"]
+    held += [f"{_held(of)} {told}" for told, of in others.items()]
     head = f"What the printed table says beside its numbers: {', '.join(held)}.\n\n"
     heads = ["claim", "holds", "seen", *others]
     return head + words.table(heads, rows, words=len(heads))
+
+
+def _held(checks: list[dict]) -> int:
+    return sum(check["holds"] is True for check in checks)
 
 
 def draw(result: dict, stem: Path) -> None:
@@ -274,7 +278,7 @@ def _draw_bar(axes, x: float, cell: dict, alpha: float, named: bool) -> float:
 
 def _point(cells: list[dict], network: str) -> str:
     """The title: what the published scheme gains, and the best of ours."""
-    most = max(c["devices"] for c in cells if c["scheme"] == "SGD")
+    most = max((c["devices"] for c in cells if c["scheme"] == "SGD"), default=0)
     here = {c["scheme"]: c["T"] for c in cells if c["devices"] == most}
     best = min((s for s in here if s.startswith("dither")), key=here.get, default=None)
     others = [s for s in ("E", best) if s in here]

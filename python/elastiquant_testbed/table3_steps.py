@@ -226,7 +226,7 @@ class Steps:
             way = "overlapped" if step.overlapped else "serial"
             say(
                 f"{step.network}, {step.scheme}, {step.devices} devices, {way}: "
-                f"{found['total']:.2f} s a step; {len(wanted) - count - 1} more"
+                f"{found['total']:.2f} s a step; {len(missing) - 1} more"
             )
         return []
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from elastiquant_testbed import (
     cifar,
     emulation,
+    files,
     outcomes,
     precisions,
     provenance,
@@ -335,8 +336,11 @@ class Runs:
         chosen = [self.choice.data if word == CIFAR else word for word in run.options]
         words = [*self._trainer(), *chosen, "--seed", run.seed, "--out", out]
         begun = time.monotonic()
+        # An interrupted analysis of its gradients does not cost a training again.
+        is_trained = run.measured and is_complete(out) and (out / "gradients").exists()
         try:
-            _call(run, [*words, *self._patience(), "--overwrite", "--quiet"])
+            if not is_trained:
+                _call(run, [*words, *self._patience(), "--overwrite", "--quiet"])
         except TestbedError as error:
             shutil.rmtree(out, ignore_errors=True)
             gave_up = GAVE_UP.search(str(error))
@@ -344,7 +348,7 @@ class Runs:
                 raise
             _write_diverged(out, gave_up[0])
         if run.measured:
-            (out / ERRORS).write_text(json.dumps(_errors(run, out)))
+            files.replace(out / ERRORS, json.dumps(_errors(run, out)))
         self.outcomes.pop(run.folder, None)  # one that lacked errors
         self.made += 1
         said = f"{run.name}, seed {run.seed}: {time.monotonic() - begun:.0f} s"
@@ -382,7 +386,7 @@ def _write_diverged(out: Path, said: str) -> None:
     """The outcome of a run that has no other."""
     out.mkdir(parents=True)
     (out / "metrics.jsonl").write_text("")
-    (out / "summary.json").write_text(json.dumps({"diverged": said}))
+    files.replace(out / "summary.json", json.dumps({"diverged": said}))
 
 
 def _end(pool: ThreadPoolExecutor) -> None:
@@ -427,8 +431,12 @@ def _errors(run: Run, folder: Path) -> dict[str, float]:
 
 
 def _known(name: str, told: dict, path: Path) -> Outcome:
-    fields = set(told)
-    if {"summary", "steps"} <= fields <= set(Outcome._fields):
+    fields, summary = set(told), told.get("summary")
+    if (
+        {"summary", "steps"} <= fields <= set(Outcome._fields)
+        and isinstance(summary, dict)
+        and ("diverged" in summary or {"test_accuracy", "steps"} <= set(summary))
+    ):
         return Outcome(**told)
     raise TestbedError(
         f"{path}: what is there of the run {name} is not the outcome of a training: delete its "

@@ -182,6 +182,22 @@ class SummaryTest(unittest.TestCase):
             self.assertEqual(state, summary.NOT_RUN)
             self.assertIn("9 of 9", seen)
 
+    def test_steps_of_a_small_model_or_of_other_links_do_not_count(self):
+        whole = stored.load()["table3"]
+        self.assertIn(summary.REPRODUCED, self.states(whole))
+        for change in (
+            {"quick": True},
+            {"network": "paced by each process (--link)"},
+            {"fit": {**whole["fit"], "fitted": False}},
+        ):
+            with self.subTest(change):
+                states = self.states({**whole, **change})
+                self.assertEqual(states & {summary.REPRODUCED, summary.FAILED}, set())
+
+    def states(self, table3: dict) -> set[str]:
+        rows = summary.rows({"table3": table3})
+        return {row.state for row in rows if row.claim.startswith("ResNet-34: SGD takes")}
+
 
 class PageTest(unittest.TestCase):
     def test_the_page_is_what_the_stored_results_make_of_it(self):
@@ -347,6 +363,30 @@ class TakeTest(unittest.TestCase):
         names, said = self.lesser(seeds=[])
         self.assertEqual(names, [])
         self.assertIn("dagc is not stored: it has 0 seeds", said)
+
+    def test_a_result_of_which_some_rows_have_fewer_seeds_replaces_none(self):
+        rows = stored.load()["dagc"]["rows"]
+        fewer = [{**row, "rounds_by_seed": row["rounds_by_seed"][:2]} for row in rows[1:]]
+        _, said = self.lesser(rows=[rows[0], *fewer])
+        self.assertRegex(said, "dagc is not stored: it rests on \\d+ accuracies of single")
+
+    def test_a_picture_that_cannot_be_drawn_leaves_all_as_it_was(self):
+        (self.runs / "dagc.json").write_text(json.dumps(stored.load()["dagc"]))
+        stored.take(self.runs, self.kept)
+        before = {path.name: path.read_bytes() for path in self.kept.iterdir()}
+        other = {**stored.load()["dagc"], "machine": "another"}
+        (self.runs / "dagc.json").write_text(json.dumps(other))
+        failing = mock.patch.object(dagc, "draw", side_effect=ValueError)
+        with failing, self.assertRaises(ValueError):
+            stored.take(self.runs, self.kept)
+        after = {path.name: path.read_bytes() for path in self.kept.iterdir()}
+        self.assertEqual(after, before)
+
+    def test_a_damaged_result_is_named(self):
+        for text in ('{"checks": [', "[]"):
+            (self.runs / "dagc.json").write_text(text)
+            with self.subTest(text), self.assertRaisesRegex(TestbedError, "dagc.json is "):
+                stored.take(self.runs, self.kept)
 
     @mock.patch.object(stored, "_draw")
     def test_a_lesser_result_replaces_one_that_is_no_better(self, _):

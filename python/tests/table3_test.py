@@ -60,6 +60,14 @@ class ClaimsTest(unittest.TestCase):
             },
         )
 
+    def test_a_part_that_takes_no_time_is_not_judged(self):
+        cells = published_cells()
+        cells["ResNet-34", "E", 2]["Tx"] = 0.0
+        claims = {c.claim: c for c in checks.all_claims(cells)}
+        (claim,) = (c for c in claims.values() if c.holds is None)
+        self.assertIn("ResNet-34: transmission takes SGD", claim.claim)
+        self.assertEqual(claim.seen, "Tx of E was too short to be measured")
+
     def test_sp_is_the_change_from_the_next_lower_number_of_devices(self):
         printed = {
             ("ResNet-34", "SGD"): (-2.9, 11.09),

@@ -134,6 +134,17 @@ class RunsTest(unittest.TestCase):
         runs.make()
         self.assertEqual(runs.outcome(more).summary["errors"], {"fp16": 4.5, "qsgd": 4.5})
 
+    def test_an_analysis_that_was_interrupted_does_not_train_again(self):
+        run = training.Run("a", training.options(steps=2), measured=("fp16",))
+        stopped = mock.patch.object(self.training, "analysis", side_effect=KeyboardInterrupt)
+        with stopped, self.assertRaises(KeyboardInterrupt):
+            training.Runs(self.out, [run], training.Choice()).make()
+        (self.out / run.folder / "gradients").mkdir()  # as the trainer leaves it
+        runs = training.Runs(self.out, [run], training.Choice())
+        runs.make()
+        self.assertEqual(len(self.training.calls), 1)
+        self.assertEqual(runs.outcome(run).summary["errors"], {"fp16": 4.5})
+
     def test_a_codec_that_fails_on_a_gradient_is_told(self):
         run = training.Run("a", training.options(steps=2), measured=("fp16",))
         failed = {"inputs": [{"results": [{"codec": "fp16", "error": "value 3 is infinite"}]}]}
@@ -199,6 +210,8 @@ class RunsTest(unittest.TestCase):
             {"total": 1},
             {"summary": {}},
             {"summary": {}, "steps": [], "more": 1},
+            {"summary": {}, "steps": []},
+            {"summary": [], "steps": []},
         ):
             outcomes.write(outcomes.path_of("table4", self.out), {"a run": told})
             choice = training.Choice(True, known=self.out)
