@@ -19,6 +19,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,8 @@ METHODS = [
     "dither:bits=1",
     "powersgd:rank=2|ef",
 ]
+# What netns.py says where it has failed itself, and not a worker with its method.
+LABS_OWN = re.compile(r"^netns: (?!worker \d)(.*)", re.MULTILINE)
 LEAVING = 30  # seconds for netns.py to take its namespaces down
 RATES = ["10mbit", "20mbit", "50mbit", "200mbit", "1gbit", "none"]
 
@@ -63,8 +66,11 @@ def measure(method: str, rate: str, arguments: argparse.Namespace) -> dict:
     try:
         done = run(command, arguments.limit)
     except subprocess.TimeoutExpired:
-        return {**what, "failed": f"hung: no result after {arguments.limit} s"}
+        hung = f"hung: no result after {arguments.limit} s"
+        return {**what, "failed": hung, "limit": arguments.limit}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 and (said := LABS_OWN.search(done.stderr)):
+        raise namespaces.LabError(said[1])
     if done.returncode != 0 or not lines:
         return {**what, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
     return {**json.loads(lines[-1]), **what}
@@ -228,12 +234,18 @@ def main() -> int:
     settings.keep_arguments(arguments, names, adopt=False)
     namespaces.stop_on_signals()
     log = arguments.out / "measured.jsonl"
-    have = collections.Counter((m["method"], m["rate"]) for m in read(log))
+    # What hung may end within a longer limit.
+    longer = arguments.limit
+    kept = [m for m in read(log) if m.get("limit", longer) >= longer]
+    have = collections.Counter((m["method"], m["rate"]) for m in kept)
     every = itertools.product(range(arguments.repeats), arguments.rates, arguments.methods)
     for repeat, rate, method in every:
         if have[method, rate] > repeat:
             continue
-        result = measure(method, rate, arguments)
+        try:
+            result = measure(method, rate, arguments)
+        except namespaces.LabError as error:
+            sys.exit(f"compare_ddp: {error}")
         with log.open("a") as file:
             file.write(json.dumps(result) + "\n")
         shown = result.get("failed") or f"{result['seconds_per_step']:.3f} s a step"

@@ -57,6 +57,43 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(told.read_text(), "SIGTERM")
         self.assertIn("--clean-up", cleaned.call_args[0][0])
 
+    def main(self, *more: str) -> str:
+        """What is measured, and written, with these options."""
+        words = ["compare_ddp.py", "--out", str(self.out), "--rates", "10mbit"]
+        words += ["--methods", "fp32", *more]
+        with (
+            mock.patch.object(sys, "argv", words),
+            mock.patch.object(compare_ddp.namespaces, "stop_on_signals"),
+            mock.patch("builtins.print"),
+        ):
+            compare_ddp.main()
+        return (self.out / "measured.jsonl").read_text()
+
+    def test_what_the_lab_cannot_do_is_no_result_of_a_method(self):
+        for said, is_labs in (
+            ("netns: making network namespaces needs root: run this with sudo", True),
+            ("netns: ip and tc not found: install iproute2", True),
+            ("netns: worker 2 exited with 1\n    RuntimeError: no", False),
+            ("RuntimeError: no", False),
+        ):
+            done = subprocess.CompletedProcess([], 1, "", said)
+            with self.subTest(said), mock.patch.object(compare_ddp, "run", return_value=done):
+                if is_labs:
+                    with self.assertRaisesRegex(SystemExit, "compare_ddp: (making|ip and)"):
+                        self.main()
+                    self.assertFalse((self.out / "measured.jsonl").exists())
+                else:
+                    self.assertIn('"failed"', self.main())
+            (self.out / "measured.jsonl").unlink(missing_ok=True)
+
+    def test_what_hung_is_tried_again_with_a_longer_limit(self):
+        hung = mock.patch.object(
+            compare_ddp, "run", side_effect=subprocess.TimeoutExpired("netns", 1)
+        )
+        for limit, lines in ((10, 1), (10, 1), (5, 1), (20, 2)):
+            with hung:
+                self.assertEqual(len(self.main("--limit", str(limit)).splitlines()), lines)
+
     def test_measurements_of_other_settings_are_not_taken(self):
         words = ["compare_ddp.py", "--out", str(self.out), "--rates", "10mbit"]
         words += ["--methods", "dither:bits=1"]

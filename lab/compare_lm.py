@@ -24,8 +24,9 @@ import frontier_rows
 import settings
 import trainings
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+from elastiquant_testbed import stopping
+
+ROOT = trainings.ROOT
 PROGRAM = ROOT / "build/release/bin/elastiquant"
 
 ADAMW = ["--optimizer", "adamw", "--beta2", 0.95, "--clip-norm", 1]
@@ -75,17 +76,6 @@ def command(args: argparse.Namespace, scheme: str, rate: float, steps: int) -> l
     return words + [str(option).replace("{warm-up}", freeze) for option in options]
 
 
-def summary_of(args: argparse.Namespace, words: list, out: pathlib.Path) -> dict | None:
-    """The summary of a run, which is made if it is not there, or None under --table-only."""
-    summary = out / "summary.json"
-    if not summary.exists():
-        if args.table_only:
-            return None
-        words = [*words, "--out", out, "--overwrite", "--quiet"]
-        trainings.train(words)
-    return json.loads(summary.read_text())
-
-
 def folder(args: argparse.Namespace, scheme: str, rest: str) -> pathlib.Path:
     return args.out / ("".join(c if c.isalnum() else "-" for c in scheme) + rest)
 
@@ -93,7 +83,8 @@ def folder(args: argparse.Namespace, scheme: str, rest: str) -> pathlib.Path:
 def train(args: argparse.Namespace, scheme: str, rate: float, seed: int) -> dict | None:
     words = command(args, scheme, rate, args.steps)
     words += ["--seed", seed, "--generated-test", args.tested]
-    return summary_of(args, words, folder(args, scheme, f"_lr{rate:g}_seed{seed}"))
+    out = folder(args, scheme, f"_lr{rate:g}_seed{seed}")
+    return trainings.summary_of(words, out, args.table_only)
 
 
 def seconds(args: argparse.Namespace, scheme: str, link: str) -> float | None:
@@ -105,39 +96,51 @@ def seconds(args: argparse.Namespace, scheme: str, link: str) -> float | None:
         words += ["--exact-steps", 1]
     # Its steps that update second moments soon get rare enough for the median.
     words = ["zeroone-adam:growth=1" if word == "zeroone-adam" else word for word in words]
-    run = summary_of(args, words, folder(args, scheme, "_" + link.replace(",", "-")))
-    return run and run["median_seconds_per_step"]
+    out = folder(args, scheme, "_" + link.replace(",", "-"))
+    run = trainings.summary_of(words, out, args.table_only)
+    return run and run.get("median_seconds_per_step")
 
 
 def best(args: argparse.Namespace, scheme: str) -> dict | None:
     """The scheme's row of the table, or None if there are no runs of it."""
-    losses, bits, sent = {}, [], []
+    found: dict[float, dict[int, dict]] = {}  # summaries by rate and seed
     for rate in args.rates:
-        runs = {}
         for seed in range(1, args.seeds + 1):
             run = train(args, scheme, rate, seed)
             if run is None:
                 continue
-            runs[seed] = run
+            found.setdefault(rate, {})[seed] = run
             said = frontier_rows.loss_cell(frontier_rows.loss_of(run))
             print(f"{scheme}, lr {rate:g}, seed {seed}: {said}", file=sys.stderr)
-        if not runs:
-            continue
-        losses[rate] = {seed: frontier_rows.loss_of(run) for seed, run in runs.items()}
-        bits += [run["bits_per_coordinate"] for run in runs.values()]
-        sent += [run["bytes_up"] for run in runs.values()]
-    if not losses:
+    if not found:
         return None
-    rate = min(losses, key=lambda r: statistics.fmean(losses[r].values()))
+    losses = {
+        rate: {seed: frontier_rows.loss_of(run) for seed, run in runs.items()}
+        for rate, runs in found.items()
+    }
+    rate = best_rate(losses)
+    ended = [run for run in found[rate].values() if "failed" not in run]
+
+    def mean(what: str) -> float:
+        return statistics.fmean(run[what] for run in ended) if ended else math.nan
+
     return {
         "scheme": scheme,
         "losses": losses,  # by rate and seed
         "rate": rate,
         "loss": statistics.fmean(losses[rate].values()),
-        "bits": statistics.fmean(bits),
-        "bytes": statistics.fmean(sent),
+        "bits": mean("bits_per_coordinate"),  # at that rate, and so are the bytes
+        "bytes": mean("bytes_up"),
         "seconds": {link: seconds(args, scheme, link) for link in args.links},
     }
+
+
+def best_rate(losses: dict[float, dict[int, float]]) -> float:
+    """The rate of the least mean loss over the seeds that all rates have, if there are any."""
+    shared = set.intersection(*(set(by_seed) for by_seed in losses.values()))
+    return min(
+        losses, key=lambda r: statistics.fmean(losses[r][s] for s in shared or losses[r])
+    )
 
 
 def _above(row: dict, fp32: dict) -> float:
@@ -158,15 +161,20 @@ def table(args: argparse.Namespace, rows: list[dict]) -> str:
     for row in rows:
         factor = SCHEMES[row["scheme"]].rate
         name = row["scheme"] + (f" (rates × {factor:g})" if factor != 1 else "")
-        cells = [name, f"{row['bits']:.2f}", f"{row['bytes'] / 1e6:.1f}"]
-        losses = [[*row["losses"].get(rate, {}).values(), None] for rate in args.rates]
-        cells += [frontier_rows.loss_cell(of_rate[0]) for of_rate in losses]
+        cells = [name, *map(_number, (row["bits"], row["bytes"] / 1e6), (".2f", ".1f"))]
+        firsts = [row["losses"].get(rate, {}).get(1) for rate in args.rates]
+        cells += map(frontier_rows.loss_cell, firsts)
         cells.append(frontier_rows.mean_cell(row["losses"][row["rate"]].values()))
         cells.append(frontier_rows.relative_cell(_above(row, rows[0])))
         times = [row["seconds"][link] for link in args.links]
         cells += ["" if time is None else f"{time:.2f}" for time in times]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    note = "Losses by rate are of seed 1; bits, MB and the last losses are at the best rate."
+    return "\n".join([*lines, "", note]) + "\n"
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else f"{value:{form}}"
 
 
 def draw(args: argparse.Namespace, rows: list[dict], stem: pathlib.Path) -> None:
@@ -174,7 +182,7 @@ def draw(args: argparse.Namespace, rows: list[dict], stem: pathlib.Path) -> None
     import elastiquant_plot as look
 
     rows = [row for row in rows if row["loss"] < math.inf]
-    lowest = min(rows, key=lambda row: row["loss"])
+    lowest = min(rows, key=lambda row: _above(row, rows[0]))
     with look.style():
         figure, (axes,) = look.figure(
             f"The lowest validation loss is that of {lowest['scheme']}",
@@ -209,6 +217,15 @@ def label_place(row: dict, rows: list[dict]) -> dict:
     return {"xytext": (0, -16), "ha": "center"} if covered else {"xytext": (8, -4)}
 
 
+def _finite(value: object) -> object:
+    """None in place of numbers that JSON does not have, anywhere in lists and dicts."""
+    if isinstance(value, dict):
+        return {key: _finite(of) for key, of in value.items()}
+    if isinstance(value, list):
+        return [_finite(of) for of in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -237,10 +254,11 @@ def main() -> None:
         sys.exit("compare_lm: there is no run of fp32, with which the others are compared")
     text = table(args, rows)
     (args.out / "table.md").write_text(text)
-    (args.out / "rows.json").write_text(json.dumps(rows, indent=1))
+    (args.out / "rows.json").write_text(json.dumps(_finite(rows), indent=1) + "\n")
     draw(args, rows, args.out / "loss")
     print(text)
 
 
 if __name__ == "__main__":
+    stopping.on_signals()
     main()

@@ -73,7 +73,8 @@ def markdown(rows: list[dict]) -> str:
     ]
     for r in rows:
         times = f"{r['real']:.4f} | {r['emulated']:.4f} | {r['ratio']:.3f}"
-        lines.append(f"| `{r['codec']}` | {r['link']} | {r['computing']} | {times} |")
+        codec = r["codec"].replace("|", "\\|")  # a bar would end the table's cell
+        lines.append(f"| `{codec}` | {r['link']} | {r['computing']} | {times} |")
     return "\n".join(lines) + "\n"
 
 

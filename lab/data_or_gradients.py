@@ -14,7 +14,6 @@ Where samples are refined or skipped, all compute.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 from typing import NamedTuple
@@ -22,7 +21,9 @@ from typing import NamedTuple
 import settings
 import trainings
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from elastiquant_testbed import stopping
+
+ROOT = trainings.ROOT
 PROGRAM = ROOT / "build/release/bin/elastiquant"
 
 HEADER_BYTES = 16  # before each message
@@ -116,21 +117,13 @@ def row_of(scheme: str, summary: dict) -> Row:
 def train(args: argparse.Namespace, scheme: str) -> dict | None:
     """The summary of a run, which is made if it is not there; None under --table-only."""
     name = "".join(c if c.isalnum() else "-" for c in scheme)
-    out = args.out / "runs" / name
-    summary = out / "summary.json"
-    if not summary.exists():
-        if args.table_only:
-            return None
-        print(f"training: {scheme}", file=sys.stderr, flush=True)
-        words = [args.program, "train", "--model", args.model, "--data", args.data]
-        words += ["--workers", args.workers, "--batch", args.batch, "--epochs", args.epochs]
-        words += ["--lr", args.lr, "--warmup", args.warmup, "--seed", args.seed]
-        words += ["--precision", args.precision]
-        words += [*SCHEMES[scheme].options, "--out", out, "--overwrite", "--quiet"]
-        if SCHEMES[scheme].central:
-            words += ["--threads", args.threads]
-        trainings.train(words)
-    return json.loads(summary.read_text())
+    words = [args.program, "train", "--model", args.model, "--data", args.data]
+    words += ["--workers", args.workers, "--batch", args.batch, "--epochs", args.epochs]
+    words += ["--lr", args.lr, "--warmup", args.warmup, "--seed", args.seed]
+    words += ["--precision", args.precision, *SCHEMES[scheme].options]
+    words += ["--threads", args.threads] if SCHEMES[scheme].central else []
+    print(f"{scheme}", file=sys.stderr, flush=True)
+    return trainings.summary_of(words, args.out / "runs" / name, args.table_only)
 
 
 def megabytes(count: float | None) -> str:
@@ -229,11 +222,11 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     names = ("data", "model", "workers", "batch", "epochs", "lr", "warmup", "seed", "precision")
     settings.keep_arguments(args, names, adopt=args.table_only)
-    rows = [
-        row_of(scheme, summary)
-        for scheme in args.schemes
-        if (summary := train(args, scheme)) is not None
-    ]
+    summaries = {scheme: train(args, scheme) for scheme in args.schemes}
+    for scheme in [s for s, told in summaries.items() if told and "failed" in told]:
+        print(f"data_or_gradients: {scheme} failed, and is left out", file=sys.stderr)
+        del summaries[scheme]
+    rows = [row_of(scheme, told) for scheme, told in summaries.items() if told]
     if not rows or rows[0].scheme != "fp32":
         sys.exit("data_or_gradients: there is no run of fp32 to compare with")
     how = (
@@ -248,4 +241,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    stopping.on_signals()
     main()

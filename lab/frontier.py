@@ -48,14 +48,13 @@ import namespaces
 import settings
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, Scheme
+from trainings import ENDED, FAILED, GAVE_UP, SUMMARY
 
-from elastiquant_testbed.training import GAVE_UP
+from elastiquant_testbed import stopping
 
 ON_DEVICE = frontier_options.ROOT / "python/elastiquant_testbed/on_device"
 # At a rate that moves next to nothing, steps are timed.
 STILL = 1e-6
-SUMMARY, FAILED = "summary.json", "failed.txt"
-ENDED = (SUMMARY, FAILED)  # a run's folder has one of these
 
 
 class Lab:
@@ -111,15 +110,23 @@ class Lab:
 
     def train_at_once(self) -> None:
         """Makes all runs, so many at a time; what comes after finds them there."""
-        with ThreadPoolExecutor(self.args.jobs) as pool:
-            firsts = [(s, rate, 1) for s in self.schemes for rate in self.args.rates]
-            made = zip(firsts, pool.map(lambda run: self.train(*run), firsts), strict=True)
-            by: dict[Scheme, dict[float, dict]] = {}
-            for (scheme, rate, _), summary in made:
-                by.setdefault(scheme, {})[rate] = summary
-            seeds = range(2, self.args.seeds + 1)
-            others = [(s, frontier_rows.best_rate(by[s]), n) for n in seeds for s in by]
-            list(pool.map(lambda run: self.train(*run), others))
+        pool = ThreadPoolExecutor(self.args.jobs)
+        try:
+            self._train_in(pool)
+        except BaseException:
+            stopping.end_pool(pool)
+            raise
+        pool.shutdown()
+
+    def _train_in(self, pool: ThreadPoolExecutor) -> None:
+        firsts = [(s, rate, 1) for s in self.schemes for rate in self.args.rates]
+        made = zip(firsts, pool.map(lambda run: self.train(*run), firsts), strict=True)
+        by: dict[Scheme, dict[float, dict]] = {}
+        for (scheme, rate, _), summary in made:
+            by.setdefault(scheme, {})[rate] = summary
+        seeds = range(2, self.args.seeds + 1)
+        others = [(s, frontier_rows.best_rate(by[s]), n) for n in seeds for s in by]
+        list(pool.map(lambda run: self.train(*run), others))
 
     def left(self) -> str:
         """What is left to do, going by how long runs have taken so far."""
@@ -311,4 +318,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    stopping.on_signals()
     main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 
 import frontier_schemes
@@ -67,6 +68,8 @@ def parse(description: str) -> argparse.Namespace:
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     parser.add_argument("options", nargs="*", help="more for `elastiquant train`, after --")
     args = parser.parse_args()
+    if args.table_only:
+        adopt(args)
     args.optimizer, rates, batch, data = GPT if args.model.startswith("gpt") else IMAGES
     args.rates, args.batch = args.rates or rates, args.batch or batch
     args.data, args.codecs = args.data or data, dict(args.codecs)
@@ -85,6 +88,19 @@ def parse(description: str) -> argparse.Namespace:
     if args.schemes and args.schemes[0] != FP32:
         parser.error("the first of --schemes is what the others are compared with: fp32")
     return args
+
+
+# Of settings.json: what makes runs others.
+KEPT = ("model", "data", "workers", "batch", "steps", "precision", "options", "device")
+KEPT += ("tested",)
+
+
+def adopt(args: argparse.Namespace) -> None:
+    """Takes what the runs in --out were made with, so that the table says it."""
+    path = args.out / "settings.json"
+    there = json.loads(path.read_text()) if path.exists() else {}
+    for name in KEPT:
+        setattr(args, name, there.get(name, getattr(args, name)))
 
 
 def check_device(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ class Row(NamedTuple):
     rate: float
     losses: dict[int, float]  # by seed that counts, at the best rate
     seeds: int  # that were asked for; those whose runs failed or are not there do not count
+    failed: int  # of these
     accuracy: float | None  # per cent, their mean
     bits: float  # sent for each coordinate and step
     bytes: float  # sent by a worker in the run
@@ -50,6 +51,7 @@ def row(scheme: Scheme, by_rate: dict[float, dict], others: dict[int, dict], see
         rate=rate,
         losses={seed: loss_of(run) for seed, run in runs.items()},
         seeds=seeds,
+        failed=sum("failed" in run for run in others.values()),
         accuracy=statistics.fmean(accuracies) if accuracies else None,
         bits=statistics.fmean(run["bits_per_coordinate"] for run in runs.values()),
         bytes=statistics.fmean(run["bytes_up"] for run in runs.values()),
@@ -69,7 +71,7 @@ def best_rate(by_rate: dict[float, dict]) -> float:
 
 def relative(a: Row, base: Row) -> float:
     """How far a loss is above full precision's, in per cent, over the seeds that both have."""
-    both = a.losses.keys() & base.losses.keys()
+    both = a.losses.keys() & base.losses.keys()  # seed 1 at least, which all rows have
     mean, of = (statistics.fmean(row.losses[seed] for seed in both) for row in (a, base))
     return 100 * (mean / of - 1)
 
@@ -80,11 +82,15 @@ def fewer(a: Row, base: Row) -> float:
 
 
 def frontier(rows: list[Row]) -> list[Row]:
-    """Those that no other one equals or beats in loss and in bytes, by growing bytes."""
+    """Those that no other one equals or beats in loss and in bytes, by growing bytes. Losses
+    are compared with that of the first row, full precision, over the seeds that both have. A
+    scheme of which a run failed is not among them, however good its other seeds are."""
     best, found = math.inf, []
-    for candidate in sorted(rows, key=lambda r: (r.bytes, r.loss)):
-        if candidate.loss < best:
-            best = candidate.loss
+    above = {r.scheme: relative(r, rows[0]) for r in rows if r is rows[0] or not r.failed}
+    those = [r for r in rows if r.scheme in above]
+    for candidate in sorted(those, key=lambda r: (r.bytes, above[r.scheme])):
+        if above[candidate.scheme] < best:
+            best = above[candidate.scheme]
             found.append(candidate)
     return found
 
@@ -131,7 +137,7 @@ def table(
         cells += [f"{fewer(r, base):,.0f}" if r is not base else "1"]
         cells += [loss_cell(r.by_rate.get(rate)) for rate in rates]
         cells += [mean_cell(r.losses.values(), r.seeds), relative_cell(relative(r, base))]
-        cells += [f"{r.accuracy or 0:.2f} %"] if accuracy else []
+        cells += ["" if r.accuracy is None else f"{r.accuracy:.2f} %"] if accuracy else []
         times = seconds.get(r.scheme.name, [None] * len(links))
         cells += ["" if time is None else f"{time:.3g}" for time in times]
         lines.append("| " + " | ".join(cells) + " |")

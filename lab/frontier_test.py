@@ -4,10 +4,12 @@ import contextlib
 import io
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -261,6 +263,53 @@ class CommandTest(unittest.TestCase):
         text = (self.out / "table.md").read_text()
         self.assertIn("| 2.0000 ± 0.0000 (2 of 3 seeds) |", text)
         self.assertIn("Not all 3 seeds count**, as runs failed or are not there: fp32.", text)
+
+    def test_a_scheme_that_fails_with_a_seed_is_not_the_best(self):
+        def row(name, losses, failed, sent):
+            scheme = frontier_schemes.parse(name)
+            return frontier_rows.Row(
+                scheme, {0.1: losses[1]}, 0.1, losses, 2, failed, None, 1.0, sent, 10
+            )
+
+        fp32 = row("fp32", {1: 2.0, 2: 3.0}, 0, 100)
+        lucky = row("DDP, 1 bit", {1: 2.0}, 1, 10)
+        good = row("DDP, 2 bits", {1: 2.1, 2: 3.1}, 0, 10)
+        found = frontier_rows.frontier([fp32, lucky, good])
+        self.assertEqual(found, [good, fp32])
+        # Of a scheme with one seed the other one of full precision does not count.
+        one = row("DDP, 1/2 bit", {1: 2.2}, 0, 5)
+        self.assertAlmostEqual(frontier_rows.relative(one, fp32), 10)
+        self.assertEqual(frontier_rows.frontier([fp32, good, one]), [one, good, fp32])
+        text = frontier_rows.table([fp32], [0.1], [], {}, accuracy=True)
+        self.assertNotIn("0.00 %", text.replace("+0.00 %", ""))
+
+    def test_a_table_tells_what_its_runs_were_made_with(self):
+        words = ["--model", "resnet18", "--workers", "8", "--steps", "20"]
+        frontier.check_settings(self.lab(*words, "--schemes", "fp32").args)
+        args = self.lab("--table-only", "--schemes", "fp32").args
+        self.assertEqual((args.model, args.workers, args.steps), ("resnet18", 8, 20))
+        self.assertIs(args.optimizer, frontier_options.IMAGES[0])
+        self.assertEqual(args.rates, frontier_options.IMAGES[1])
+
+    def test_what_ends_it_ends_its_trainings(self):
+        program = self.out / "sleeps"
+        program.write_text(f"#!/bin/sh\necho $$ >> {self.out}/begun\nexec sleep 60\n")
+        program.chmod(0o755)
+        words = ["--out", self.out, "--program", program, "--schemes", "fp32"]
+        words += ["--rates", ".1", ".2", "--jobs", "2", "--links"]
+        command = [sys.executable, frontier.__file__, *words]
+        with subprocess.Popen([str(w) for w in command], stderr=subprocess.PIPE) as running:
+            begun = self.out / "begun"
+            while running.poll() is None and (
+                not begun.exists() or len(begun.read_text().split()) < 2
+            ):
+                time.sleep(0.05)
+            running.terminate()
+            _, said = running.communicate()
+        self.assertIn(b"stopped; run it again", said)
+        for number in begun.read_text().split():
+            with self.assertRaises(ProcessLookupError):
+                os.kill(int(number), 0)
 
     def test_nothing_is_trained_for_a_table_only(self):
         lab = self.lab("--table-only", "--schemes", "fp32")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,8 +22,9 @@ SECONDS = 1.0
 def can_make_namespaces() -> bool:
     try:
         namespaces.require_privileges()
-        namespaces.ip("netns", "add", "eqlab-test")
-        namespaces.ip("netns", "delete", "eqlab-test")
+        name = f"{namespaces.PREFIX}{os.getpid()}-test"  # as netns.py --clean-up finds it
+        namespaces.ip("netns", "add", name)
+        namespaces.ip("netns", "delete", name)
     except namespaces.LabError:
         return False
     return namespaces.SWITCH.exists()

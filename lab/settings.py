@@ -35,10 +35,14 @@ def keep(out: pathlib.Path, settings: dict, adopt: bool, before: dict | None = N
 
 def keep_arguments(args: argparse.Namespace, names: Iterable[str], adopt: bool) -> None:
     """Keeps these of a script's arguments in its --out, as keep() does, or ends the script with
-    the words of the error."""
+    the words of the error. With `adopt` the arguments become what is there."""
     given = {name: getattr(args, name) for name in names}
     told = {n: str(v) if isinstance(v, pathlib.Path) else v for n, v in given.items()}
     try:
-        keep(args.out, told, adopt)
+        there = keep(args.out, told, adopt)
     except namespaces.LabError as error:
         sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {error}")
+    for name in given.keys() & there.keys():
+        value = there[name]
+        is_path = isinstance(given[name], pathlib.Path) and value is not None
+        setattr(args, name, pathlib.Path(value) if is_path else value)

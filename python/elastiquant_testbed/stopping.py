@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -44,3 +48,23 @@ def afterwards() -> Iterator[None]:
         _State.waits = False
     if _State.has_come:
         raise KeyboardInterrupt
+
+
+def end_pool(pool: ThreadPoolExecutor) -> None:
+    """Begins none of the tasks that wait, and ends the processes that the pool's threads wait
+    for, and those that they still start, until all threads have ended."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    waiting = threading.Thread(target=pool.shutdown)
+    waiting.start()
+    while waiting.is_alive():
+        end_children()
+        waiting.join(0.05)
+
+
+def end_children() -> None:
+    """Those that this process has started, in any thread."""
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended
+            for child in listed.read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGTERM)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -298,7 +294,7 @@ class Runs:
                 for run in missing:
                     self._make(run)
             except BaseException:
-                _end_children()  # a child whose start was interrupted still runs
+                stopping.end_children()  # a child whose start was interrupted still runs
                 raise
             return
         pool = ThreadPoolExecutor(self.choice.jobs)
@@ -312,8 +308,7 @@ class Runs:
                 for task in done:
                     task.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            _end(pool)
+            stopping.end_pool(pool)
             raise
         pool.shutdown()
 
@@ -387,25 +382,6 @@ def _write_diverged(out: Path, said: str) -> None:
     out.mkdir(parents=True)
     (out / "metrics.jsonl").write_text("")
     files.replace(out / "summary.json", json.dumps({"diverged": said}))
-
-
-def _end(pool: ThreadPoolExecutor) -> None:
-    """Ends the trainings that the pool's threads wait for, and those that they still start,
-    until all threads have ended."""
-    waiting = threading.Thread(target=pool.shutdown)
-    waiting.start()
-    while waiting.is_alive():
-        _end_children()
-        waiting.join(0.05)
-
-
-def _end_children() -> None:
-    """Those that this process has started, in any thread."""
-    for listed in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError):  # the thread has ended
-            for child in listed.read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGTERM)
 
 
 def _call(run: Run, words: list[object]) -> str:
