@@ -92,6 +92,20 @@ class TrainResumeTest(ReferenceTest):
         self.assertIn("--bucket-kib 256 and goes on with 64", resumed.stderr)
         self.assertIs(summary(self.out())["replicas_identical"], True)
 
+    def test_a_run_does_not_go_on_with_fewer_samples(self):
+        text = self.out() / "text"
+        text.mkdir(parents=True)
+        (text / "a").write_text("Some text, of which there is enough for a few samples. " * 40)
+        lm = {"model": "gpt:layers=1,width=16,heads=1,context=8", "data": text}
+        lm |= {"generated_train": None, "generated_test": None}
+        self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **lm).returncode, 3)
+        (text / "b").write_text("More of it.")
+        broken = train(self.out(), "--resume", **lm)
+        self.assertEqual(broken.returncode, 2, broken.stderr)
+        self.assertRegex(broken.stderr, r"was started on \d+ training samples, and --data has")
+        (text / "b").unlink()
+        self.assertEqual(train(self.out(), "--resume", **lm).returncode, 0)
+
     def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(self):
         self.assertEqual(train(self.out(), inject="kill@step=10,rank=0").returncode, 3)
         newest = self.out() / "checkpoint-8.safetensors"

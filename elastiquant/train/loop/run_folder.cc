@@ -97,6 +97,16 @@ Status CheckOptions(const TrainOptions& options, const json& saved, json before,
   return Status::Ok();
 }
 
+// Checkpoints of earlier versions do not tell.
+Status CheckSamples(const TrainOptions& options, const json& saved, int64_t now) {
+  const int64_t was = saved.value("samples", now);
+  if (was == now) return Status::Ok();
+  return InvalidArgument(fmt::format(
+      "the run in {} was started on {} training samples, and --data has {} now: bring "
+      "the old ones back, or give another --out",
+      options.out, was, now));
+}
+
 void TakeUp(const json& saved, RunState* state) {
   state->record.LoadState(saved.at("record"));
   state->skipped_in_a_row = saved.at("skipped_in_a_row");
@@ -128,6 +138,7 @@ Status LoadRun(const TrainOptions& options, int world_size, Replica* replica, Ru
     if (options.init.empty()) state->init = before.value("--init", "");  // it is in the weights
     const json now = Fingerprint(options, world_size, state->init, state->edges);
     EQ_RETURN_IF_ERROR(CheckOptions(options, saved, before, now, progress));
+    EQ_RETURN_IF_ERROR(CheckSamples(options, saved, state->samples));
     TakeUp(saved, state);
   } catch (const json::exception& error) {
     return CorruptData("the checkpoint in " + options.out +
@@ -153,6 +164,7 @@ Status SaveRun(const TrainOptions& options, int world_size, const Replica& repli
                 {"certificate", state->certificate},
                 {"losses", state->losses},
                 {"absent", state->absent},
+                {"samples", state->samples},
                 {"threads", at::get_num_threads()},
                 {"fingerprint", Fingerprint(options, world_size, state->init, state->edges)},
                 {"record", state->record.SaveState()}});

@@ -22,6 +22,9 @@ struct RunState {
   std::string codec;  // Runner::AdaptedCodec
   std::string init;   // text of LoadInitialWeights; empty: the first weights are the seed's
   std::string edges;  // text of DescribeEdges
+  // Of the training set. The steps of an epoch, and which samples a step has, follow from it,
+  // so that a run does not go on with another number.
+  int64_t samples = 0;
   // What Runner::counts told until the run was resumed: of one worker, and by worker.
   uint64_t rounds = 0;
   std::vector<uint64_t> uploads;
@@ -36,7 +39,8 @@ struct RunState {
 inline constexpr char kGradientFolder[] = "gradients";  // of GradientDump
 
 // Makes options.out. Leaves what an earlier run has left there. Fails with IoError, and with
-// InvalidArgument if there are checkpoints and neither --resume nor --overwrite.
+// InvalidArgument if there are checkpoints, or a run that has ended, and neither --resume nor
+// --overwrite.
 Status MakeRunFolder(const TrainOptions& options);
 // Takes away what belongs to an earlier run. Must be called once nothing is left that can keep
 // the new one from starting.

@@ -140,6 +140,10 @@ Status TrainingRun::TakeFolder() {
 }
 
 Status TrainingRun::OpenLogs() {
+  // Whoever takes the place of a lost worker 0 may be on another machine, without the folder.
+  std::error_code error;
+  fs::create_directories(options_.out, error);
+  if (error) return IoError("cannot make the folder " + options_.out + ": " + error.message());
   EQ_ASSIGN_OR_RETURN(MetricsLog log,
                       MetricsLog::Open(fs::path(options_.out) / "metrics.jsonl", state_.step));
   log_ = std::make_unique<MetricsLog>(std::move(log));
@@ -155,6 +159,7 @@ Status TrainingRun::SetUpHere() {
   EQ_RETURN_IF_ERROR(OpenData());
   EQ_RETURN_IF_ERROR(MakeReplica());
   EQ_ASSIGN_OR_RETURN(state_.edges, DescribeEdges(options_, workers_));
+  state_.samples = dataset_->info().train_size;
   steps_per_epoch_ = loader_->steps_per_epoch();
   total_steps_ = options_.steps > 0 ? options_.steps : options_.epochs * steps_per_epoch_;
   schedule_ = MakeSchedule(options_, total_steps_);
