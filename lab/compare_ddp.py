@@ -235,8 +235,7 @@ def main() -> int:
     namespaces.stop_on_signals()
     log = arguments.out / "measured.jsonl"
     # What hung may end within a longer limit.
-    longer = arguments.limit
-    kept = [m for m in read(log) if m.get("limit", longer) >= longer]
+    kept = [m for m in read(log) if m.get("limit", math.inf) >= arguments.limit]
     have = collections.Counter((m["method"], m["rate"]) for m in kept)
     every = itertools.product(range(arguments.repeats), arguments.rates, arguments.methods)
     for repeat, rate, method in every:

@@ -122,7 +122,7 @@ def train(args: argparse.Namespace, scheme: str) -> dict | None:
     words += ["--lr", args.lr, "--warmup", args.warmup, "--seed", args.seed]
     words += ["--precision", args.precision, *SCHEMES[scheme].options]
     words += ["--threads", args.threads] if SCHEMES[scheme].central else []
-    print(f"{scheme}", file=sys.stderr, flush=True)
+    print(scheme, file=sys.stderr, flush=True)
     return trainings.summary_of(words, args.out / "runs" / name, args.table_only)
 
 
