@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
+
 from elastiquant_testbed import levels, levels_claims, words
 
-# Points below full precision under which an accuracy is told at the edge of its panel, so that
-# a scheme that fails does not squeeze all others together.
-FAR_BELOW = 12
-_DOWN = " \N{DOWNWARDS ARROW}"  # behind an accuracy at the edge
+# Points above the best accuracy, from which a panel counts: the distance is what is drawn, on a
+# logarithm, so that a scheme that fails does not squeeze all others together.
+ABOVE = 1.5
+MOST_TICKS = 9
+UNITS = ((8, 1), (20, 2), (35, 5), (math.inf, 10))  # of ticks, less than so far below that
 
 
 def text(result: dict) -> str:
@@ -59,9 +62,9 @@ def draw(result: dict, stem: Path) -> None:
     with look.style():
         fig, panels = look.figure(
             _point(rows),
-            f"{levels.WORKERS} workers, each quantising once. Left: relative squared error on "
-            "the same gradients. Right: test accuracy (grey line: fp32). Hollow: clipped. "
-            "Left half filled: with a memory; right half: both.",
+            f"{levels.WORKERS} workers, quantising once. Left: squared error on the same "
+            "gradients. Right: test accuracy, spread out at the top (grey: fp32). Hollow: "
+            "clipped. Left half filled: memory; right half: both.",
             columns=2 * len(networks),
             width=9.6 if len(networks) == 1 else 15,
         )
@@ -70,6 +73,7 @@ def draw(result: dict, stem: Path) -> None:
             here = [r for r in rows if r["network"] == network]
             named |= _draw_panel(panels[2 * i], here, "error", styles)
             _draw_panel(panels[2 * i + 1], here, "accuracy", styles)
+            _scale_accuracies(panels[2 * i + 1], [r["accuracy"] for r in here])
             if any(r["error"] for r in here):  # a logarithm of none has no scale
                 _scale_errors(panels[2 * i])
             panels[2 * i].set_title(f"{network}: error")
@@ -89,6 +93,35 @@ def _scale_errors(axes) -> None:
     axes.yaxis.set_minor_locator(ticker.NullLocator())
 
 
+def _scale_accuracies(axes, reached: list[float]) -> None:
+    """By the logarithm of the points below what is a little above the best."""
+    from matplotlib import ticker
+
+    top = max(reached) + ABOVE
+
+    def down(accuracy):
+        return -np.log(np.maximum(top - accuracy, 1e-6))
+
+    axes.set_yscale("function", functions=(down, lambda height: top - np.exp(-height)))
+    axes.set_ylim(min(reached) - 0.1 * (top - min(reached)), max(reached) + ABOVE / 4)
+    axes.yaxis.set_major_locator(ticker.FixedLocator(ticks(min(reached), max(reached))))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+
+
+def ticks(least: float, most: float) -> list[int]:
+    """Round accuracies from the best one down, which are about as far apart where they are
+    drawn."""
+    top = most + ABOVE
+    apart = math.log((top - least) / ABOVE) / MOST_TICKS
+    found: list[int] = []
+    for value in range(math.floor(most), math.ceil(least) - 1, -1):
+        below = top - value
+        unit = next(unit for far, unit in UNITS if below < far)
+        if value % unit == 0 and (not found or math.log(below / (top - found[-1])) >= apart):
+            found.append(value)
+    return found
+
+
 def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> dict:
     """A line for each scheme and way; returns one by scheme, which names it."""
     places = [2, *levels_claims.LEVELS]
@@ -96,33 +129,17 @@ def _draw_panel(axes, rows: list[dict], what: str, styles: dict[str, dict]) -> d
     for r in rows:
         if r["levels"]:
             lines.setdefault((r["scheme"], r["clipped"], r["memory"]), []).append(r)
-    floor = -math.inf
     full = [r["accuracy"] for r in rows if not r["levels"]]  # none, if it was not run yet
     if what == "accuracy" and full:
         axes.axhline(full[0], color="#B0B0B0", linewidth=1, zorder=0)
-        floor = full[0] - FAR_BELOW
     named = {}
-    notes = _Notes()
     for (name, clipped, memory), of in lines.items():
         # Side by side, as schemes of equal values would hide each other.
         aside = 0.06 * (list(styles).index(name) - (len(styles) - 1) / 2)
         xs = [places.index(r["levels"]) + aside for r in of]
         values = [math.nan if r[what] is None else r[what] for r in of]
-        (line,) = axes.plot(
-            xs,
-            [math.nan if value < floor else value for value in values],
-            **_way(clipped, memory),
-            **styles[name],
-        )
+        (line,) = axes.plot(xs, values, **_way(clipped, memory), **styles[name])
         named.setdefault(name, line)
-        for x, value in zip(xs, values, strict=True):
-            if value < floor:
-                said = f"{value:.0f} %" + ", clipped" * clipped + ", memory" * memory
-                start, row = notes.add(round(x), said)
-                height = floor + FAR_BELOW * (0.03 + 0.07 * row)
-                _tell_at_the_edge(axes, start, height, said, styles[name]["color"])
-    if math.isfinite(floor):
-        axes.set_ylim(floor, max(r["accuracy"] for r in rows) + 1)
     axes.set_xticks(range(len(places)), places)
     axes.set_xlabel("levels")
     return named
@@ -134,33 +151,6 @@ def _way(clipped: bool, memory: bool) -> dict[str, str]:
     if memory:
         return {**way, "fillstyle": "right" if clipped else "left"}
     return {**way, "markerfacecolor": "white"} if clipped else way
-
-
-class _Notes:
-    """Where to write what is too low for a panel: before its place, where marks of other values
-    may be, and one above the other where words would meet."""
-
-    EDGE = -0.26  # where a panel begins, in places
-    LETTER = 0.095  # the width of a letter on a panel of draw(), in places
-
-    def __init__(self):
-        self._taken: list[tuple[int, float, float]] = []  # rows, from below, starts and ends
-
-    def add(self, place: int, said: str) -> tuple[float, int]:
-        """Where the words begin, which is never before the edge, and their row, 0 being the
-        lowest."""
-        width = self.LETTER * (len(said) + len(_DOWN))
-        start = max(self.EDGE, place - 0.06 - width)
-        end = start + width
-        row = 0
-        while any(row == r and start < last and first < end for r, first, last in self._taken):
-            row += 1
-        self._taken.append((row, start, end))
-        return start, row
-
-
-def _tell_at_the_edge(axes, start: float, height: float, said: str, colour: str) -> None:
-    axes.text(start, height, said + _DOWN, color=colour, fontsize=8)
 
 
 def _point(rows: list[dict]) -> str:

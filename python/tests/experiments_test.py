@@ -1,11 +1,11 @@
 """The experiments of elastiquant_testbed that train: their runs, rows and claims."""
 
+import itertools
 import json
 import os
 import tempfile
 import unittest
 from pathlib import Path
-from unittest import mock
 
 from elastiquant_testbed import (
     curves,
@@ -374,26 +374,20 @@ class LevelsTest(unittest.TestCase):
             self.assertEqual(levels_claims.error_of(row), "0.25")
             self.assertEqual(row["train_loss"], loss and (loss * 2 + 1) / 2)
 
-    def test_marks_and_words_tell_each_way_of_a_scheme_apart(self):
+    def test_marks_tell_each_way_of_a_scheme_apart(self):
         ways = [(clipped, memory) for clipped in (False, True) for memory in (False, True)]
         marks = [{**levels_show._way(*way), "linestyle": ""} for way in ways]
         self.assertEqual(len({str(mark) for mark in marks}), len(ways))
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            mock.patch.object(levels_show, "_tell_at_the_edge") as tell,
-        ):
-            levels_show.draw({"rows": self.rows(TernGrad=-3)}, Path(folder) / "levels")
-        said = {call.args[3] for call in tell.call_args_list}
-        clipped = {"23 %, clipped", "23 %, clipped, memory"}
-        self.assertEqual(said, {"23 %", "23 %, memory", *clipped})
 
-    def test_words_of_low_accuracies_do_not_meet(self):
-        notes = levels_show._Notes()
-        long = "10 %, clipped, memory"
-        self.assertEqual(notes.add(0, long), (notes.EDGE, 0))
-        self.assertEqual(notes.add(1, "9 %"), (1 - 0.06 - 5 * notes.LETTER, 1))
-        self.assertEqual(notes.add(1, long), (notes.EDGE, 2))
-        self.assertEqual([notes.add(place, "9 %")[1] for place in (2, 3, 3)], [1, 0, 1])
+    def test_ticks_of_accuracies_are_round_and_spread_out_at_the_top(self):
+        self.assertEqual(levels_show.ticks(9.4, 75.6), [75, 73, 70, 66, 60, 50, 30])
+        self.assertEqual(levels_show.ticks(50.0, 50.0), [50])
+        for least, most in ((10.0, 10.4), (0.0, 99.9), (60.2, 61.9)):
+            found = levels_show.ticks(least, most)
+            self.assertLessEqual(len(found), levels_show.MOST_TICKS + 1)
+            self.assertTrue(all(least <= tick <= most for tick in found))
+            steps = [a - b for a, b in itertools.pairwise(found)]
+            self.assertEqual(steps, sorted(steps))
 
     def test_without_full_precision_there_are_no_errors_and_all_else_is_shown(self):
         rows = [row | {"error": None} for row in self.rows(ORQ=1) if row["levels"]]
