@@ -14,9 +14,12 @@ import argparse
 import pathlib
 import statistics
 import sys
-from collections.abc import Iterable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "python"))
+
+from elastiquant_testbed import words  # noqa: E402
+
 BUILT = ROOT / "build/release/python"  # the package, where `make build` leaves it
 
 
@@ -33,19 +36,19 @@ def table(errors: dict[str, list[list[float]]], kib: list[int]) -> str:
     """By codec: for each gradient the error of one frame, and of buckets of each size."""
     heads = ["codec", "one frame", *(f"{size} KiB" for size in kib)]
     heads += [f"{size} KiB / one" for size in kib]
-    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    lines = []
     for spec, rows in errors.items():
         cells = [f"`{spec}`".replace("|", "\\|")]
         cells += [f"{statistics.fmean(column):.3g}" for column in zip(*rows, strict=True)]
         for at in range(1, len(kib) + 1):
             cells.append(_range([row[at] / row[0] for row in rows]))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append(cells)
+    return words.table(heads, lines)
 
 
-def _range(ratios: Iterable[float]) -> str:
-    least, most = min(ratios := list(ratios)), max(ratios)
-    return f"{least:.2f} to {most:.2f}" if len(ratios) > 1 else f"{least:.2f}"
+def _range(ratios: list[float]) -> str:
+    least = f"{min(ratios):.2f}"
+    return f"{least} to {max(ratios):.2f}" if len(ratios) > 1 else least
 
 
 def main() -> None:

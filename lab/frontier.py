@@ -36,7 +36,6 @@ import statistics
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import atlas_plan
@@ -46,9 +45,10 @@ import frontier_rows
 import frontier_schemes
 import namespaces
 import settings
+import trainings
 from frontier_rows import Row
 from frontier_schemes import BITS, FP32, Scheme
-from trainings import ENDED, FAILED, GAVE_UP, SUMMARY
+from trainings import ENDED, GAVE_UP
 
 from elastiquant_testbed import stopping
 
@@ -80,21 +80,18 @@ class Lab:
 
     def run(self, command: list[str], out: pathlib.Path) -> dict | None:
         """A run's summary, {"failed": why}, or None if it is not there under --table-only."""
-        summary, failed = out / SUMMARY, out / FAILED
-        if failed.exists():
-            return {"failed": failed.read_text()}
-        if not summary.exists():
-            if self.args.table_only:
-                return None
-            done = subprocess.run(command, capture_output=True, text=True)
-            self.done += 1
-            if done.returncode and GAVE_UP.search(done.stderr):
-                out.mkdir(parents=True, exist_ok=True)
-                failed.write_text(done.stderr)
-                return {"failed": done.stderr}
-            if done.returncode:
-                raise_why(done, command)
-        return json.loads(summary.read_text())
+        table_only = self.args.table_only
+        return trainings.result_of(out, table_only, lambda: self._trained(command))
+
+    def _trained(self, command: list[str]) -> str:
+        """Trains, and returns what the training said if it gave up."""
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.done += 1
+        if done.returncode == 0:
+            return ""
+        if not GAVE_UP.search(done.stderr):
+            raise_why(done, command)
+        return done.stderr
 
     def train(self, scheme: Scheme, rate: float, seed: int) -> dict | None:
         out = self.runs / f"{folder(scheme)}_lr{rate:g}_seed{seed}"
@@ -110,23 +107,15 @@ class Lab:
 
     def train_at_once(self) -> None:
         """Makes all runs, so many at a time; what comes after finds them there."""
-        pool = ThreadPoolExecutor(self.args.jobs)
-        try:
-            self._train_in(pool)
-        except BaseException:
-            stopping.end_pool(pool)
-            raise
-        pool.shutdown()
-
-    def _train_in(self, pool: ThreadPoolExecutor) -> None:
-        firsts = [(s, rate, 1) for s in self.schemes for rate in self.args.rates]
-        made = zip(firsts, pool.map(lambda run: self.train(*run), firsts), strict=True)
-        by: dict[Scheme, dict[float, dict]] = {}
-        for (scheme, rate, _), summary in made:
-            by.setdefault(scheme, {})[rate] = summary
-        seeds = range(2, self.args.seeds + 1)
-        others = [(s, frontier_rows.best_rate(by[s]), n) for n in seeds for s in by]
-        list(pool.map(lambda run: self.train(*run), others))
+        with stopping.pool(self.args.jobs) as pool:
+            firsts = [(s, rate, 1) for s in self.schemes for rate in self.args.rates]
+            made = zip(firsts, pool.map(lambda run: self.train(*run), firsts), strict=True)
+            by: dict[Scheme, dict[float, dict]] = {}
+            for (scheme, rate, _), summary in made:
+                by.setdefault(scheme, {})[rate] = summary
+            seeds = range(2, self.args.seeds + 1)
+            others = [(s, frontier_rows.best_rate(by[s]), n) for n in seeds for s in by]
+            list(pool.map(lambda run: self.train(*run), others))
 
     def left(self) -> str:
         """What is left to do, going by how long runs have taken so far."""
@@ -206,17 +195,11 @@ class Lab:
         return found
 
 
-# What held in folders whose settings do not say it.
-BEFORE = {"device": "cpu", "tested": 500}
-
-
 def check_settings(args: argparse.Namespace) -> None:
     """Raises LabError if OUT has runs that are not like those asked for."""
-    common = {key: getattr(args, key) for key in ("model", "data", "workers", "batch")}
-    common |= {key: getattr(args, key) for key in ("steps", "precision", "options")}
-    common |= {"device": args.device, "tested": args.tested}
+    common = {key: getattr(args, key) for key in frontier_options.KEPT}
     common |= {"codecs": {bits: codec.codec for bits, codec in (BITS | args.codecs).items()}}
-    settings.keep(args.out, common, adopt=args.table_only, before=BEFORE)
+    settings.keep(args.out, common, adopt=args.table_only, before=frontier_options.BEFORE)
 
 
 def raise_why(done: subprocess.CompletedProcess, command: list[str]) -> NoReturn:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 
 import frontier_schemes
 import namespaces
+import settings
 from frontier_schemes import BITS, FP32, METHODS, ON_GPU, Bits, Scheme
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -90,17 +90,18 @@ def parse(description: str) -> argparse.Namespace:
     return args
 
 
-# Of settings.json: what makes runs others.
+# The settings by which runs differ that must not be mixed, and what held in folders whose
+# settings.json does not say it.
 KEPT = ("model", "data", "workers", "batch", "steps", "precision", "options", "device")
 KEPT += ("tested",)
+BEFORE = {"device": "cpu", "tested": 500}
 
 
 def adopt(args: argparse.Namespace) -> None:
     """Takes what the runs in --out were made with, so that the table says it."""
-    path = args.out / "settings.json"
-    there = json.loads(path.read_text()) if path.exists() else {}
-    for name in KEPT:
-        setattr(args, name, there.get(name, getattr(args, name)))
+    there = settings.there(args.out, BEFORE) or {}
+    for name in there.keys() & set(KEPT):
+        setattr(args, name, there[name])
 
 
 def check_device(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

@@ -10,26 +10,33 @@ from collections.abc import Iterable
 
 import namespaces
 
+NAME = "settings.json"
+
+
+def there(out: pathlib.Path, before: dict | None = None) -> dict | None:
+    """The settings in OUT/settings.json; None if there are none. `before` has what holds where
+    they say nothing, as they had fewer keys once."""
+    path = out / NAME
+    return (before or {}) | json.loads(path.read_text()) if path.exists() else None
+
 
 def keep(out: pathlib.Path, settings: dict, adopt: bool, before: dict | None = None) -> dict:
     """Writes settings to OUT/settings.json, or compares them with those that are there.
 
-    Returns those that hold: with `adopt` what is there, whatever `settings` says. `before` has
-    what holds where it says nothing, as settings had fewer keys once. Raises LabError if what
-    is there differs.
+    Returns those that hold: with `adopt` what is there, whatever `settings` says. `before` is
+    that of there(). Raises LabError if what is there differs.
     """
-    path = out / "settings.json"
-    if path.exists():
-        there = (before or {}) | json.loads(path.read_text())
+    found = there(out, before)
+    if found is not None:
         if adopt:
-            return there
+            return found
         for key, value in settings.items():
-            if there.get(key) != value:
+            if found.get(key) != value:
                 raise namespaces.LabError(
-                    f"{out} has measurements with {key} {there.get(key)!r}, not {value!r}: "
+                    f"{out} has measurements with {key} {found.get(key)!r}, not {value!r}: "
                     "choose another --out"
                 )
-    path.write_text(json.dumps(settings, indent=1) + "\n")
+    (out / NAME).write_text(json.dumps(settings, indent=1) + "\n")
     return settings
 
 
@@ -39,10 +46,10 @@ def keep_arguments(args: argparse.Namespace, names: Iterable[str], adopt: bool) 
     given = {name: getattr(args, name) for name in names}
     told = {n: str(v) if isinstance(v, pathlib.Path) else v for n, v in given.items()}
     try:
-        there = keep(args.out, told, adopt)
+        held = keep(args.out, told, adopt)
     except namespaces.LabError as error:
         sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {error}")
-    for name in given.keys() & there.keys():
-        value = there[name]
+    for name in given.keys() & held.keys():
+        value = held[name]
         is_path = isinstance(given[name], pathlib.Path) and value is not None
         setattr(args, name, pathlib.Path(value) if is_path else value)

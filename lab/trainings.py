@@ -6,7 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 if str(ROOT / "python") not in sys.path:
@@ -19,16 +19,23 @@ ENDED = (SUMMARY, FAILED)  # a run's folder has one of these
 
 
 def summary_of(words: Iterable[object], out: pathlib.Path, table_only: bool) -> dict | None:
-    """The summary of the run in a folder, which is made if it is not there, or None under
-    `table_only`. {"failed": why} of a training that gave up, as its steps were not finite:
-    that is a result, and it is not tried again. Where a training fails otherwise the script
-    ends."""
+    """What result_of returns of the run that a command makes in a folder. Where a training
+    fails, and did not give up, the script ends."""
+    command = [*words, "--out", out, "--overwrite", "--quiet"]
+    return result_of(out, table_only, lambda: train(command, may_give_up=True))
+
+
+def result_of(out: pathlib.Path, table_only: bool, train: Callable[[], str]) -> dict | None:
+    """The summary of the run in a folder, or {"failed": why} of a training that gave up, as its
+    steps were not finite: that is a result, and it is not tried again. If there is neither,
+    None under `table_only`; else `train` makes the run, and returns why it gave up, or nothing.
+    """
     if (out / FAILED).exists():
         return {"failed": (out / FAILED).read_text()}
     if not (out / SUMMARY).exists():
         if table_only:
             return None
-        if why := train([*words, "--out", out, "--overwrite", "--quiet"], may_give_up=True):
+        if why := train():
             out.mkdir(parents=True, exist_ok=True)
             (out / FAILED).write_text(why)
             return {"failed": why}

@@ -42,13 +42,12 @@ struct Decoding {
   bool smooth = true;  // colours across the borders of squares
   std::optional<JpegSize> expected = {};
 
-  bool IsWanted(const RgbImage& image) const {
-    return !header_only &&
-           (!expected || (image.width == expected->width && image.height == expected->height));
+  bool Fits(const RgbImage& image) const {
+    return !expected || (image.width == expected->width && image.height == expected->height);
   }
 };
 
-// The parts that may jump out. Decodes no pixels of an image that is not wanted. Nothing here
+// The parts that may jump out. An image that is not as expected gets no pixels. Nothing here
 // has a destructor, since longjmp runs none; `pixels` belongs to the caller.
 bool Decode(std::span<const uint8_t> bytes, const Decoding& how, ErrorTrap* trap,
             RgbImage* image) {
@@ -70,7 +69,7 @@ bool Decode(std::span<const uint8_t> bytes, const Decoding& how, ErrorTrap* trap
   jpeg_calc_output_dimensions(&info);
   image->width = info.output_width;
   image->height = info.output_height;
-  if (!how.IsWanted(*image)) {
+  if (how.header_only || !how.Fits(*image)) {
     jpeg_destroy_decompress(&info);
     return true;
   }
@@ -107,7 +106,7 @@ Status DecodeBytes(std::span<const uint8_t> bytes, const std::string& name, cons
     return CorruptData(name + " cannot be decoded: " + trap.message + " (file of " +
                        std::to_string(bytes.size()) + " bytes)");
   }
-  if (how.header_only || how.IsWanted(*image)) return Status::Ok();
+  if (how.Fits(*image)) return Status::Ok();
   return CorruptData(name + " has " + std::to_string(image->width) + "x" +
                      std::to_string(image->height) + " pixels, not " +
                      std::to_string(how.expected->width) + "x" +

@@ -23,7 +23,7 @@ Status Append(const fs::path& file, std::string* text) {
   std::error_code error;
   const uintmax_t size = fs::file_size(file, error);
   if (!in || error) return NotFound("cannot read " + file.string());
-  if (size > kMostBytes || text->size() + size > kMostBytes) {
+  if (size > kMostBytes - text->size()) {
     return InvalidArgument("more than a GiB of text: give " + file.parent_path().string() +
                            " in parts");
   }

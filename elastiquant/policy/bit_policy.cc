@@ -70,6 +70,11 @@ void BitPolicy::Observe(const Observation& round) {
   Take(round);
 }
 
+bool FollowsLoss(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  return name == "adaquantfl" || name == "dadaquant";
+}
+
 Result<std::unique_ptr<BitPolicy>> ParseBitPolicy(std::string_view text,
                                                   const BitContext& context) {
   EQ_RETURN_IF_ERROR(CheckContext(context));

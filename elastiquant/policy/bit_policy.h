@@ -128,6 +128,10 @@ class BitPolicy {
 Result<std::unique_ptr<BitPolicy>> ParseBitPolicy(std::string_view text,
                                                   const BitContext& context);
 
+// Returns whether the policy that the text names decides by the loss, without which it learns
+// nothing.
+bool FollowsLoss(std::string_view text);
+
 // The levels of DAdaQuant's clients before they are rounded, for weights above 0.
 std::vector<double> ClientLevels(double levels, std::span<const double> weights);
 

@@ -177,7 +177,7 @@ TEST(DqSgdTest, FollowsTheNormAndTheRoundsThatAreLeft) {
   EXPECT_THAT(late->Bits(), Each(Rounded(std::log2(15) + 1)));  // 7 / alpha^(2 / 2)
 }
 
-// Where the gain of a long run is no longer finite.
+// After so many rounds the gain is no longer finite.
 TEST(DqSgdTest, AZeroGradientLateInALongRunTakesTheFewestBits) {
   const auto policy = Make("dq-sgd:start=4,alpha=0.5,least=1,most=6");
   for (int n = 0; n < 2100; ++n) policy->Observe(Gradients({9, 16}));

@@ -71,6 +71,13 @@ Result<std::vector<uint8_t>> ReadFile(const fs::path& file) {
   return bytes;
 }
 
+Status MakeFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return Status::Ok();
+  return IoError("cannot make the folder " + folder.string() + ": " + error.message());
+}
+
 Status WriteFileAtomically(const fs::path& file, std::span<const uint8_t> bytes) {
   fs::path temporary = file;
   temporary += ".tmp";

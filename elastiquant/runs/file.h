@@ -15,6 +15,9 @@ namespace elastiquant {
 // file, and with IoError if it cannot be read.
 Result<std::vector<uint8_t>> ReadFile(const std::filesystem::path& file);
 
+// Makes a folder that may be there already, and those above it. Fails with IoError.
+Status MakeFolder(const std::filesystem::path& folder);
+
 // Replaces `file` by `bytes` atomically: writes a temporary file, syncs and renames it, and
 // syncs the folder. A crash at any moment leaves either the old file or the new one, whole.
 // Fails with IoError.

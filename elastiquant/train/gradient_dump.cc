@@ -69,11 +69,7 @@ GradientDump::GradientDump(fs::path folder, std::set<int64_t> steps,
 }
 
 Status GradientDump::WriteLayers() const {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) {
-    return IoError("cannot make the folder " + folder_.string() + ": " + error.message());
-  }
+  EQ_RETURN_IF_ERROR(MakeFolder(folder_));
   auto list = nlohmann::ordered_json::array();
   for (const Layer& layer : layers_) {
     list.push_back({{"name", layer.name},

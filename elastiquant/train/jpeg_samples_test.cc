@@ -108,7 +108,7 @@ TEST(JpegSamplesTest, DamagedPicturesAreRefused) {
   EXPECT_FALSE(codec->Decode(ids, coded, decoded).ok());
 }
 
-// The size stands behind the marker of a frame, two bytes for each side.
+// Behind the marker of a frame are its length, its precision, and two bytes for each side.
 TEST(JpegSamplesTest, APictureThatClaimsToBeHugeIsRefusedBeforeThereIsRoomForIt) {
   const ImageShape shape{16, 3};
   const auto codec = MakeJpegCodec(50, shape);

@@ -8,6 +8,7 @@
 #include "elastiquant/data/partition.h"
 #include "elastiquant/models/model.h"
 #include "elastiquant/net/links.h"
+#include "elastiquant/policy/bit_policy.h"
 #include "elastiquant/train/algorithm.h"
 #include "elastiquant/train/algorithm_validation.h"
 #include "elastiquant/train/device_pace.h"
@@ -171,7 +172,7 @@ Status ValidateCompute(const TrainOptions& o) {
   }
   if (o.replay.empty()) return Status::Ok();
   if (o.steps == 0) return InvalidArgument("--replay looks at no data: give --steps");
-  if (o.bits_policy.starts_with("adaquantfl") || o.bits_policy.starts_with("dadaquant")) {
+  if (policy::FollowsLoss(o.bits_policy)) {
     return InvalidArgument("--bits-policy " + o.bits_policy +
                            " follows the loss, and --replay has none: take another policy");
   }

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from elastiquant_report import findings
 from elastiquant_report.runs import Run, RunError, differences, shown
 
 
@@ -62,8 +61,9 @@ class Group:
         return list(links)
 
     @property
-    def rate(self) -> str:
-        return findings.rate_of(self.links[0])
+    def link(self) -> str | None:
+        """The one link of all timing runs; None if there are none."""
+        return next(iter(self.links), None)
 
     @property
     def slug(self) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elastiquant_report import families, table
+from elastiquant_report.findings import rate_of
 from elastiquant_report.groups import Group, Row, group_runs
 from elastiquant_report.runs import PHASES, Run, RunError, label_runs, load_runs
 
@@ -98,7 +99,7 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
     fastest = min(rows, key=lambda row: row.seconds_per_step("total"))
     factor = group.base.seconds_per_step("total") / fastest.seconds_per_step("total")
     names = [row.accuracy_runs[0].label for row in (fastest, group.base)]
-    title = f"{names[0]} trains {factor:.1f}× faster than {names[1]} over {group.rate}"
+    title = f"{names[0]} trains {factor:.1f}× faster than {names[1]} over {rate_of(group.link)}"
     quantity = "Steps × measured time of a step"
     return plots.curves(runs, folder / f"{group.slug}-time", title, quantity, xs, name)
 
@@ -106,8 +107,7 @@ def _time_over_link(group: Group, rows: list[Row], runs: list[Run], folder: Path
 def render(runs: list[Run], out: Path, plot: Callable[[Group, Path], list[Path]] | None) -> str:
     parts = [machine(runs)]
     for group in group_runs(runs):
-        link = "".join(group.links)
-        over = f" Seconds are per epoch, over a link of {link}." if link else ""
+        over = f" Seconds are per epoch, over a link of {group.link}." if group.link else ""
         parts.append(f"### {group.model} on {group.data}, {group.workers} workers")
         parts.append(f"KB are those that one worker sends.{over}\n\n{group_table(group)}")
         folder = out.with_suffix("")

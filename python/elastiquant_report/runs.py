@@ -67,7 +67,7 @@ class Run:
 
     @property
     def epochs(self) -> list[dict]:
-        """Of those that were evaluated."""
+        """The summary's entries of the epochs."""
         return self.summary.get("epochs") or []
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -100,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         with files.alone(options.out, name):
             result = make(described, options.out, choice).run()
             result |= provenance.of(name, result)
-            files.replace(options.out / f"{name}.json", json.dumps(result, indent=1) + "\n")
+            files.write_json(options.out / f"{name}.json", result)
             text = show.text(result)
             files.replace(options.out / f"{name}.md", text)
             print(text, end="")

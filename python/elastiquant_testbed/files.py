@@ -14,7 +14,7 @@ from elastiquant_testbed.testbed import TestbedError
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file in one move, so that who is killed leaves the old one or the new."""
+    """Writes a file in one move: a process that is killed leaves the old file or the new."""
     new = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         new.write_text(text)
@@ -22,6 +22,10 @@ def replace(path: Path, text: str) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, told: dict) -> None:
+    replace(path, json.dumps(told, indent=1) + "\n")
 
 
 def read_json(path: Path) -> dict:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim
-from elastiquant_testbed.seeds import DISAGREE, agreed, in_common
+from elastiquant_testbed.seeds import agreed, in_common
 
 LEVELS = (3, 5, 9)
 Key = tuple[str, int, bool]  # scheme, levels, clipped
@@ -69,16 +69,14 @@ class Rows:
             return None
         one_by_one = iter(there)
         rows = [[next(one_by_one) for _ in group] for group in groups]
-        holds = agreed(
-            {
-                _falls([[merits(row)[of] for row in group] for group in rows])
-                for of in range(len(merits(there[0])))
-            }
+        verdicts = (
+            _falls([[merits(row)[of] for row in group] for group in rows])
+            for of in range(len(merits(there[0])))
         )
         seen = "; ".join(
             ", ".join(f"{name_of(row)} {told(row)}" for row in group) for group in rows
         )
-        seen += f": {DISAGREE}" if holds is None else ""
+        holds, seen = agreed(verdicts, seen)
         return Claim(f"{self.network}: {claim}", holds, seen)
 
 

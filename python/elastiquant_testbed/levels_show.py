@@ -9,11 +9,12 @@ import numpy as np
 
 from elastiquant_testbed import levels, levels_claims, words
 
-# Points above the best accuracy, from which a panel counts: the distance is what is drawn, on a
-# logarithm, so that a scheme that fails does not squeeze all others together.
+# An accuracy is drawn by the logarithm of its distance from a point that is so far above the
+# best one, so that a scheme that fails does not squeeze all others together.
 ABOVE = 1.5
 MOST_TICKS = 9
-UNITS = ((8, 1), (20, 2), (35, 5), (math.inf, 10))  # of ticks, less than so far below that
+# Ticks that are nearer to that point than the first number are multiples of the second.
+UNITS = ((8, 1), (20, 2), (35, 5), (math.inf, 10))
 
 
 def text(result: dict) -> str:
@@ -94,7 +95,7 @@ def _scale_errors(axes) -> None:
 
 
 def _scale_accuracies(axes, reached: list[float]) -> None:
-    """By the logarithm of the points below what is a little above the best."""
+    """Logarithmic in the distance from a point above the best one."""
     from matplotlib import ticker
 
     top = max(reached) + ABOVE

@@ -68,7 +68,7 @@ def judge_again(folder: Path = stored.FOLDER) -> dict[str, dict]:
     for name, result in stored.load(folder).items():
         results[name] = judging.judged(name, result)
         if results[name] != result:
-            stored.write(name, results[name], folder)
+            files.write_json(folder / f"{name}.json", results[name])
     return results
 
 

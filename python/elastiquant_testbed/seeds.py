@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 
 
 def in_common(rows: list[dict]) -> list[dict]:
@@ -27,13 +28,13 @@ def mean(reached: list[float | None]) -> float | None:
 
 
 def count(row: dict) -> str:
+    """How many seeds a row has, in words."""
     seeds = len(row["accuracy_by_seed"])
     return f"{seeds} seed{'s' * (seeds > 1)}"
 
 
-DISAGREE = "the seeds disagree"
-
-
-def agreed(verdicts: set[bool]) -> bool | None:
-    """What all seeds say; None if they disagree, as then their mean says little."""
-    return verdicts.pop() if len(verdicts) == 1 else None
+def agreed(verdicts: Iterable[bool], seen: str) -> tuple[bool | None, str]:
+    """What all seeds say, and what was seen. None if they disagree, which `seen` then tells:
+    their mean says little."""
+    first, *others = set(verdicts)
+    return (None, f"{seen}: the seeds disagree") if others else (first, seen)

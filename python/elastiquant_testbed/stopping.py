@@ -50,9 +50,22 @@ def afterwards() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def end_pool(pool: ThreadPoolExecutor) -> None:
-    """Begins none of the tasks that wait, and ends the processes that the pool's threads wait
-    for, and those that they still start, until all threads have ended."""
+@contextlib.contextmanager
+def pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that wait for processes. They are all done at the end of the block. If an error
+    or a signal ends the block, waiting tasks are not begun, and the processes are ended."""
+    made = ThreadPoolExecutor(threads)
+    try:
+        yield made
+    except BaseException:
+        _end(made)
+        raise
+    made.shutdown()
+
+
+def _end(pool: ThreadPoolExecutor) -> None:
+    """Ends the processes that the pool's threads wait for, and those that they still start,
+    until all threads have ended."""
     pool.shutdown(wait=False, cancel_futures=True)
     waiting = threading.Thread(target=pool.shutdown)
     waiting.start()
@@ -62,7 +75,7 @@ def end_pool(pool: ThreadPoolExecutor) -> None:
 
 
 def end_children() -> None:
-    """Those that this process has started, in any thread."""
+    """Ends the processes that this one has started, in any thread."""
     for listed in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError):  # the thread has ended
             for child in listed.read_text().split():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -53,12 +52,8 @@ def take(runs: Path, folder: Path = FOLDER) -> list[str]:
     for name, result in results.items():
         _draw(name, result, folder)  # first, as it may fail
         outcomes.merge(outcomes.path_of(name, runs), outcomes.path_of(name, folder))
-        write(name, result, folder)
+        files.write_json(folder / f"{name}.json", result)
     return list(results)
-
-
-def write(name: str, result: dict, folder: Path) -> None:
-    files.replace(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
 
 
 def _less(result: dict, there: dict) -> str:
@@ -87,13 +82,13 @@ def _less(result: dict, there: dict) -> str:
 
 
 def _accuracies(result: dict) -> int:
-    """How many there are, over all seeds; of DAGC numbers of rounds."""
+    """How many accuracies of single seeds there are, or numbers of rounds in DAGC's rows."""
     rows = result.get("rows", []) + result.get("cells", [])
     return sum(len(row.get("accuracy_by_seed", row.get("rounds_by_seed", []))) for row in rows)
 
 
 def lacks(result: dict) -> set[str]:
-    """For what the numbers of a result say little of its claims; empty if for nothing."""
+    """The reasons why the numbers of a result say little of its claims."""
     found = {
         "of --quick": result["quick"],
         "of generated images": result.get("data") == "generated",

@@ -102,7 +102,7 @@ def _speedup(cell: dict) -> str:
 
 
 def _error(cell: dict, name: str) -> str:
-    """Of codecs that lose nothing none is measured."""
+    """0 for codecs that lose nothing, whose error is not measured."""
     return "0" if cell[name] is None else f"{cell[name]:.3g}"
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from elastiquant_testbed import words
 from elastiquant_testbed.checks import Claim, falls
-from elastiquant_testbed.seeds import DISAGREE, agreed, count, in_common
+from elastiquant_testbed.seeds import agreed, count, in_common
 from elastiquant_testbed.testbed import Testbed
 from elastiquant_testbed.training import Choice, Experiment, Outcome, Run, options
 
@@ -218,8 +218,7 @@ class Cells:
         values = [c["accuracy"] for c in there]
         words = " > ".join(f"{scheme} on {n}" for scheme, n in keys)
         by_seed = zip(*(c["accuracy_by_seed"] for c in there), strict=True)
-        holds = agreed({falls(of_seed) for of_seed in by_seed})
-        seen = _per_cent(values) + (f": {DISAGREE}" if holds is None else "")
+        holds, seen = agreed(map(falls, by_seed), _per_cent(values))
         return _judged(f"{network}: {words}", holds, seen, there)
 
     def apart(

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -283,7 +283,7 @@ class Runs:
         return [self.outcome(run) for run in runs if self.has(run)]
 
     def seeds(self, runs: list[Run]) -> list[int]:
-        """Of those that are there, in the order of their outcomes."""
+        """The seeds of those that are there, in the order of present()."""
         return [run.seed for run in runs if self.has(run)]
 
     def make(self) -> None:
@@ -297,8 +297,7 @@ class Runs:
                 stopping.end_children()  # a child whose start was interrupted still runs
                 raise
             return
-        pool = ThreadPoolExecutor(self.choice.jobs)
-        try:
+        with stopping.pool(self.choice.jobs) as pool:
             with stopping.afterwards():
                 tasks = {pool.submit(self._make, run) for run in missing}
             # The system may give a signal to another thread. Python then raises its
@@ -307,10 +306,6 @@ class Runs:
                 done, tasks = wait(tasks, timeout=0.2, return_when=FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        except BaseException:
-            stopping.end_pool(pool)
-            raise
-        pool.shutdown()
 
     def _make(self, run: Run) -> None:
         if not self.sitting.is_over(self._left(), "runs"):

@@ -32,16 +32,15 @@ constexpr char kIdentity[] = "identity";
 }  // namespace
 
 Status MakeRunFolder(const TrainOptions& options) {
-  std::error_code error;
-  fs::create_directories(options.out, error);
-  if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
+  EQ_RETURN_IF_ERROR(MakeFolder(options.out));
   if (options.resume || options.overwrite) return Status::Ok();
   if (!ListOlderCheckpoints(options.out).empty() || !ListCheckpoints(options.out).empty()) {
     return InvalidArgument(options.out +
                            " holds checkpoints of a run; go on with it by --resume, replace it "
                            "by --overwrite, or give another --out");
   }
-  if (fs::exists(fs::path(options.out) / kSummaryFile, error)) {
+  std::error_code ignored;
+  if (fs::exists(fs::path(options.out) / kSummaryFile, ignored)) {
     return InvalidArgument(options.out +
                            " holds a run that has ended; replace it by --overwrite, or give "
                            "another --out");
@@ -97,7 +96,7 @@ Status CheckOptions(const TrainOptions& options, const json& saved, json before,
   return Status::Ok();
 }
 
-// Checkpoints of earlier versions do not tell.
+// Checkpoints of earlier versions do not have the number.
 Status CheckSamples(const TrainOptions& options, const json& saved, int64_t now) {
   const int64_t was = saved.value("samples", now);
   if (was == now) return Status::Ok();
@@ -185,9 +184,7 @@ Status CheckWorker(Checkpoint* loaded, const StateIdentity& mine, const Replica&
 
 Status SaveWorker(const TrainOptions& options, const StateIdentity& mine, int64_t step,
                   const Replica& replica, Checkpoint checkpoint) {
-  std::error_code error;
-  fs::create_directories(options.out, error);  // on another machine than worker 0's
-  if (error) return IoError("cannot make the folder " + options.out + ": " + error.message());
+  EQ_RETURN_IF_ERROR(MakeFolder(options.out));  // on another machine than worker 0's
   const std::vector<uint8_t> identity = IdentitySection(mine);
   checkpoint.metadata[kIdentity].assign(identity.begin(), identity.end());
   checkpoint.metadata[kWeightsHash] = std::to_string(replica.Hash());

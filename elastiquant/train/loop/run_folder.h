@@ -22,8 +22,8 @@ struct RunState {
   std::string codec;  // Runner::AdaptedCodec
   std::string init;   // text of LoadInitialWeights; empty: the first weights are the seed's
   std::string edges;  // text of DescribeEdges
-  // Of the training set. The steps of an epoch, and which samples a step has, follow from it,
-  // so that a run does not go on with another number.
+  // How many the training set has. The steps of an epoch, and which samples a step has, follow
+  // from it, so that a run does not go on with another number.
   int64_t samples = 0;
   // What Runner::counts told until the run was resumed: of one worker, and by worker.
   uint64_t rounds = 0;

@@ -11,6 +11,7 @@
 #include "elastiquant/base/contains.h"
 #include "elastiquant/base/json_text.h"
 #include "elastiquant/data/own_share.h"
+#include "elastiquant/runs/file.h"
 #include "elastiquant/train/fingerprint.h"
 #include "elastiquant/train/loop/freed_memory.h"
 #include "elastiquant/train/loop/initial_weights.h"
@@ -141,9 +142,7 @@ Status TrainingRun::TakeFolder() {
 
 Status TrainingRun::OpenLogs() {
   // Whoever takes the place of a lost worker 0 may be on another machine, without the folder.
-  std::error_code error;
-  fs::create_directories(options_.out, error);
-  if (error) return IoError("cannot make the folder " + options_.out + ": " + error.message());
+  EQ_RETURN_IF_ERROR(MakeFolder(options_.out));
   EQ_ASSIGN_OR_RETURN(MetricsLog log,
                       MetricsLog::Open(fs::path(options_.out) / "metrics.jsonl", state_.step));
   log_ = std::make_unique<MetricsLog>(std::move(log));
