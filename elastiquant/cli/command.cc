@@ -47,6 +47,15 @@ std::string WithoutZeros(const std::string& text) {
   return text.substr(0, sign) + text.substr(digit);
 }
 
+// CLI11's own words, "Could not convert", do not say into what.
+const CLI::Validator kReal(
+    [](std::string& text) -> std::string {
+      double number = 0;
+      if (CLI::detail::lexical_cast(text, number)) return "";
+      return "'" + text + "' must be a number";
+    },
+    "");
+
 template <typename Number>
 CLI::Validator Decimal(const char* what) {
   return {[what](std::string& text) -> std::string {
@@ -61,13 +70,14 @@ CLI::Validator Decimal(const char* what) {
 
 }  // namespace
 
-void TakeDecimalNumbers(CLI::App* app) {
+void CheckNumbers(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
     const std::string type = option->get_type_name();
     if (type.starts_with("INT")) option->transform(Decimal<int64_t>("a whole number"));
     if (type.starts_with("UINT")) {
       option->transform(Decimal<uint64_t>("a whole number from 0 on, below 2^64"));
     }
+    if (type.starts_with("FLOAT")) option->check(kReal);
   }
 }
 

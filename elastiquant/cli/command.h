@@ -41,10 +41,10 @@ struct Command {
 CLI::App* AddSubcommand(CLI::App& program, const std::string& name,
                         const std::string& description, const std::string& example);
 
-// Makes all options of a subcommand that are whole numbers take decimal numbers, and no others.
-// By itself CLI11 reads 010 as 8, -1 as one near 2^64 where numbers have no sign, and takes a
-// number that is too large for the largest.
-void TakeDecimalNumbers(CLI::App* app);
+// Makes all options of a subcommand that are whole numbers take decimal numbers, and no others,
+// and says of all numbers what is wrong with them. By itself CLI11 reads 010 as 8, -1 as one
+// near 2^64 where numbers have no sign, and takes a number that is too large for the largest.
+void CheckNumbers(CLI::App* app);
 
 Command MakeAnalyzeCommand(CLI::App& program);
 Command MakeBenchCommand(CLI::App& program);

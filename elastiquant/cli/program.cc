@@ -65,7 +65,7 @@ int ParseAndRun(int argc, char** argv) {
       "Exit codes: 0 done, 1 failed while running, 2 bad usage or input,\n"
       "3 a worker was lost, 4 corrupt data, 5 NaN or infinity.");
   const std::vector<Command> commands = MakeCommands(program);
-  for (const Command& command : commands) TakeDecimalNumbers(command.app);
+  for (const Command& command : commands) CheckNumbers(command.app);
   try {
     program.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {

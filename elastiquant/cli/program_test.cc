@@ -76,6 +76,10 @@ TEST_F(ProgramTest, WholeNumbersAreDecimal) {
                                    {"--seed 18446744073709551616", "below 2^64"}});
 }
 
+TEST_F(ProgramTest, WhatIsNoNumberIsNamed) {
+  ExpectUsageErrors("train", {{"--lr x", "'x' must be a number"}});
+}
+
 TEST_F(ProgramTest, LosslessFramesDecodeToTheSameFile) {
   for (const size_t n : {0, 1, 1000, 70001}) {
     WriteInput(n);
