@@ -162,6 +162,27 @@ TEST(Eden, WhatRemainsOfSparseInputIsSmall) {
   }
 }
 
+// The last coordinates, fewer than a block, are not rotated.
+TEST(Eden, WhatIsSentUnchangedMayBeOfAnySize) {
+  const auto codec = *MakeCodec("eden:bits=4");
+  Workspace work;
+  std::vector<float> values(300, 1.0F), q(300);
+  std::vector<uint8_t> frame(codec->MaxFrameBytes(values.size()));
+  values[299] = 1e38F;
+  const auto size = codec->Encode(values, {7}, work, frame);
+  ASSERT_TRUE(size.ok()) << size.status().ToString();
+  ASSERT_TRUE(DecodeFrame(std::span(frame).first(*size), work, q).ok());
+  EXPECT_EQ(q[299], 1e38F);
+  values[299] = INFINITY;
+  Status status = codec->Encode(values, {7}, work, frame).status();
+  EXPECT_EQ(status.code(), StatusCode::kNonFinite);
+  EXPECT_THAT(status.message(), HasSubstr("inf at coordinate 299"));
+  values[299] = 1;
+  values[0] = 1e38F;
+  status = codec->Encode(values, {7}, work, frame).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfRange);
+}
+
 TEST(Eden, SpecsAreCheckedAndKept) {
   EXPECT_EQ(Make("eden")->spec(), "eden:bits=4");
   EXPECT_EQ(Make("eden:bits=2.50")->spec(), "eden:bits=2.5");

@@ -46,6 +46,15 @@ Division Divide(std::span<const float> values, float t, Workspace& work) {
   return sum;
 }
 
+// To the nearest, but upwards among denormals, where the nearest may be so much below that far
+// more than s coordinates would be kept.
+float RoundedMagnitude(double t) {
+  const auto nearest = static_cast<float>(t);
+  const bool is_below = static_cast<double>(nearest) < t;
+  if (!is_below || nearest >= std::numeric_limits<float>::min()) return nearest;
+  return std::nextafter(nearest, 1.0F);
+}
+
 // Water-filling: t falls as the coordinates above it stop sharing in the sum, of which each
 // takes 1. Any t > 0 is unbiased, so rounding it does no harm. 0 if none need be dropped.
 double Magnitude(std::span<const float> values, size_t s, Workspace& work) {
@@ -53,7 +62,7 @@ double Magnitude(std::span<const float> values, size_t s, Workspace& work) {
   if (division.below == 0) return 0;
   double t = division.below / static_cast<double>(s);
   for (size_t certain = 0;;) {
-    const float rounded = std::max(static_cast<float>(t), kLeastFloat);
+    const float rounded = RoundedMagnitude(t);
     division = Divide(values, rounded, work);
     if (division.below == 0) return 0;
     if (division.at_least <= certain || division.at_least >= s) return rounded;

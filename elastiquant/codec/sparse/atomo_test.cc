@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -99,6 +100,27 @@ TEST(Atomo, NothingIsDroppedThatNeedNotBe) {
        {"atomo:k=8,bits=32", "atomo:k=50,bits=32", "atomo:ratio=1,bits=32"}) {
     const std::vector<DrawnValue> outcomes = Outcomes(spec, values, 20);
     for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(outcomes[i].value, values[i]) << i;
+  }
+}
+
+// Magnitudes between two denormals were rounded to the lower one, so that far more were kept.
+TEST(Atomo, NoMoreAreKeptOfTheLeastNumbersThereAre) {
+  constexpr float kUnit = std::numeric_limits<float>::denorm_min();
+  for (const float units : {1.0F, 2.0F, 3.0F}) {
+    for (const std::string ratio : {"0.1", "0.3", "0.45", "0.67"}) {
+      const std::vector<float> values(100000, units * kUnit);
+      const auto codec = *MakeCodec("atomo:bits=32,ratio=" + ratio);
+      Workspace work;
+      std::vector<uint8_t> frame(codec->MaxFrameBytes(values.size()));
+      std::vector<float> q(values.size());
+      const auto size = codec->Encode(values, {7}, work, frame);
+      ASSERT_TRUE(size.ok()) << size.status().ToString();
+      ASSERT_TRUE(DecodeFrame(std::span(frame).first(*size), work, q).ok());
+      double sum = 0;
+      for (const float v : q) sum += static_cast<double>(v) / static_cast<double>(kUnit);
+      // Of so many the standard deviation is at most q / 300 with a part 1 / q kept.
+      EXPECT_NEAR(sum / 100000, units, .15 * static_cast<double>(units)) << ratio;
+    }
   }
 }
 

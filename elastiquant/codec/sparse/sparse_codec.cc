@@ -83,6 +83,10 @@ Result<size_t> SparseCodec::Encode(std::span<const float> values, StreamKey key,
   if (!values.empty()) {
     EQ_ASSIGN_OR_RETURN(message, Select(values, key, work));
   }
+  // The frame has room for no more.
+  if (message.kept.positions.size() > MaxKept(values.size())) {
+    return Internal(spec() + " keeps more coordinates than it says: please report this bug");
+  }
   const std::span<const float> kept = message.kept.values;
   const float largest = std::bit_cast<float>(AbsMaxBits(kept.data(), kept.size()));
   EQ_ASSIGN_OR_RETURN(const int exponent,

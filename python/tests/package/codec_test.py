@@ -179,7 +179,7 @@ class RefusalTest(unittest.TestCase):
 
     def test_of_values_out_of_range(self):
         with self.assertRaisesRegex(RuntimeError, "out of range: .* coordinate 1"):
-            Codec("eden").encode(torch.tensor([1.0, 1e38]))
+            Codec("eden").encode(torch.tensor([1.0, 1e38] * 128))  # of 256, a block
 
     def test_of_wrong_specs(self):
         for spec, words in (
