@@ -95,6 +95,7 @@ GossipExchange::GossipExchange(Communicator* comm, GossipOptions options,
                                std::unique_ptr<GossipNode> node)
     : comm_(comm), options_(std::move(options)), node_(std::move(node)), step_(options_.step) {
   for (int rank = 0; rank < comm_->world_size(); ++rank) nodes_.push_back(rank);
+  joined_ = nodes_;
 }
 
 GossipExchange::~GossipExchange() {
@@ -136,10 +137,14 @@ Status GossipExchange::Deliver(const Result<GossipSends>& sends) {
 
 // Waits until the messages before have left: so no more than two rounds of them are in memory.
 Status GossipExchange::FlushSent() {
+  const Stopwatch waiting;
+  Status status;
   for (const auto& transfer : std::exchange(sent_, {})) {
-    EQ_RETURN_IF_ERROR(transfer->Wait().status());
+    status = transfer->Wait().status();
+    if (!status.ok()) break;
   }
-  return {};
+  stats_.wait_seconds += waiting.Seconds();
+  return status;
 }
 
 void GossipExchange::SayWhomItWaitsFor() {
@@ -189,14 +194,16 @@ void GossipExchange::Serve() {
     const auto incoming = comm_->Receive(kAnyPeer, kGossipTag, room);
     Status status = incoming->Wait().status();
     const std::lock_guard lock(mutex_);
-    const Stopwatch decoding;
+    const double waited = stats_.wait_seconds;
     if (status.ok()) {
+      const Stopwatch decoding;
       const int from = NodeAt(incoming->from());
       const Result<GossipSends> sends = node_->OnMessage(from, incoming->bytes());
       if (sends.ok()) ++peers_[from].taken;
+      stats_.decode_seconds += decoding.Seconds();
       status = Deliver(sends);
     }
-    stats_.decode_seconds += decoding.Seconds();
+    stats_.wait_seconds = waited;  // no step has waited here
     if (!status.ok()) {
       server_status_ = std::move(status);
       return;
@@ -253,7 +260,10 @@ Status GossipExchange::Begin() {
   begun_ = node_->round() + 1;
   posted_ = std::max(posted_, node_->round());
   PostReceivesUntil(node_->round() + 1 + RoundsAhead(node_->round()));
-  EQ_RETURN_IF_ERROR(Deliver(node_->OnRound()));
+  const Stopwatch encoding;
+  const Result<GossipSends> sends = node_->OnRound();
+  stats_.encode_seconds += encoding.Seconds();
+  EQ_RETURN_IF_ERROR(Deliver(sends));
   if (node_->is_serving() && !server_.joinable()) server_ = std::thread([this] { Serve(); });
   return {};
 }
@@ -292,6 +302,14 @@ Status GossipExchange::Pause(std::string_view done) {
     server_ = {};
     EQ_RETURN_IF_ERROR(status);
   }
+  const double waited = stats_.wait_seconds;
+  const Status status = EndRounds(done);
+  stats_.wait_seconds = waited;  // no step has waited here
+  return status;
+}
+
+// Returns when nothing is under way any more, where no thread answers.
+Status GossipExchange::EndRounds(std::string_view done) {
   EQ_RETURN_IF_ERROR(Deliver(node_->OnPause()));
   EQ_RETURN_IF_ERROR(TakeOwed());
   EQ_RETURN_IF_ERROR(SettleAhead(done));

@@ -94,7 +94,8 @@ class GossipExchange {
   // Whether others may still count on this worker's answers: until Pause, in AD-PSGD.
   bool is_paused() const { return !node_ || node_->is_paused(); }
 
-  // What was spent since the last call, and the errors of the frames of this worker.
+  // What was spent since the last call, and the errors of the frames of this worker. A step
+  // waits for messages to come, and for those of earlier rounds to leave.
   ReducerStats TakeStats();
   uint64_t rounds() const { return rounds_; }  // that have ended here since Make
   double step() const { return step_; }        // gamma
@@ -131,6 +132,7 @@ class GossipExchange {
   Status TakeOne();
   void Serve();
   Status JoinServer();
+  Status EndRounds(std::string_view done);
   void SayWhomItWaitsFor();
 
   // Replicas.
@@ -141,7 +143,7 @@ class GossipExchange {
 
   // Groups that change.
   Result<std::map<int, uint64_t>> TakenByOthers();
-  Status DropLost(const std::vector<int>& nodes, const std::vector<int>& newcomers);
+  Status DropLost(const std::vector<int>& newcomers);
   Status SendAgain(int node, uint64_t taken);
   bool ShowsAllTheSame() const;
   Status SendReplicas(const std::vector<int>& newcomers);
@@ -151,7 +153,10 @@ class GossipExchange {
   Communicator* const comm_;
   GossipOptions options_;
   std::unique_ptr<GossipNode> node_;
-  std::vector<int> nodes_;     // by rank
+  std::vector<int> nodes_;  // by rank
+  // Those of the last group that this worker has joined. More than one group may break before
+  // all have joined it, and each may have lost others.
+  std::vector<int> joined_;
   std::map<int, Peer> peers_;  // by node
   bool keeps_ = false;
   uint64_t posted_ = 0;      // rounds whose receives have been posted

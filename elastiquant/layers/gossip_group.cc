@@ -39,15 +39,15 @@ Result<std::map<int, uint64_t>> GossipExchange::TakenByOthers() {
 }
 
 // Those that are not in the group any more, or are in it as others than they were.
-Status GossipExchange::DropLost(const std::vector<int>& nodes,
-                                const std::vector<int>& newcomers) {
-  for (const int node : nodes) {
+Status GossipExchange::DropLost(const std::vector<int>& newcomers) {
+  for (const int node : joined_) {
     const bool stays = Contains(nodes_, node) && !Contains(newcomers, node);
     if (stays || node == options_.rank) continue;
     peers_.erase(node);
     EQ_ASSIGN_OR_RETURN(const GossipSends sends, node_->Drop(node, node_->FirstWithout(node)));
     for (const GossipSend& send : sends) Keep(send);  // they go with what is sent again
   }
+  joined_ = nodes_;
   return {};
 }
 
@@ -66,15 +66,18 @@ Status GossipExchange::SendAgain(int node, uint64_t taken) {
 }
 
 Status GossipExchange::Join(const std::vector<int>& nodes, const std::vector<int>& newcomers) {
-  const std::vector<int> before = std::exchange(nodes_, nodes);
+  nodes_ = nodes;
   const bool knows = !Contains(newcomers, options_.rank);
-  if (!knows) peers_.clear();
+  if (!knows) {
+    peers_.clear();
+    joined_ = nodes;
+  }
   EQ_ASSIGN_OR_RETURN(const auto taken, TakenByOthers());
   EQ_ASSIGN_OR_RETURN(const auto begun,
                       comm_->AllGather(knows ? std::max(node_->round(), begun_) : 0));
   ahead_from_ = *std::ranges::max_element(begun);
   if (!knows) return {};
-  EQ_RETURN_IF_ERROR(DropLost(before, newcomers));
+  EQ_RETURN_IF_ERROR(DropLost(newcomers));
   // In the order in which they will be waited for, and before anything is sent. None ahead:
   // workers may be in different rounds, or pausing.
   posted_ = node_->round() - (node_->is_owed() ? 1 : 0);

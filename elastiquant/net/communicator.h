@@ -39,6 +39,9 @@ struct CommunicatorOptions {
   std::optional<LinkSpec> link;                      // an emulated access link
   std::map<int, LinkSpec> wires;  // by peer: emulated links of their own, which `link` is not
   WorkerNames names;              // in errors and notices
+  // If two workers have one rank, the second fails. The others fail as well, unless this is
+  // set, or all have met.
+  bool refuses_alone = false;
   // Called when a peer is lost, at most once, from a thread that watches the peers, or one that
   // posts a message or waits for one. It must not return into training: the default prints the
   // status to stderr and ends the process with exit code 3.

@@ -28,9 +28,9 @@ std::string Seconds(milliseconds t) {
 
 }  // namespace
 
-void LivedTime::Tick() {
+void LivedTime::Tick(milliseconds busy) {
   const auto now = std::chrono::steady_clock::now();
-  now_ += std::min(longest_, std::chrono::duration_cast<milliseconds>(now - last_));
+  now_ += std::min(longest_ + busy, std::chrono::duration_cast<milliseconds>(now - last_));
   last_ = now;
 }
 

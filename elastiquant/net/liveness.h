@@ -47,8 +47,9 @@ struct LivenessOptions {
 class LivedTime {
  public:
   explicit LivedTime(std::chrono::milliseconds longest_tick) : longest_(longest_tick) {}
-  // Lets the time since the last tick pass, but no more than `longest_tick` of it.
-  void Tick();
+  // Lets the time since the last tick pass, but no more than `longest_tick` of it, and `busy`,
+  // which is what this process is known to have needed for its work meanwhile.
+  void Tick(std::chrono::milliseconds busy = {});
   std::chrono::milliseconds now() const { return now_; }
 
  private:

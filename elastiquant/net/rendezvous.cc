@@ -71,6 +71,10 @@ Status CheckIn(Store& store, const CommunicatorOptions& options) {
                              ": start all with the same world size");
   }
   EQ_ASSIGN_OR_RETURN(const int64_t claims, store.Increment("claims/" + rank));
+  if (claims > 1 && options.refuses_alone) {
+    return InvalidArgument("another process is " + options.names(options.rank) +
+                           " already: give each its own rank, and each job its own port");
+  }
   if (claims > 1) {
     return Refuse(store, "two workers claim rank " + rank +
                              ": give each its own rank, and each job its own port");

@@ -70,6 +70,18 @@ TEST(Rendezvous, WhoComesWhenOneWasRefusedIsToldWhy) {
   }
 }
 
+TEST(Rendezvous, WhoeverComesSecondIsRefusedAloneIfTheOthersAreToGoOn) {
+  CommunicatorOptions options = WorldOptions(2);
+  options.refuses_alone = true;
+  const std::vector<Status> met = MeetAll(options, {0, 1, 1});
+  EXPECT_TRUE(met[0].ok()) << met[0].ToString();
+  const Status& refused = met[1].ok() ? met[2] : met[1];
+  EXPECT_NE(met[1].ok(), met[2].ok());
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("another process is worker 1 already"), std::string::npos)
+      << refused.ToString();
+}
+
 // Whoever calls a frozen store waits without limit, and nobody watches this worker yet.
 TEST(Rendezvous, AStoreThatStandsStillIsNotWaitedForWithoutLimit) {
   MemoryNetwork network;

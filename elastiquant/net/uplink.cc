@@ -33,19 +33,19 @@ Uplink::Lane* Uplink::LaneTo(int to) {
 
 void Uplink::Send(int to, std::shared_ptr<OutgoingMessage> message) {
   const LinkTime now = LinkClock::now();
+  const MeterClock::time_point since = MeterClock::now();
   Lane* const lane = LaneTo(to);
   if (lane == nullptr) message->Post(*transport_, now);
   std::lock_guard lock(mutex_);
-  LinkTime time = now;
   if (lane != nullptr) {
     const auto duration = WireTime(lane->link, message->wire_size());
     busy_ += duration;
     lane->free = std::max(lane->free, now) + duration;
-    time = lane->free + std::chrono::nanoseconds(std::llround(lane->link.delay_seconds * 1e9));
-  } else if (access_ || !wires_.empty()) {
-    return;  // it is on its way, and nothing is measured beside emulated links
+    const std::chrono::nanoseconds delay(std::llround(lane->link.delay_seconds * 1e9));
+    queue_.emplace(lane->free + delay, std::move(message));
+  } else if (!access_ && wires_.empty()) {  // nothing is measured beside emulated links
+    handed_over_.push_back({since, std::move(message)});
   }
-  queue_.emplace(time, std::move(message));
   changed_.notify_all();
 }
 
@@ -71,13 +71,13 @@ void Uplink::Pace() {
 void Uplink::Meter() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
-    if (stop_ && queue_.empty()) return;
-    const auto [since, message] = *queue_.begin();
-    queue_.erase(queue_.begin());
+    changed_.wait(lock, [&] { return stop_ || !handed_over_.empty(); });
+    if (handed_over_.empty()) return;
+    const auto [since, message] = std::move(handed_over_.front());
+    handed_over_.pop_front();
     lock.unlock();
     (void)message->Complete();  // whoever waits for the message gets its error
-    const LinkTime end = LinkClock::now();
+    const MeterClock::time_point end = MeterClock::now();
     lock.lock();
     busy_ += std::max(end - std::max(since, free_), std::chrono::nanoseconds(0));
     free_ = end;

@@ -3,7 +3,9 @@
 // them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +37,13 @@ class Uplink {
     LinkTime free{};  // when it has carried all that it was given
   };
 
+  // The system's clock may be set while a message is under way.
+  using MeterClock = std::chrono::steady_clock;
+  struct HandedOver {
+    MeterClock::time_point since;
+    std::shared_ptr<OutgoingMessage> message;
+  };
+
   Lane* LaneTo(int to);
   void Pace();
   void Meter();
@@ -44,11 +53,12 @@ class Uplink {
   std::condition_variable changed_;
   std::optional<Lane> access_;
   std::map<int, Lane> wires_;
-  // By when they arrive, on an emulated link; else by when they were handed over. Messages of
-  // one lane keep their order.
+  // On emulated links, by when they arrive. Messages of one lane keep their order.
   std::multimap<LinkTime, std::shared_ptr<OutgoingMessage>> queue_;
+  // Without an emulated link: what the transport may be busy with, and until when it was busy.
+  std::deque<HandedOver> handed_over_;
+  MeterClock::time_point free_{};
   bool stop_ = false;
-  LinkTime free_{};  // without an emulated link: until when the transport was busy
   std::chrono::nanoseconds busy_{0};
   std::thread thread_;
 };

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "elastiquant/base/contains.h"
+#include "elastiquant/base/stopwatch.h"
 #include "elastiquant/net/crew/changing_communicator.h"
 #include "elastiquant/net/crew/crew_pulse.h"
 #include "elastiquant/net/liveness.h"
@@ -174,6 +177,7 @@ class StoreCrew final : public Crew {
  private:
   Status HostStore();
   Result<std::unique_ptr<Store>> ConnectStore();
+  Status BeginToBeat();
   Status Connect();
   void Enter(int number, std::vector<int> group);
   Status LeftBehind() const;
@@ -212,20 +216,28 @@ Status StoreCrew::Begin() {
   EQ_RETURN_IF_ERROR(HostStore());
   EQ_ASSIGN_OR_RETURN(store_, ConnectStore());
   store_->SetPatience(job_.timeout);
-  EQ_ASSIGN_OR_RETURN(auto for_pulse, ConnectStore());
-  for_pulse->SetPatience(job_.timeout);
   EQ_ASSIGN_OR_RETURN(Place place, AskStore(job_, [store = store_, worker = worker(),
                                                    workers = workers(), interval = interval_] {
                         return FindPlace(*store, worker, workers, interval);
                       }));
   newcomer_ = place.newcomer;
-  pulse_ = std::make_unique<CrewPulse>(std::move(for_pulse), worker(), interval_);
+  EQ_RETURN_IF_ERROR(BeginToBeat());
   Enter(place.number, std::move(place.group));
   if (newcomer_) return {};
   const Watchdog watchdog(kToConnect * job_.connect_timeout, [this] {
     options_.on_stuck("the rendezvous store did not answer while the workers connected");
   });
   return Connect();
+}
+
+// On a connection of its own, which may have been lost: others must not wait for this worker in
+// vain, time after time.
+Status StoreCrew::BeginToBeat() {
+  EQ_ASSIGN_OR_RETURN(auto store, ConnectStore());
+  store->SetPatience(job_.timeout);
+  pulse_ = std::make_unique<CrewPulse>(std::move(store), worker(), interval_);
+  pulse_->SetGroup(number_);
+  return {};
 }
 
 void StoreCrew::Enter(int number, std::vector<int> group) {
@@ -248,7 +260,10 @@ Status StoreCrew::Connect() {
     const auto wire = job_.wires.find(group_[rank]);
     if (wire != job_.wires.end()) options.wires[static_cast<int>(rank)] = wire->second;
   }
-  if (number_ > 0) options.connect_timeout = job_.timeout;
+  if (number_ > 0) {
+    options.connect_timeout = job_.timeout;
+    options.refuses_alone = true;  // one that was taken for dead, and its replacement
+  }
   options.on_peer_lost = [fate = fate_](const Status& verdict) { fate->Break(verdict); };
   auto comm = Communicator::Connect(options);
   if (!comm.ok()) {
@@ -292,6 +307,7 @@ Result<bool> StoreCrew::Regroup(bool at_boundary) {
                         .patience = job_.timeout};
   if (job_.stall_timeout.count() > 0) options.limit = job_.stall_timeout;
   comm_.Replace(nullptr);
+  if (!pulse_->beats()) EQ_RETURN_IF_ERROR(BeginToBeat());
   FailedGroups failed;
   for (;;) {
     options.group = group_;
@@ -369,10 +385,14 @@ Result<MusterOrder> StoreCrew::Meet(const MusterOptions& options, Watchdog* watc
   }
   Muster muster(options);
   LivedTime clock(2 * interval_);
+  double quickest = std::numeric_limits<double>::infinity();  // look, in seconds
   for (;;) {
+    const Stopwatch looking;
     EQ_ASSIGN_OR_RETURN(const MusterView view, Look());
     watchdog->Calm();
-    clock.Tick();
+    // It is many questions to the store, each of which takes a delay of the link.
+    quickest = std::min(quickest, looking.Seconds());
+    clock.Tick(milliseconds(std::llround(quickest * 1000)));
     const MusterOrder order = muster.Look(view, clock.now());
     if (order.kind == MusterOrder::Kind::kPropose) {
       EQ_RETURN_IF_ERROR(

@@ -77,6 +77,11 @@ Status CrewPulse::Round(State* state, uint64_t beat) {
   return {};
 }
 
+bool CrewPulse::beats() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure.ok();
+}
+
 void CrewPulse::SetGroup(int group) {
   const std::lock_guard lock(state_->mutex);
   state_->group = group;

@@ -30,6 +30,8 @@ class CrewPulse {
   CrewPulse(const CrewPulse&) = delete;
   CrewPulse& operator=(const CrewPulse&) = delete;
 
+  // Returns whether it still beats: it ends for good when its store fails.
+  bool beats() const;
   // This worker is in that group now, or waits for the one after it.
   void SetGroup(int group);
   bool newcomers_wait() const;  // for the next group

@@ -23,11 +23,39 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A network on which groups of some size cannot connect, although all reach the store.
+// A store to which the connection breaks when a worker beats whose heart is to stop.
+class BreakingStore final : public ForwardingStore {
+ public:
+  BreakingStore(std::unique_ptr<Store> store, std::atomic<int>* stopping)
+      : ForwardingStore(std::move(store)), stopping_(stopping) {}
+
+  Status Set(const std::string& key, const std::string& value) override {
+    if (key == HeartKey(*stopping_)) {
+      *stopping_ = -1;
+      return Unavailable("the connection to the store has broken");
+    }
+    return ForwardingStore::Set(key, value);
+  }
+
+ private:
+  std::atomic<int>* const stopping_;
+};
+
+// A network on which groups of some size cannot connect, although all reach the store, to which
+// one worker may lose a connection.
 class PathlessNetwork final : public ForwardingNetwork {
  public:
-  PathlessNetwork(std::shared_ptr<Network> network, const std::atomic<int>* size)
-      : ForwardingNetwork(std::move(network)), size_(size) {}
+  PathlessNetwork(std::shared_ptr<Network> network, const std::atomic<int>* size,
+                  std::atomic<int>* stopping)
+      : ForwardingNetwork(std::move(network)), size_(size), stopping_(stopping) {}
+
+  Result<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
+                                              const std::string& prefix,
+                                              milliseconds timeout) override {
+    EQ_ASSIGN_OR_RETURN(auto store,
+                        ForwardingNetwork::ConnectStore(host, port, prefix, timeout));
+    return std::unique_ptr<Store>(std::make_unique<BreakingStore>(std::move(store), stopping_));
+  }
 
   Result<std::unique_ptr<Transport>> Connect(const TransportOptions& options) override {
     if (options.world_size == *size_) return Unavailable("there is no path");
@@ -36,6 +64,7 @@ class PathlessNetwork final : public ForwardingNetwork {
 
  private:
   const std::atomic<int>* const size_;
+  std::atomic<int>* const stopping_;
 };
 
 // Workers who, round by round, tell each other how many rounds they have made. One that comes
@@ -54,7 +83,8 @@ class CrewWorld {
     options.job.world_size = workers_;
     options.job.network = network_.At(host);
     if (worker != spared_) {
-      options.job.network = std::make_shared<PathlessNetwork>(network_.At(host), &pathless_);
+      options.job.network =
+          std::make_shared<PathlessNetwork>(network_.At(host), &pathless_, &stopping_);
     }
     options.job.store_port = store_->port();
     options.job.store_is_external = !worker_0_hosts_store_;
@@ -108,6 +138,7 @@ class CrewWorld {
   // From now on. One worker may be spared, which connects to the others all the same.
   void LetNoGroupConnectOf(int workers) { pathless_ = workers; }
   void Spare(int worker) { spared_ = worker; }
+  void StopTheHeartOf(int worker) { stopping_ = worker; }
   MemoryNetwork& network() { return network_; }
 
  private:
@@ -172,7 +203,7 @@ class CrewWorld {
 
   const int workers_;
   bool may_return_ = true, worker_0_hosts_store_ = false;
-  std::atomic<int> pathless_{0};
+  std::atomic<int> pathless_{0}, stopping_{-1};
   int spared_ = -1;
   MemoryNetwork network_;
   std::shared_ptr<StoreHost> store_;
@@ -278,6 +309,24 @@ TEST(CrewTest, OneThatWasFrozenIsTakenBackAsANewcomer) {
     EXPECT_EQ(outcome.group, (std::vector<int>{0, 1, 2}));
   }
   EXPECT_LT(outcomes[1].sizes.size(), outcomes[0].sizes.size());
+}
+
+// It would break each group that it comes into.
+TEST(CrewTest, OneWhoseHeartHasStoppedConnectsAnewAndStays) {
+  CrewWorld world(3);
+  std::vector<CrewWorld::Outcome> outcomes(3);
+  world.StartAll(
+      [&world](int w, uint64_t round) {
+        if (w == 1 && round == 3) world.StopTheHeartOf(1);
+        if (w == 2 && round > 3) std::this_thread::sleep_for(milliseconds(30));
+      },
+      &outcomes);
+  world.Join();
+  for (const CrewWorld::Outcome& outcome : outcomes) {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+    EXPECT_EQ(outcome.rounds, CrewWorld::kRounds);
+    EXPECT_EQ(outcome.group, (std::vector<int>{0, 1, 2}));
+  }
 }
 
 TEST(CrewTest, OneThatMayNotReturnIsToldThatTheOthersHaveGoneOn) {
