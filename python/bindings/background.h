@@ -5,6 +5,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 
@@ -13,12 +15,23 @@ namespace elastiquant::python {
 // On a thread of its own; never with the GIL.
 void RunInBackground(std::function<void()> task);
 
+// A process that was forked has the memory of its parent's objects, but not their threads, for
+// which their destructors would wait. There they are never deleted.
+class OwnProcess {
+ public:
+  bool is_this() const { return getpid() == made_in_; }
+
+ private:
+  pid_t made_in_ = getpid();
+};
+
 // Deletes in the background.
 template <typename T>
 struct BackgroundDelete {
   void operator()(T* object) const {
-    RunInBackground([object] { delete object; });
+    if (process.is_this()) RunInBackground([object] { delete object; });
   }
+  OwnProcess process = {};
 };
 template <typename T>
 using BackgroundPtr = std::unique_ptr<T, BackgroundDelete<T>>;
@@ -27,9 +40,11 @@ using BackgroundPtr = std::unique_ptr<T, BackgroundDelete<T>>;
 template <typename T>
 struct DeleteWithoutGil {
   void operator()(T* object) const {
+    if (!process.is_this()) return;
     const pybind11::gil_scoped_release released;
     delete object;
   }
+  OwnProcess process = {};
 };
 
 // Adds _await_background(), for the interpreter's end.

@@ -67,7 +67,11 @@ std::function<double(bool)> SecondsFrom(const std::optional<py::function>& funct
 // An engine that ends without the GIL, whoever drops it last: its threads may ask for the GIL.
 std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
   DdpEngine* raw = engine.get();
-  return {raw, [held = std::move(engine)](DdpEngine*) mutable {
+  return {raw, [held = std::move(engine), process = OwnProcess()](DdpEngine*) mutable {
+            if (!process.is_this()) {
+              (void)new std::shared_ptr(std::move(held));
+              return;
+            }
             if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
               const py::gil_scoped_release released;
               held.reset();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 import weakref
@@ -136,6 +137,10 @@ _channels: weakref.WeakKeyDictionary[dist.ProcessGroup, _Channel] = weakref.Weak
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
+# A forked process has none of the threads that serve its parent's channels.
+os.register_at_fork(after_in_child=lambda: (_channels.clear(), _threads.clear()))
+
+
 @atexit.register
 def _close_all() -> None:
     for channel in list(_channels.values()):
@@ -149,6 +154,11 @@ def _channel(group: dist.ProcessGroup | None, call: str, tensor: torch.Tensor) -
     """The group's. call: what the user has called with the tensor, which may make it."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"tensor is {tensor!r}; it must be a torch.Tensor")
+    if tensor.dtype == torch.float64:
+        raise TypeError(
+            f"the tensor of {call} is of float64, which would lose digits: codecs take fp32, "
+            "fp16 and bf16"
+        )
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(_group.NO_GROUP)
     of = group if group is not None else dist.group.WORLD

@@ -41,7 +41,7 @@ class HookState:
             model._elastiquant_hook = _Hook(engine.hook(reducer, parameters))
             self._parameters = set(map(id, parameters))
 
-        self._compression = _compress.attach(model, self._options, keep)
+        self._compression = _compress.attach(model, self._options, keep, in_backward=True)
         self._compression._begin()  # as before a forward, because this step's is over
         self._model = weakref.ref(model)
 

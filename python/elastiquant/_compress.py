@@ -129,9 +129,13 @@ Register = Callable[[_core._DdpEngine, Any, Sequence[torch.nn.Parameter]], None]
 
 
 def attach(
-    model: torch.nn.Module, options: Mapping[str, Any], register: Register
+    model: torch.nn.Module,
+    options: Mapping[str, Any],
+    register: Register,
+    in_backward: bool = False,
 ) -> Compression:
-    """Does what compress() does, whose options it takes by name, and calls `register`."""
+    """Does what compress() does, whose options it takes by name, and calls `register`. Within
+    backward DDP holds a lock, so that it cannot be asked for what it synchronises."""
     ddp = _model.uncompiled(model)
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(
@@ -142,6 +146,8 @@ def attach(
     plan, alike, error = None, {}, None
     try:
         plan = _checked(ddp, o)
+        if not in_backward:
+            _check_reduced(ddp, len(plan.names))
         alike = _alike(o, plan)
     except Exception as e:  # the others must hear of it, or they would wait
         error = e
@@ -216,6 +222,18 @@ def _checked(ddp: DistributedDataParallel, o: types.SimpleNamespace) -> _Plan:
     _options.check_down(o.down)
     bucket_kib = o.bucket_kib or 128 * ddp.process_group.size()
     return _Plan(names, parameters, specs, optimizers, metric, bucket_kib)
+
+
+def _check_reduced(ddp: DistributedDataParallel, trained: int) -> None:
+    """Raises ValueError unless as many parameters are trained as DDP synchronises, which are
+    those that required gradients when the model was wrapped."""
+    reduced = ddp._get_ddp_logging_data().get("num_parameter_tensors", trained)
+    if reduced != trained:
+        raise ValueError(
+            f"DistributedDataParallel synchronises {reduced} parameters, of which it took note "
+            f"when the model was wrapped, and {trained} require gradients now: freeze or "
+            "unfreeze parameters before you wrap the model"
+        )
 
 
 def _alike(o: types.SimpleNamespace, plan: _Plan) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from elastiquant import _core
 _log = logging.getLogger("elastiquant")
 
 EXACT_STEPS: int = _core._EXACT_STEPS
+# After so many synchronised steps beyond these nobody waits for an optimiser without state.
+_PATIENCE = 20
 
 MetricOf = Callable[[str, torch.Tensor], "torch.Tensor | None"]
 
@@ -31,17 +33,19 @@ _USUAL_NAME = "exp_avg_sq"
 
 
 def optimizers_of(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
-    """One optimiser or several, or what a function returns, as a tuple. Raises ValueError for
-    anything else."""
+    """One optimiser or several, or what a function returns, as a tuple. One that only holds
+    others, as `optimizers`, stands for them. Raises ValueError for anything else."""
     if callable(optimizer):
         optimizer = optimizer()
     if optimizer is None:
         return ()
-    several = optimizer if isinstance(optimizer, list | tuple) else (optimizer,)
-    for one in several:
+    found: list[torch.optim.Optimizer] = []
+    for one in optimizer if isinstance(optimizer, list | tuple) else (optimizer,):
         if not hasattr(one, "param_groups") or not hasattr(one, "state"):
             raise ValueError(f"optimizer is a {type(one).__name__}, not one of torch.optim")
-    return tuple(several)
+        held = getattr(one, "optimizers", None)
+        found += optimizers_of(held) if held and isinstance(held, list | tuple) else [one]
+    return tuple(found)
 
 
 def groups_of(
@@ -82,6 +86,8 @@ class Metric:
         self._exact_steps = exact_steps if metric == "auto" else 0
         self._given: list[torch.Tensor | None] = []
         self._young = False
+        self._steps = 0  # that were synchronised since this was made
+        self._given_up: set[int] = set()  # ids of optimisers that nobody waits for any more
         self._unknown = [o for o in optimizers if metric == "auto" and _is_open(o)]
 
     @property
@@ -94,6 +100,8 @@ class Metric:
 
     def _moves(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether it moves any of the parameters, and by second moments."""
+        if id(optimizer) in self._given_up and not optimizer.state:
+            return False
         return _has_moments(optimizer) and not self._known.isdisjoint(groups_of([optimizer]))
 
     def describe(self) -> str:
@@ -141,6 +149,22 @@ class Metric:
                     _USUAL_NAME,
                 )
 
+    def _give_up_idle(self) -> None:
+        """Uncompressed steps end even if some optimiser never shows that it makes any."""
+        if self._exact_steps == 0 or self._steps <= self._exact_steps + _PATIENCE:
+            return
+        for optimizer in self._optimizers:
+            if optimizer.state or id(optimizer) in self._given_up or not self._moves(optimizer):
+                continue
+            self._given_up.add(id(optimizer))
+            _log.warning(
+                "%s has no state after %d steps: what it moves is compressed as it is until "
+                "there is some. If it has second moments elsewhere, give compress(..., "
+                "metric=...) a function that returns them, and otherwise metric='plain'",
+                type(optimizer).__name__,
+                self._steps - 1,
+            )
+
     def _owners(self) -> dict[torch.Tensor, tuple[torch.optim.Optimizer, str]]:
         """By parameter: its optimiser, and where that has v. Groups may be added later."""
         return {
@@ -154,7 +178,9 @@ class Metric:
         """Before each step: tells the engine where the second moments are, if that is new."""
         if self._metric == "plain" or not (self._optimizers or callable(self._metric)):
             return
+        self._steps += 1
         self._look_at_unknown()
+        self._give_up_idle()
         owners = self._owners()
         moments = [
             self._moments(name, p, owners)
@@ -173,7 +199,7 @@ class Metric:
         if self._exact_steps == 0 or self.name == "plain":
             return False
         counts = [
-            _steps_of(optimizer) for optimizer in self._optimizers if _has_moments(optimizer)
+            _steps_of(optimizer) for optimizer in self._optimizers if self._moves(optimizer)
         ]
         if all(count is None or count >= self._exact_steps for count in counts):
             self._exact_steps = 0  # no need to look again, for which a GPU might have to wait

@@ -170,6 +170,7 @@ class DiLoCo(Rounds):
             _fragments.digest(named, self._members) if fragments > 1 else "",
         )
         self._has_begun = False
+        self._of_inner = {id(p) for group in inner.param_groups for p in group["params"]}
         hooks = [
             inner.register_step_pre_hook(AfterStep(self._before_step)),
             inner.register_step_post_hook(AfterStep(self._after_step)),
@@ -235,11 +236,12 @@ class DiLoCo(Rounds):
 
     def _check_start(self) -> None:
         """Raises RuntimeError if weights have changed since this was made. The first round
-        would send that change, and the outer optimiser would go on in its direction."""
+        would send that change, and the outer optimiser would go on in its direction. What inner
+        does not move may be another optimiser's, which has made its step already."""
         known = zip(self._names, self._parameters, self._progress.anchor, strict=True)
         for name, p, anchor in known:
             # Of what is not finite the round itself tells.
-            if bool((p.isfinite() & (p != anchor.to(p))).any()):
+            if id(p) in self._of_inner and bool((p.isfinite() & (p != anchor.to(p))).any()):
                 kind = type(self).__name__
                 raise RuntimeError(
                     f"the parameter {name!r} has changed since this {kind} was made, and no "

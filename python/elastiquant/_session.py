@@ -205,6 +205,10 @@ class Rounds(Session):
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
+# A forked process has nothing of its parent's engines but their memory.
+os.register_at_fork(after_in_child=_sessions.clear)
+
+
 @atexit.register
 def _close_all() -> None:
     for session in list(_sessions):

@@ -79,6 +79,9 @@ def wrong_arguments_are_refused():
         elastiquant.all_reduce(torch.ones(3), 3)
     with raises(TypeError, "tensor is 3; it must be a torch.Tensor"):
         elastiquant.all_reduce(3, "fp32")
+    for collective in (elastiquant.all_reduce, elastiquant.all_gather):
+        with raises(TypeError, "is of float64, which would lose digits"):
+            collective(torch.ones(3, dtype=torch.float64), "fp32")
     with raises(TypeError, "DistributedDataParallel"):
         elastiquant.compress(make_model())
     with raises(ValueError, "dithr"):  # after which the model may be compressed
@@ -98,6 +101,18 @@ def parameters_of_other_types_are_refused():
         )
         with raises(TypeError, f"{words}of {dtype}"):
             compress(make_ddp(model))
+
+
+@check
+def the_model_must_be_wrapped_as_it_is_trained():
+    for frozen_before in (False, True):
+        model = make_model()
+        model[0].requires_grad_(not frozen_before)
+        ddp = make_ddp(model)
+        model[0].requires_grad_(frozen_before)
+        counts = "6 .*, and 8" if frozen_before else "8 .*, and 6"
+        with raises(ValueError, f"synchronises {counts} .*: freeze or unfreeze .* before"):
+            compress(ddp)
 
 
 @check

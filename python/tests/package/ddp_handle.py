@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -37,6 +38,24 @@ class Writer:
     def add_scalar(self, name: str, value: float, step: int) -> None:
         assert step == 9
         self.scalars[name] = float(value)
+
+
+@check
+def a_forked_process_leaves_its_parents_engines_alone():
+    """Also those that its garbage collector finds, as that of a DataLoader's worker may."""
+    model = make_ddp()
+    garbage = [model, compress(model)]
+    train(model, range(2))
+    elastiquant.all_reduce(torch.ones(3), "fp32")
+    garbage.append(garbage)
+    child = os.fork()
+    if child == 0:
+        del model, garbage
+        gc.collect()
+        atexit._run_exitfuncs()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    train(model, range(2))
 
 
 @check

@@ -23,6 +23,8 @@ from ddp_training import (
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
+from elastiquant._metric import groups_of
+
 # Each with what makes its state differ in kind from the others'.
 OPTIMIZERS = {
     "Adam": lambda p: torch.optim.Adam(p, lr=1e-3, foreach=False),
@@ -208,6 +210,70 @@ def an_optimizer_is_not_known_by_its_name_alone():
     with logged() as lines:
         train(model, range(2), optimizer)
     assert lines == [], "that is what was asked for"
+
+
+class Stateless(torch.optim.Optimizer):
+    """As SGD without momentum, and of no class of PyTorch's."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(1e-3 * p.grad)
+
+
+class Holder(torch.optim.Optimizer):
+    """Holds other optimizers, and has no state of its own."""
+
+    def __init__(self, optimizers):
+        super().__init__([p for o in optimizers for p in groups_of([o])], {})
+        self.optimizers = optimizers
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def sent_by_step(model, optimizer, steps: int, **options) -> tuple[list[int], str]:
+    """The bytes of each step, and the metric in the end."""
+    compression = compress(model, optimizer=optimizer.optimizers, exact_steps=3, **options)
+    sent = [0]
+    for step in range(steps):
+        train(model, [step], optimizer)
+        sent.append(compression.stats().bytes_up)
+    return [b - a for a, b in itertools.pairwise(sent)], compression.metric
+
+
+@check
+def nobody_waits_for_an_optimizer_without_state_for_ever():
+    for begun, metric in ((0, "plain"), (4, "adam")):
+        model = make_ddp()
+        parameters = list(model.parameters())
+        others = [torch.optim.AdamW(parameters[:begun])] if begun else []
+        with logged() as lines:
+            optimizer = Holder([*others, Stateless(parameters[begun:])])
+            steps, ended_as = sent_by_step(model, optimizer, 26)
+        assert max(steps[23:]) < min(steps[:23]) / 3, steps
+        assert ended_as == metric
+        said = "Stateless has no state after 23 steps: what it moves is compressed as it is"
+        assert [said in line for line in lines] == [True], lines
+        check_same_everywhere(weights(model))
+
+
+@check
+def one_that_holds_others_stands_for_them():
+    model = make_ddp()
+    parameters = list(model.parameters())
+    held = [torch.optim.AdamW(parameters[:4]), torch.optim.AdamW(parameters[4:])]
+    optimizer = Holder([Holder(held)])
+    with logged() as lines:
+        steps, metric = sent_by_step(model, optimizer, 6)
+    assert max(steps[3:]) < min(steps[:3]) / 3, steps
+    assert metric == "adam" and lines == []
+    check_same_everywhere(weights(model))
 
 
 @check

@@ -198,6 +198,22 @@ def refuses_weights_that_were_loaded_once_it_was_made():
 
 
 @check
+def another_optimizer_may_step_before_the_inner_one():
+    model = make_model()
+    first = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    inner = torch.optim.SGD([p for layer in model[1:] for p in layer.parameters()], lr=0.1)
+    rounds = elastiquant.LocalSGD(model, inner, every=2, codec="fp32")
+    for step in range(4):
+        model(torch.randn(8, 20, generator=torch.manual_seed(step))).square().mean().backward()
+        for optimizer in (first, inner):
+            optimizer.step()
+            optimizer.zero_grad()
+    assert rounds.rounds > 0
+    check_same_everywhere(weights(model))
+    rounds.close()
+
+
+@check
 def goes_on_from_weights_that_were_loaded_with_its_state():
     model, inner, rounds = start(every=4)
     saved = copy.deepcopy((model.state_dict(), rounds.state_dict()))  # before the first step

@@ -43,7 +43,7 @@ class RoundsTest(unittest.TestCase):
         self.check("diloco_reference_checks.py", 3, 8)
 
     def test_state_of_two_workers(self):
-        self.check("diloco_state_checks.py", 2, 13)
+        self.check("diloco_state_checks.py", 2, 14)
 
     def test_outer_optimisers_of_two_workers(self):
         self.check("diloco_outer_checks.py", 2, 6)
