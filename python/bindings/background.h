@@ -15,8 +15,8 @@ namespace elastiquant::python {
 // On a thread of its own; never with the GIL.
 void RunInBackground(std::function<void()> task);
 
-// A process that was forked has the memory of its parent's objects, but not their threads, for
-// which their destructors would wait. There they are never deleted.
+// The process in which an object was made. One that is forked from it has the object's memory,
+// but not its threads, for which the destructor would wait: there the object is never deleted.
 class OwnProcess {
  public:
   bool is_this() const { return getpid() == made_in_; }

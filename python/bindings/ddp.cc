@@ -69,7 +69,7 @@ std::shared_ptr<DdpEngine> EndingWithoutGil(std::shared_ptr<DdpEngine> engine) {
   DdpEngine* raw = engine.get();
   return {raw, [held = std::move(engine), process = OwnProcess()](DdpEngine*) mutable {
             if (!process.is_this()) {
-              (void)new std::shared_ptr(std::move(held));
+              (void)new std::shared_ptr(std::move(held));  // so that it is never deleted
               return;
             }
             if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {

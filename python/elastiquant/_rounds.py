@@ -11,7 +11,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastiquant import _core, _fragments, _group, _model, _options, _rounds_options, _state
+from elastiquant import (
+    _core,
+    _fragments,
+    _group,
+    _metric,
+    _model,
+    _options,
+    _rounds_options,
+    _state,
+)
 from elastiquant._after_step import AfterStep
 from elastiquant._ahead import Ahead
 from elastiquant._buffers import Buffers
@@ -170,7 +179,7 @@ class DiLoCo(Rounds):
             _fragments.digest(named, self._members) if fragments > 1 else "",
         )
         self._has_begun = False
-        self._of_inner = {id(p) for group in inner.param_groups for p in group["params"]}
+        self._of_inner = set(_metric.groups_of([inner]))
         hooks = [
             inner.register_step_pre_hook(AfterStep(self._before_step)),
             inner.register_step_post_hook(AfterStep(self._after_step)),
@@ -241,7 +250,7 @@ class DiLoCo(Rounds):
         known = zip(self._names, self._parameters, self._progress.anchor, strict=True)
         for name, p, anchor in known:
             # Of what is not finite the round itself tells.
-            if id(p) in self._of_inner and bool((p.isfinite() & (p != anchor.to(p))).any()):
+            if p in self._of_inner and bool((p.isfinite() & (p != anchor.to(p))).any()):
                 kind = type(self).__name__
                 raise RuntimeError(
                     f"the parameter {name!r} has changed since this {kind} was made, and no "

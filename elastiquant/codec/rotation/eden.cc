@@ -117,12 +117,7 @@ class EdenCodec : public Codec {
                         std::span<uint8_t> frame) const override {
     const size_t n = values.size(), coded = CodedSize(n);
     EQ_RETURN_IF_ERROR(CheckEncodeSizes(n, MaxFrameBytes(n), frame.size()));
-    EQ_RETURN_IF_ERROR(CheckRotatable(values.first(coded)));
-    for (size_t i = coded; i < n; ++i) {
-      if (std::isfinite(values[i])) continue;
-      return NonFinite("the value is " + std::to_string(values[i]) + " at coordinate " +
-                       std::to_string(i));
-    }
+    EQ_RETURN_IF_ERROR(CheckRotatable(values, coded));
     const std::span<float> rotated = SharedFloats(work, coded);
     Rotate(RotationOf(key), values.first(coded), work, rotated);
     const std::span<uint8_t> payload =

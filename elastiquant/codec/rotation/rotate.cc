@@ -47,7 +47,7 @@ class RotatedCodec : public CodecDecorator {
                         std::span<uint8_t> frame) const override {
     EQ_RETURN_IF_ERROR(
         CheckEncodeSizes(values.size(), MaxFrameBytes(values.size()), frame.size()));
-    EQ_RETURN_IF_ERROR(CheckRotatable(values));
+    EQ_RETURN_IF_ERROR(CheckRotatable(values, values.size()));
     const std::span<float> rotated = Floats(
         work.SharedScratch(Workspace::kModifierSlot, values.size_bytes()), values.size());
     Rotate({key, log4_block_, rounds_}, values, work, rotated);

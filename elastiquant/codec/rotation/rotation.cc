@@ -87,9 +87,12 @@ bool RotateBack(const Rotation& rotation, std::span<float> values, const DecodeS
   return finite;
 }
 
-Status CheckRotatable(std::span<const float> values) {
-  const auto bad =
-      std::ranges::find_if(values, [](float v) { return !(std::abs(v) <= kMostRotated); });
+Status CheckRotatable(std::span<const float> values, size_t rotated) {
+  const auto fits = [](float v) { return std::abs(v) <= kMostRotated; };
+  auto bad = std::ranges::find_if_not(values.first(rotated), fits);
+  if (bad == values.first(rotated).end()) {
+    bad = std::find_if_not(bad, values.end(), [](float v) { return std::isfinite(v); });
+  }
   if (bad == values.end()) return Status::Ok();
   const std::string where =
       std::to_string(*bad) + " at coordinate " + std::to_string(bad - values.begin());

@@ -28,9 +28,10 @@ size_t RotatedPiece(const Rotation& rotation, size_t begin, size_t n);
 // Values above it would be too large for the sums, and what codecs make of them.
 inline constexpr float kMostRotated = 0x1p90f;
 
-// Fails with kNonFinite if a value is NaN or infinite, and with kOutOfRange if one is larger in
-// magnitude than kMostRotated; the error names the first such coordinate.
-Status CheckRotatable(std::span<const float> values);
+// Fails with kNonFinite if a value is NaN or infinite, and with kOutOfRange if one of the first
+// `rotated`, which are to be rotated, is larger in magnitude than kMostRotated. The error names
+// the first such coordinate.
+Status CheckRotatable(std::span<const float> values, size_t rotated);
 
 // out = R values; both of one size.
 void Rotate(const Rotation& rotation, std::span<const float> values, Workspace& work,

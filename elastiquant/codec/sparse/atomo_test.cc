@@ -118,7 +118,7 @@ TEST(Atomo, NoMoreAreKeptOfTheLeastNumbersThereAre) {
       ASSERT_TRUE(DecodeFrame(std::span(frame).first(*size), work, q).ok());
       double sum = 0;
       for (const float v : q) sum += static_cast<double>(v) / static_cast<double>(kUnit);
-      // Of so many the standard deviation is at most q / 300 with a part 1 / q kept.
+      // Where a tenth is kept, the mean of so many has a standard deviation of 1 %.
       EXPECT_NEAR(sum / 100000, units, .15 * static_cast<double>(units)) << ratio;
     }
   }

@@ -390,7 +390,7 @@ Result<MusterOrder> StoreCrew::Meet(const MusterOptions& options, Watchdog* watc
     const Stopwatch looking;
     EQ_ASSIGN_OR_RETURN(const MusterView view, Look());
     watchdog->Calm();
-    // It is many questions to the store, each of which takes a delay of the link.
+    // A look asks the store many questions, each of which takes a delay of the link.
     quickest = std::min(quickest, looking.Seconds());
     clock.Tick(milliseconds(std::llround(quickest * 1000)));
     const MusterOrder order = muster.Look(view, clock.now());

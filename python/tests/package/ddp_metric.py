@@ -237,9 +237,9 @@ class Holder(torch.optim.Optimizer):
             optimizer.step()
 
 
-def sent_by_step(model, optimizer, steps: int, **options) -> tuple[list[int], str]:
+def sent_by_step(model, optimizer: Holder, steps: int) -> tuple[list[int], str]:
     """The bytes of each step, and the metric in the end."""
-    compression = compress(model, optimizer=optimizer.optimizers, exact_steps=3, **options)
+    compression = compress(model, optimizer=optimizer.optimizers, exact_steps=3)
     sent = [0]
     for step in range(steps):
         train(model, [step], optimizer)
