@@ -1,5 +1,6 @@
 #include "elastiquant/models/convnet.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/nn/functional/pooling.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -64,6 +65,7 @@ class Vgg11 : public Model {
   at::Tensor Forward(const at::Tensor& images) override {
     at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
     for (size_t i = 0; i < convs_.size(); ++i) {
+      if (kLayers[i].width == kWidest) x = InOrderOfWeights(x);
       x = norms_[i]->forward(convs_[i]->forward(x));
       x = kLayers[i].pools && x.size(2) > 1 ? PoolAndRelu(x) : x.relu_();
     }
@@ -78,6 +80,15 @@ class Vgg11 : public Model {
   inline static const std::vector<Layer> kLayers = {{64, true},   {128, true},  {256, false},
                                                     {256, true},  {512, false}, {512, true},
                                                     {512, false}, {512, true}};
+
+  static constexpr int64_t kWidest = 512;
+
+  // A convolution whose inputs have their channels last copies its weights and their gradient
+  // into that order and back. The widest layers have more weights than inputs, so that in fp32
+  // a step takes a fifth less time without. (In bf16 the weights are copied in any case.)
+  static at::Tensor InOrderOfWeights(const at::Tensor& x) {
+    return at::autocast::is_autocast_enabled(at::kCPU) ? x : x.contiguous();
+  }
 
   std::vector<nn::Conv2d> convs_;
   std::vector<nn::BatchNorm2d> norms_;
