@@ -158,6 +158,7 @@ class Gossip(Rounds):
             "gossip step": engine.step(),
         }
         self._every, self._steps, self._finished = every, 0, False
+        self._has_begun = False  # a round
         self._has_rounds = algorithm != "ad-psgd"  # that all workers make together
         hooks = [
             optimizer.register_step_post_hook(AfterStep(self._after_step)),
@@ -231,8 +232,18 @@ class Gossip(Rounds):
     def _begin(self, tensors: list[torch.Tensor]) -> None:
         self._compare(self._same_round.tell)
         self._engine.begin(tensors)
+        self._has_begun = True
         if tensors:
             self._take(tensors)
+
+    def _end(self) -> bool:
+        """Ends the round that has begun; returns whether the optimiser's work was finite."""
+        tensors = self._host()
+        moved = self._engine.finish(tensors)
+        self._has_begun = False
+        self._take(tensors)
+        self._tell_losses()
+        return moved
 
     @torch.no_grad()
     def _after_step(self) -> None:
@@ -242,16 +253,13 @@ class Gossip(Rounds):
             if (module := self._module()) is not None:
                 self._compare(lambda: self._check_trained(module))
             self._begin([])  # if no forward has begun the round
-            tensors = self._host()
-            moved = self._engine.finish(tensors)
+            moved = self._end()
             if not moved:
                 _log.warning(
                     "step %d made a parameter NaN or infinite: it is taken back here",
                     self._steps + 1,
                 )
             self._count_lost(not moved, "steps made a parameter NaN or infinite")
-            self._take(tensors)
-            self._tell_losses()
         self._steps += 1
 
     @torch.no_grad()
@@ -296,10 +304,13 @@ class Gossip(Rounds):
         workers' parameters, and so do floating-point buffers (as DiLoCo averages them).
 
         Call it at the end of training: no steps are followed from here. To call it again does
-        nothing.
+        nothing. If all workers have run forwards since that step, as for batches that gradient
+        accumulation has left over, their gradients are not used.
         """
         if self._finished:
             return
+        if self._has_begun:  # the neighbours wait for this worker's part
+            self._end()
         self._take(self._meet(self._mean))
         buffers = self._buffers.read()
         self._engine.average(buffers)

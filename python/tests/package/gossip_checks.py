@@ -78,6 +78,38 @@ def workers_start_alike_and_come_together() -> None:
 
 
 @check
+def forwards_without_a_step_before_the_end_move_nothing() -> None:
+    """As of batches that gradient accumulation has left over."""
+    for case in CASES:
+        ends = []
+        for has_step in (False, True):
+            job = Job(**case)
+            job.steps(0, 7)
+            job.optimizer.param_groups[0]["lr"] = 0.0
+            job.loss(7).backward()
+            if has_step:
+                job.optimizer.step()
+            job.gossip.finish()
+            assert job.gossip.rounds == 8 // case.get("every", 1)
+            ends.append(job.weights())
+            job.gossip.close()
+        if case["algorithm"] == "ad-psgd":  # whose pairs meet as the clock has it
+            ends[1] = everyones(ends[0])[0]
+        assert torch.allclose(ends[0], ends[1], atol=1e-6), case
+
+
+@check
+def forwards_of_one_worker_alone_before_the_end_are_an_error_on_all() -> None:
+    job = Job(algorithm="choco", codec="fp32", graph="complete")
+    job.steps(0, 3)
+    if job.rank == 1:
+        job.loss(3)
+    with raises(dist.DistBackendError, "worker 1 |after fewer rounds than this one"):
+        job.gossip.finish()
+    job.gossip.close()
+
+
+@check
 def a_complete_graph_averages_as_an_all_reduce_does() -> None:
     job = Job(algorithm="choco", codec="fp32", graph="complete")
     job.steps(0, 5)

@@ -20,7 +20,7 @@ class GossipTest(unittest.TestCase):
             self.assertEqual(done.stdout.count("ok "), checks * workers, done.stdout)
 
     def test_trains(self):
-        self.check("gossip_checks.py", 17)
+        self.check("gossip_checks.py", 19)
 
     def test_saves_and_loads(self):
         self.check("gossip_state_checks.py", 12)

@@ -26,11 +26,14 @@ class Job:
         options = {"timeout": 30.0} | options
         self.gossip = elastiquant.Gossip(self.optimizer, self.model, **options)
 
-    def step(self, number: int) -> float:
+    def loss(self, number: int) -> torch.Tensor:
         random = torch.Generator().manual_seed(1000 * number + self.rank)
         inputs = torch.randn(16, 8, generator=random)
         targets = (inputs[:, : 1 + self.rank % 4].sum(1) > 0).long() + self.rank % 2
-        loss = nn.functional.cross_entropy(self.model(inputs), targets)
+        return nn.functional.cross_entropy(self.model(inputs), targets)
+
+    def step(self, number: int) -> float:
+        loss = self.loss(number)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
