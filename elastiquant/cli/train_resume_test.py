@@ -74,6 +74,23 @@ class TrainResumeTest(ReferenceTest):
         resumed = train(self.out(), "--resume", "--forget-memory", **ef)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
 
+    def test_damaged_memory_is_named_and_the_checkpoint_before_has_its_own(self):
+        ef = {"codec": "elastic:bits=2|ef"}
+        whole, out = self.out() / "whole", self.out() / "broken"
+        self.assertEqual(train(whole, **ef).returncode, 0)
+        self.assertEqual(train(out, inject="kill@step=10,rank=0", **ef).returncode, 3)
+        os.truncate(out / "checkpoint-8.worker-1.safetensors", 1000)
+        broken = train(out, "--resume", **ef)
+        self.assertEqual(broken.returncode, 4, broken.stderr)
+        self.assertIn("checkpoint-8.worker-1.safetensors: length check failed", broken.stderr)
+        self.assertIn("take checkpoint-8.safetensors out of worker 0's --out", broken.stderr)
+        (out / "checkpoint-8.safetensors").unlink()
+        resumed = train(out, "--resume", **ef)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("after step 4", resumed.stderr)
+        self.assertEqual(metrics(out), metrics(whole))
+        self.assertEqual(summary(out)["weights_hash"], summary(whole)["weights_hash"])
+
     def test_another_workers_memory_is_refused(self):
         ef = {"codec": "elastic:bits=2|ef"}
         self.assertEqual(train(self.out(), inject="kill@step=7,rank=1", **ef).returncode, 3)

@@ -202,9 +202,12 @@ Result<Checkpoint> LoadWorker(const TrainOptions& options, const StateIdentity& 
                                  std::to_string(step) + " in " + options.out + ": " +
                                  status.message()};
   }
-  return Status(status.code(), status.message() +
-                                   ". It has what this worker's codec remembers; "
-                                   "--forget-memory goes on without");
+  return Status(status.code(),
+                status.message() +
+                    ". It has what this worker's codec remembers; --forget-memory goes on "
+                    "without. To go on from the run's checkpoint before this one, if there is "
+                    "one, take checkpoint-" +
+                    std::to_string(step) + ".safetensors out of worker 0's --out");
 }
 
 }  // namespace elastiquant
