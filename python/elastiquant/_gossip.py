@@ -236,14 +236,19 @@ class Gossip(Rounds):
         if tensors:
             self._take(tensors)
 
-    def _end(self) -> bool:
-        """Ends the round that has begun; returns whether the optimiser's work was finite."""
+    def _end(self) -> None:
+        """Ends the round that has begun, with the weights as they are now."""
         tensors = self._host()
         moved = self._engine.finish(tensors)
         self._has_begun = False
         self._take(tensors)
         self._tell_losses()
-        return moved
+        if not moved:
+            _log.warning(
+                "step %d made a parameter NaN or infinite: it is taken back here",
+                self._steps + 1,
+            )
+        self._count_lost(not moved, "steps made a parameter NaN or infinite")
 
     @torch.no_grad()
     def _after_step(self) -> None:
@@ -253,13 +258,7 @@ class Gossip(Rounds):
             if (module := self._module()) is not None:
                 self._compare(lambda: self._check_trained(module))
             self._begin([])  # if no forward has begun the round
-            moved = self._end()
-            if not moved:
-                _log.warning(
-                    "step %d made a parameter NaN or infinite: it is taken back here",
-                    self._steps + 1,
-                )
-            self._count_lost(not moved, "steps made a parameter NaN or infinite")
+            self._end()
         self._steps += 1
 
     @torch.no_grad()
@@ -304,12 +303,13 @@ class Gossip(Rounds):
         workers' parameters, and so do floating-point buffers (as DiLoCo averages them).
 
         Call it at the end of training: no steps are followed from here. To call it again does
-        nothing. If all workers have run forwards since that step, as for batches that gradient
-        accumulation has left over, their gradients are not used.
+        nothing. Forwards that all workers have run since that step, as for batches that
+        gradient accumulation has left over, do no harm, and their gradients are not used. If
+        only some workers have run such forwards, all raise DistBackendError, but for "ad-psgd".
         """
         if self._finished:
             return
-        if self._has_begun:  # the neighbours wait for this worker's part
+        if self._has_begun:  # by such a forward: the neighbours wait for this worker's part
             self._end()
         self._take(self._meet(self._mean))
         buffers = self._buffers.read()
